@@ -1,0 +1,64 @@
+"""From text files to batches of word ids.
+
+Read the files in this order:
+
+1. ``text``: cleaning and tokenising, the only implementation of both.
+2. ``lines``, ``files``: the corpus file, one utterance a line, conversations between markers.
+3. ``vocabulary``: words and their ids.
+4. ``samples``: which utterance answers which.
+5. ``npy``, ``encoding``, ``cache``, ``encoded``: a corpus as arrays of ids, cached and mapped
+   into memory, and the batches cut from it.
+6. ``readers``, ``split``, ``statistics``, ``prepare``: making corpus files from raw data.
+"""
+
+from __future__ import annotations
+
+from .encoded import Batch, EncodedCorpus, fit_source
+from .files import (
+    END_OF_CONVERSATION,
+    CorpusError,
+    read_utterances,
+    write_conversation,
+    write_conversations,
+)
+from .prepare import prepare
+from .readers import READERS, Reader, read_dailydialog, read_lines
+from .samples import Pairing, iterate_samples, read_tokens
+from .split import SPLITS, Shares
+from .statistics import SplitStatistics, corpus_statistics
+from .text import Level, clean, detokenize, tokenize
+from .vocabulary import EOS, GO, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary, VocabularyError
+
+__all__ = [
+    "END_OF_CONVERSATION",
+    "EOS",
+    "GO",
+    "PAD",
+    "READERS",
+    "SPECIAL_WORDS",
+    "SPLITS",
+    "UNKNOWN",
+    "Batch",
+    "CorpusError",
+    "EncodedCorpus",
+    "Level",
+    "Pairing",
+    "Reader",
+    "Shares",
+    "SplitStatistics",
+    "Vocabulary",
+    "VocabularyError",
+    "clean",
+    "corpus_statistics",
+    "detokenize",
+    "fit_source",
+    "iterate_samples",
+    "prepare",
+    "read_dailydialog",
+    "read_lines",
+    "read_tokens",
+    "read_utterances",
+    "tokenize",
+    "write_conversation",
+    "write_conversations",
+]

@@ -1,0 +1,63 @@
+"""Turn a corpus file into the three arrays of an encoded corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from .files import CorpusError
+from .npy import NpyWriter
+from .samples import Pairing, iterate_samples, read_tokens
+from .text import Level
+from .vocabulary import Vocabulary
+
+_UINT16_IDS = 1 << 16
+
+
+def encode(
+    path: Path, vocabulary: Vocabulary, level: Level, pairing: Pairing, folder: Path
+) -> dict[str, int]:
+    """Write ``tokens.npy``, ``offsets.npy`` and ``samples.npy`` into ``folder``.
+
+    * tokens [n_tokens]: the ids of all utterances one after the other, each utterance once;
+      uint16 if the vocabulary allows, else int32.
+    * offsets [n_utterances + 1], int64: utterance u is tokens[offsets[u]:offsets[u + 1]].
+    * samples [n_samples, 2], int64: first utterance of the source, and the target utterance t.
+      The source is utterances first .. t - 1: one today, several turns of context if need be.
+
+    The corpus streams through: memory does not grow with its length.
+
+    Returns:
+        The length of each array, by name.
+
+    Raises:
+        CorpusError: The corpus cannot be read or has no sample.
+        OSError: The arrays cannot be written.
+    """
+    dtype: Literal["H", "i"] = "H" if len(vocabulary) <= _UINT16_IDS else "i"
+    with (
+        NpyWriter(folder / "tokens.npy", dtype) as tokens,
+        NpyWriter(folder / "offsets.npy", "q") as offsets,
+        NpyWriter(folder / "samples.npy", "q", columns=2) as samples,
+    ):
+        offsets.extend([0])
+
+        def stored() -> Iterator[tuple[int, int]]:
+            """Store each utterance; yield (conversation index, utterance index)."""
+            lines = read_tokens(path, level, progress=True)
+            for index, (conversation, words) in enumerate(lines):
+                tokens.extend(vocabulary.ids(words))
+                offsets.extend([tokens.items])
+                yield conversation, index
+
+        for sample in iterate_samples(stored(), pairing):
+            samples.extend(sample)
+
+        if not samples.rows:
+            raise CorpusError(
+                f"{path} has no sample: with {pairing} pairing, none of its {offsets.rows - 1} "
+                "usable utterance(s) answers another of the same conversation. "
+                "It needs a conversation of two utterances or more."
+            )
+        return {"tokens": tokens.rows, "offsets": offsets.rows, "samples": samples.rows}

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seq2seq_chat.corpus import npy
+from seq2seq_chat.corpus.npy import NpyWriter
+
+
+@pytest.mark.parametrize(("code", "dtype"), [("H", "uint16"), ("i", "int32"), ("q", "int64")])
+@pytest.mark.parametrize("count", [0, 1, 6, 1000])
+def test_numpy_reads_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code, dtype: str, count: int
+) -> None:
+    monkeypatch.setattr(npy, "_BUFFER_ITEMS", 7)
+    with (
+        NpyWriter(tmp_path / "a.npy", code) as flat,
+        NpyWriter(tmp_path / "b.npy", code, columns=2) as rows,
+    ):
+        for number in range(count):
+            flat.extend([number])
+            rows.extend([number, 2 * number])
+    assert (flat.rows, flat.items, rows.rows, rows.items) == (count, count, count, 2 * count)
+    loaded = np.load(tmp_path / "a.npy")
+    assert loaded.dtype == dtype
+    np.testing.assert_array_equal(loaded, np.arange(count))
+    loaded = np.load(tmp_path / "b.npy", mmap_mode="r")
+    assert loaded.shape == (count, 2)
+    np.testing.assert_array_equal(loaded[:, 1], 2 * np.arange(count))
+
+
+def test_an_unfinished_file_is_no_array(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), NpyWriter(tmp_path / "a.npy", "q") as writer:
+        writer.extend(range(5))
+        raise KeyError
+    with pytest.raises(ValueError):
+        np.load(tmp_path / "a.npy")

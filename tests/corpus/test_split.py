@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq_chat.corpus.split import (
+    SPLITS,
+    check_shares,
+    complete_splits,
+    is_complete,
+    official_splits,
+    split_of,
+)
+from seq2seq_chat.errors import UserError
+
+shares = st.tuples(st.integers(1, 99), st.integers(0, 99), st.integers(0, 99))
+
+
+def test_split_is_stateless_and_follows_the_shares() -> None:
+    splits = [split_of(number, (97, 1, 2), 1) for number in range(20_000)]
+    assert splits == [split_of(number, (97, 1, 2), 1) for number in range(20_000)]
+    sizes = Counter(splits)
+    # Within four standard deviations of 19,400, 200 and 400.
+    assert abs(sizes["train"] - 19_400) < 97
+    assert abs(sizes["validation"] - 200) < 57
+    assert abs(sizes["test"] - 400) < 80
+
+
+def test_split_is_the_same_everywhere() -> None:
+    # By hand: ``printf "1 0" | b2sum -l 64`` and so on, as thirds of 2 ** 64.
+    thirds = [1, 2, 0, 2, 1, 0, 1, 1]
+    assert [split_of(number, (1, 1, 1), 1) for number in range(8)] == [SPLITS[n] for n in thirds]
+
+
+def test_the_seed_matters_and_the_scale_of_shares_does_not() -> None:
+    first = [split_of(number, (2, 1, 1), 1) for number in range(100)]
+    assert first == [split_of(number, (0.5, 0.25, 0.25), 1) for number in range(100)]
+    assert first != [split_of(number, (2, 1, 1), 2) for number in range(100)]
+
+
+@given(st.integers(0, 200), shares, st.integers(0, 5))
+def test_complete_splits(count: int, shares: tuple[int, int, int], seed: int) -> None:
+    splits = complete_splits(count, shares, seed)
+    assert len(splits) == count
+    assert is_complete(Counter(splits), shares)
+    if count < 3:
+        assert set(splits) <= {"train"}
+    else:
+        wanted = {name for name, share in zip(SPLITS, shares) if share}
+        assert set(splits) == wanted
+        moved = sum(split_of(number, shares, seed) != split for number, split in enumerate(splits))
+        assert moved <= 2
+
+
+@pytest.mark.parametrize("bad", [(0, 1, 1), (-1, 1, 1), (97, -1, 2), (1, 2), (1, 1, 1, 1)])
+def test_shares_without_sense(bad) -> None:
+    with pytest.raises(UserError, match="cannot be split by"):
+        check_shares(bad)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["d_train.txt.gz", "d_valid.txt", "d_test.txt"], ["train", "validation", "test"]),
+        (["TEST.txt", "Train.txt", "validation.txt"], ["test", "train", "validation"]),
+        (
+            ["train1.txt", "train2.txt", "valid.txt", "test.txt"],
+            ["train"] * 2 + ["validation", "test"],
+        ),
+        (["train.txt", "test.txt"], None),
+        (["train.txt", "test.txt", "valid.txt", "more.txt"], None),
+        (["trains.txt", "contest.txt", "invalid.txt"], None),
+        (["train_test.txt", "valid.txt", "test.txt", "train.txt"], None),
+        ([], None),
+    ],
+)
+def test_official_splits(names: list[str], expected: list[str] | None) -> None:
+    files = [Path("train", name) for name in names]
+    found = official_splits(files)
+    assert found == (None if expected is None else dict(zip(files, expected)))

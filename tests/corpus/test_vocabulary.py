@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq_chat.corpus import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError
+
+SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
+
+
+def test_special_ids() -> None:
+    assert (PAD, GO, EOS, UNKNOWN) == (0, 1, 2, 3)
+    assert Vocabulary(SPECIAL).ids(SPECIAL) == [0, 1, 2, 3]
+
+
+def test_ids_and_tokens() -> None:
+    vocabulary = Vocabulary([*SPECIAL, "hi", "you"])
+    assert len(vocabulary) == 6
+    assert vocabulary.ids(["you", "there", "hi"]) == [5, 3, 4]
+    assert vocabulary.tokens([5, 3, 4, 2]) == ["you", "<unknown>", "hi", "<eos>"]
+    assert vocabulary.tokens(np.array([4, 5], dtype=np.int32)) == ["hi", "you"]
+    assert "hi" in vocabulary
+    assert "there" not in vocabulary
+
+
+def test_from_counts_takes_the_most_frequent() -> None:
+    counts = Vocabulary.count([["b", "a", "b"], ["c", "b", "a", "d"]])
+    assert counts == Counter(b=3, a=2, c=1, d=1)
+    assert Vocabulary.from_counts(counts, 7).words == [*SPECIAL, "b", "a", "c"]
+    assert Vocabulary.from_counts(counts, 100).words == [*SPECIAL, "b", "a", "c", "d"]
+
+
+@given(
+    st.dictionaries(st.text("abz.<é", min_size=1, max_size=3), st.integers(1, 3)),
+    st.integers(5, 12),
+    st.randoms(),
+)
+def test_from_counts_does_not_depend_on_order(counts: dict[str, int], size: int, random) -> None:
+    items = list(counts.items())
+    random.shuffle(items)
+    vocabulary = Vocabulary.from_counts(dict(items), size)
+    assert vocabulary.words == Vocabulary.from_counts(counts, size).words
+    assert len(vocabulary) == min(size, 4 + len(counts))
+    chosen = vocabulary.words[4:]
+    ranks = [(-counts[word], [ord(c) for c in word]) for word in chosen]
+    assert ranks == sorted(ranks)
+    left = [(-counts[word], [ord(c) for c in word]) for word in counts if word not in chosen]
+    assert not ranks or not left or max(ranks) < min(left)
+
+
+def test_from_counts_does_not_double_the_special_words() -> None:
+    assert Vocabulary.from_counts({"<pad>": 9, "a": 1}, 6).words == [*SPECIAL, "a"]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 4])
+def test_size_without_room(size: int) -> None:
+    with pytest.raises(VocabularyError, match=f"size {size} has no room"):
+        Vocabulary.from_counts({"a": 1}, size)
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    vocabulary = Vocabulary([*SPECIAL, "b", "a", "é"])
+    vocabulary.save(tmp_path / "v")
+    assert (tmp_path / "v").read_bytes() == "<pad>\n<go>\n<eos>\n<unknown>\nb\na\né\n".encode()
+    loaded = Vocabulary.load(tmp_path / "v")
+    assert loaded.words == vocabulary.words
+    assert loaded.fingerprint == vocabulary.fingerprint
+
+
+def test_load_tolerates_windows_files_and_blank_ends(tmp_path: Path) -> None:
+    (tmp_path / "v").write_bytes(
+        b"\xef\xbb\xbf<pad>\r\n<go>\r\n<eos>\r\n<unknown>\r\na\r\n\r\n\r\n"
+    )
+    assert Vocabulary.load(tmp_path / "v").words == [*SPECIAL, "a"]
+
+
+def test_fingerprint_tells_contents_and_order() -> None:
+    first = Vocabulary([*SPECIAL, "a", "b"]).fingerprint
+    assert first == hashlib.sha256(b"<pad>\n<go>\n<eos>\n<unknown>\na\nb").hexdigest()
+    assert first == Vocabulary([*SPECIAL, "a", "b"]).fingerprint
+    assert first != Vocabulary([*SPECIAL, "b", "a"]).fingerprint
+    assert first != Vocabulary([*SPECIAL, "ab"]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"the\nof\nand\n", r"plain list of words.* <pad> <go> <eos> <unknown> before"),
+        (b"<pad>\n<eos>\n<go>\n<unknown>\na\n", "line 2: expected <go>"),
+        (b"the\n<pad>\n<go>\n<eos>\n<unknown>\n", "line 1: expected <pad>"),
+        (b"<pad>\n<go>\n<eos>\n", "line 4: expected <unknown>"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\na\n\nb\n", "line 6: empty"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\na\nb\na\n", "line 7: 'a' is on line 5 already"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\n<go>\n", "line 5: '<go>' is on line 2 already"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\na\t7\n", "line 5: .* is not a single word"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\na \n", "line 5: .* is not a single word"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\na\xff\n", "line 5: byte 28 .*not UTF-8"),
+    ],
+)
+def test_not_a_vocabulary(tmp_path: Path, contents: bytes, message: str) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(contents)
+    with pytest.raises(VocabularyError, match=message) as caught:
+        Vocabulary.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(VocabularyError, match="does not exist"):
+        Vocabulary.load(tmp_path / "none")
+    with pytest.raises(VocabularyError, match="is a folder"):
+        Vocabulary.load(tmp_path)
