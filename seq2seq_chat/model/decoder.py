@@ -1,0 +1,93 @@
+"""The decoder: one step, and the steps of training unrolled over the words that should come."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import tensorflow as tf
+
+from seq2seq_chat.config import Model
+from seq2seq_chat.model.attention import ATTENTIONS, Memory
+from seq2seq_chat.model.cells import CELLS, LSTMState
+from seq2seq_chat.model.dropout import Dropout, drop
+from seq2seq_chat.model.encoder import Encoded
+from seq2seq_chat.model.weights import Weight
+
+
+class DecoderState(NamedTuple):
+    """What the decoder carries from word to word; every tensor has one row for each hypothesis."""
+
+    cells: tuple[LSTMState, ...]
+    attentional: tf.Tensor  # h̃ of the step before, fed into the next one: [batch, hidden]
+
+
+class Decoder(tf.Module):
+    """Stacked recurrent cells with attention and input feeding.
+
+    ::
+
+        d_t = cell([x_t; h̃_{t-1}])      c_t = attention(d_t)      h̃_t = tanh(W_c [c_t; d_t])
+
+    Without attention nothing is fed and h̃_t = d_t. Source: Luong et al. 2015; documents 000 and 002.
+    """
+
+    def __init__(self, config: Model, seed: int) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        attends = config.attention != "none"
+        self.attention = (
+            ATTENTIONS[config.attention]("decoder/attention", hidden=hidden, values=hidden, seed=seed)
+            if attends
+            else None
+        )
+        self.combine = Weight("decoder/combine", 2 * hidden, hidden, seed) if attends else None
+        self.cells = [
+            CELLS[config.cell](
+                f"decoder/layer{layer}",
+                known=config.embedding_size if layer == 0 else 0,
+                fed=hidden if layer > 0 or attends else 0,
+                hidden=hidden,
+                seed=seed,
+            )
+            for layer in range(config.layers)
+        ]
+        self.steps = config.decoder_steps
+
+    def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
+        """The state before the first word, and what will be attended to."""
+        memory = self.attention.remember(encoded.outputs, encoded.lengths) if self.attention else None
+        return DecoderState(encoded.states, tf.zeros_like(encoded.states[-1].output)), memory
+
+    def prepare(self, vectors: tf.Tensor) -> tf.Tensor:
+        """The words' part of the first layer's gates. vectors: [..., embedding] → [..., gates]."""
+        return self.cells[0].prepare(vectors)
+
+    def step(
+        self,
+        prepared: tf.Tensor,
+        state: DecoderState,
+        memory: Optional[Memory],
+        dropout: Optional[Dropout] = None,
+        place: str = "",
+    ) -> tuple[tf.Tensor, DecoderState, Optional[tf.Tensor]]:
+        """One word. prepared: [batch, gates] → h̃: [batch, hidden], the next state, attention: [batch, source steps]."""
+        fed = state.attentional if self.attention else None
+        cells = []
+        for layer, cell in enumerate(self.cells):
+            cells.append(cell(prepared if layer == 0 else cell.prepare(None), fed, state.cells[layer]))
+            fed = drop(dropout, cells[-1].output, f"decoder/{layer}/{place}") if layer + 1 < len(self.cells) else None
+        output, weights = cells[-1].output, None
+        if self.attention is not None and self.combine is not None and memory is not None:
+            context, weights = self.attention(memory, output)
+            output = tf.tanh(self.combine(tf.concat([context, output], axis=1)))
+        return output, DecoderState(tuple(cells), output), weights
+
+    def unroll(self, vectors: tf.Tensor, encoded: Encoded, dropout: Optional[Dropout] = None) -> tf.Tensor:
+        """All steps of training. vectors: [target steps, batch, embedding] → h̃: [target steps, batch, hidden]."""
+        state, memory = self.start(encoded)
+        prepared = tf.unstack(self.prepare(drop(dropout, vectors, "decoder/words")), self.steps)
+        outputs = []
+        for t in range(self.steps):
+            output, state, _ = self.step(prepared[t], state, memory, dropout, place=str(t))
+            outputs.append(output)
+        return tf.stack(outputs)

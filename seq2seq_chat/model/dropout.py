@@ -1,0 +1,35 @@
+"""Dropout as a function of (seed, step, place)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Optional
+
+import tensorflow as tf
+
+
+class Dropout:
+    """Drops units while training; drawn without state, so that a resumed run draws the same.
+
+    Args:
+        rate: share of units that are set to zero; the others are scaled by 1 / (1 - rate).
+        seed: the experiment's seed.
+        step: the training step, a scalar integer tensor.
+    """
+
+    def __init__(self, rate: float, seed: int, step: tf.Tensor) -> None:
+        self._rate, self._seed, self._step = rate, seed, tf.cast(step, tf.int64)
+
+    def __call__(self, x: tf.Tensor, place: str) -> tf.Tensor:
+        """x: any shape. ``place`` tells one use from another within a step."""
+        if not self._rate:
+            return x
+        digest = int.from_bytes(hashlib.sha256(f"{self._seed} {place}".encode()).digest()[:6], "big")
+        return tf.nn.experimental.stateless_dropout(
+            x, self._rate, seed=tf.stack([tf.constant(digest, tf.int64), self._step])
+        )
+
+
+def drop(dropout: Optional[Dropout], x: tf.Tensor, place: str) -> tf.Tensor:
+    """x with some units dropped, or x itself where nothing is trained."""
+    return x if dropout is None else dropout(x, place)

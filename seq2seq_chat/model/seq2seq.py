@@ -1,0 +1,112 @@
+"""The whole model: embeddings, encoder, decoder and output, composed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import tensorflow as tf
+
+from seq2seq_chat.config import Model
+from seq2seq_chat.corpus.vocabulary import GO
+from seq2seq_chat.model.attention import Memory
+from seq2seq_chat.model.decoder import Decoder, DecoderState
+from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.embeddings import Embedding
+from seq2seq_chat.model.encoder import Encoded, Encoder
+from seq2seq_chat.model.output import Output, WordSampler
+
+
+class Loss(NamedTuple):
+    """The loss of a batch as a sum, so that batches of different sizes add up exactly."""
+
+    nats: tf.Tensor  # scalar, summed over the target tokens
+    tokens: tf.Tensor  # scalar, float: target tokens, the end marker included, padding excluded
+
+
+class Seq2Seq(tf.Module):
+    """A conversational sequence-to-sequence model.
+
+    Args:
+        config: the architecture.
+        vocabulary_size: words of source and target.
+        seed: the variables' initial values are a function of it and their names.
+    """
+
+    def __init__(self, config: Model, vocabulary_size: int, seed: int) -> None:
+        super().__init__()
+        self.config, self.vocabulary_size, self.seed = config, vocabulary_size, seed
+        if config.shared_embeddings:
+            self.source_embedding = Embedding("embedding", vocabulary_size, config.embedding_size, seed)
+            self.target_embedding = self.source_embedding
+        else:
+            self.source_embedding = Embedding("embedding/source", vocabulary_size, config.embedding_size, seed)
+            self.target_embedding = Embedding("embedding/target", vocabulary_size, config.embedding_size, seed)
+        self.encoder = Encoder(config, seed)
+        self.decoder = Decoder(config, seed)
+        self.output = Output(config, vocabulary_size, seed)
+
+    def encode(self, source: tf.Tensor, lengths: tf.Tensor, dropout: Optional[Dropout] = None) -> Encoded:
+        """source: ids [batch, source steps], lengths: [batch]."""
+        return self.encoder(self.source_embedding(tf.transpose(source)), lengths, dropout)
+
+    def loss(
+        self,
+        source: tf.Tensor,
+        source_lengths: tf.Tensor,
+        target: tf.Tensor,
+        target_lengths: tf.Tensor,
+        *,
+        sampler: Optional[WordSampler] = None,
+        dropout: Optional[Dropout] = None,
+        step: Optional[tf.Tensor] = None,
+    ) -> Loss:
+        """Teacher-forced loss: the decoder is given the right words, and judged on the next one.
+
+        Args:
+            source: ids, int32 [batch, source steps]; source_lengths: [batch].
+            target: ids, the end marker included, int32 [batch, target steps]; target_lengths: [batch], 0 for rows
+                that only fill the batch.
+            sampler: draws the words of the sampled softmax at ``step``; without one the loss is the exact one.
+        """
+        encoded = self.encode(source, source_lengths, dropout)
+        words = tf.transpose(target)  # time first from here on
+        inputs = tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
+        hidden = self.decoder.unroll(self.target_embedding(inputs), encoded, dropout)
+        if dropout is not None:
+            hidden = dropout(hidden, "output")
+        # padding never reaches the softmax, where most of the work is
+        real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, self.config.decoder_steps)))
+        hidden, words = tf.gather_nd(hidden, real), tf.gather_nd(words, real)
+        if sampler is not None:
+            nats = self.output.sampled_loss(hidden, words, sampler(step))
+        else:
+            nats = self.output.full_loss(hidden, words)
+        return Loss(tf.reduce_sum(nats), tf.cast(tf.shape(words)[0], tf.float32))
+
+    def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
+        """The decoder before its first word, for decoding."""
+        return self.decoder.start(encoded)
+
+    def step(
+        self, words: tf.Tensor, state: DecoderState, memory: Optional[Memory]
+    ) -> tuple[tf.Tensor, DecoderState, Optional[tf.Tensor]]:
+        """One word of decoding.
+
+        Args:
+            words: ids of the words before, [batch].
+
+        Returns:
+            logits: [batch, vocabulary], the next state, attention weights: [batch, source steps] or None.
+        """
+        prepared = self.decoder.prepare(self.target_embedding(words))
+        hidden, state, weights = self.decoder.step(prepared, state, memory)
+        return self.output.logits(self.output.project(hidden)), state, weights
+
+
+def parameters_by_part(model: Seq2Seq) -> dict[str, int]:
+    """How many numbers each part of the model learns, e.g. {"encoder": 41943040, …}."""
+    parts: dict[str, int] = {}
+    for variable in model.trainable_variables:
+        part = variable.name.split("/")[0].split(":")[0]
+        parts[part] = parts.get(part, 0) + int(variable.shape.num_elements())
+    return parts

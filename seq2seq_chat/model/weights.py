@@ -1,0 +1,140 @@
+"""Weight matrices, and how their gradients are taken once for all time steps.
+
+An unrolled network uses each weight at every step. Plain automatic differentiation computes a weight's gradient as
+the sum of one small product for each step. Here the weights are constants inside the loop; only the gradients of what
+their products gave are propagated step by step, and a weight's gradient is one large product over all steps at the
+end::
+
+    dL/dW = concat(x_1, …, x_T)ᵀ · concat(dL/d(x_1 W), …, dL/d(x_T W))
+
+The model does not know about it: it writes ``self.recurrent(x)``. Whoever trains it opens a :class:`DeferredGradients`
+around the forward pass in the place of a ``tf.GradientTape``.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+
+Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
+
+_recorder: contextvars.ContextVar[Optional[DeferredGradients]] = contextvars.ContextVar("recorder", default=None)
+
+
+def glorot(shape: Sequence[int], seed: int, name: str) -> tf.Tensor:
+    """Uniform numbers of variance 2 / (rows + columns), a function of the seed and the variable's name.
+
+    Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+    """
+    return uniform(shape, math.sqrt(6.0 / (shape[0] + shape[-1])), seed, name)
+
+
+def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tensor:
+    """Uniform numbers in [-limit, limit), a function of the seed and the variable's name."""
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") & 0x7FFFFFFF
+    return tf.random.stateless_uniform(shape, seed=[seed, digest], minval=-limit, maxval=limit)
+
+
+class Weight(tf.Module):
+    """A matrix W ∈ R^(inputs × outputs), used as x W."""
+
+    def __init__(self, name: str, inputs: int, outputs: int, seed: int) -> None:
+        super().__init__()
+        self.matrix = tf.Variable(glorot([inputs, outputs], seed, name), name=name)
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """x: [..., inputs] → x W: [..., outputs]."""
+        recorder = _recorder.get()
+        if recorder is not None:
+            return recorder.product(self, x)
+        return _flat_product(x, self.matrix)
+
+
+class DeferredGradients:
+    """A gradient tape that defers the gradients of :class:`Weight` matrices to one product each.
+
+    Use it as a context around the forward pass, then call :meth:`gradient` once::
+
+        with DeferredGradients() as tape:
+            loss = …
+        gradients = tape.gradient(loss, model.trainable_variables)
+    """
+
+    def __init__(self) -> None:
+        self._tape = tf.GradientTape()
+        self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
+        self._products: dict[Any, Callable[[tf.Tensor], tf.Tensor]] = {}
+
+    def __enter__(self) -> DeferredGradients:
+        self._token = _recorder.set(self)
+        self._tape.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._tape.__exit__(*error)
+        _recorder.reset(self._token)
+
+    def product(self, weight: Weight, x: tf.Tensor) -> tf.Tensor:
+        """x W with W held constant; remembers what went in and what came out."""
+        key = weight.matrix.ref()
+        if key not in self._products:
+            with self._tape.stop_recording():
+                self._products[key] = _constant_product(weight.matrix)
+        y = self._products[key](x)
+        self._tape.watch(y)
+        self._uses.setdefault(key, []).append((x, y))
+        return y
+
+    def gradient(self, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Gradient]:
+        """The gradient of a scalar loss for each variable; None where the loss does not depend on it."""
+        deferred = [key for key in (v.ref() for v in variables) if key in self._uses]
+        direct = [v for v in variables if v.ref() not in self._uses]
+        outputs = [y for key in deferred for _, y in self._uses[key]]
+        found = self._tape.gradient(loss, direct + outputs)
+        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, found)}
+        output_gradients = iter(found[len(direct) :])
+        for key in deferred:
+            pairs = [(x, next(output_gradients)) for x, _ in self._uses[key]]
+            gradients[key] = _weight_gradient([(x, dy) for x, dy in pairs if dy is not None])
+        return [gradients[v.ref()] for v in variables]
+
+
+def _constant_product(matrix: tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The function x → x W for a constant W, and its gradient dy → dy Wᵀ.
+
+    The transposed matrix is made once: CPU kernels multiply a few rows with a stored transposed matrix three times as
+    fast as with one that is to be read transposed. The shape assertion changes nothing and keeps the graph optimizer
+    from folding the transposition back into the products.
+    """
+    constant = tf.convert_to_tensor(matrix)
+    transposed = tf.ensure_shape(tf.transpose(constant), [matrix.shape[1], matrix.shape[0]])
+
+    @tf.custom_gradient
+    def product(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        return _flat_product(x, constant), lambda dy: _flat_product(dy, transposed)
+
+    return product
+
+
+def _flat_product(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """x: [..., inputs], matrix: [inputs, outputs] → [..., outputs], as one matrix product."""
+    if x.shape.rank == 2:
+        return tf.matmul(x, matrix)
+    return tf.reshape(
+        tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix),
+        tf.concat([tf.shape(x)[:-1], [matrix.shape[-1]]], axis=0) if None in x.shape[:-1] else [*x.shape[:-1], matrix.shape[-1]],
+    )
+
+
+def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]]) -> Optional[tf.Tensor]:
+    """Σ_t x_tᵀ dy_t as one product over all uses: [inputs, outputs]."""
+    if not uses:
+        return None
+    x = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x, _ in uses], axis=0)
+    dy = tf.concat([tf.reshape(dy, [-1, dy.shape[-1]]) for _, dy in uses], axis=0)
+    return tf.matmul(x, dy, transpose_a=True)

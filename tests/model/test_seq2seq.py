@@ -1,0 +1,168 @@
+"""The model against an implementation of its equations in plain NumPy, and what must not change its loss."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import Model
+from seq2seq_chat.corpus.vocabulary import EOS, GO
+from seq2seq_chat.model.seq2seq import Seq2Seq, parameters_by_part
+
+VOCABULARY = 19
+
+
+def make_model(**changes: object) -> Seq2Seq:
+    settings = {
+        "hidden_size": 6,
+        "embedding_size": 4,
+        "projection_size": 5,
+        "encoder_steps": 5,
+        "decoder_steps": 5,
+    }
+    model = Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=2)
+    rng = np.random.default_rng(1)
+    for variable in model.trainable_variables:  # larger than they start, so that nothing is nearly linear
+        variable.assign(rng.standard_normal(variable.shape) * 0.6)
+    return model
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+class Reference:
+    """One sample at a time, float64, written down from the equations."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.v = {v.name.split(":")[0]: v.numpy().astype(np.float64) for v in model.trainable_variables}
+        self.layers, self.attends = model.config.layers, model.config.attention != "none"
+        self.projects = model.config.projection_size is not None
+
+    def cell(self, name: str, inputs: list[np.ndarray], h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights = [self.v[f"{name}/{part}"] for part in ("input", "recurrent") if f"{name}/{part}" in self.v]
+        gates = np.concatenate([*inputs, h]) @ np.concatenate(weights) + self.v[f"{name}/bias"]
+        i, f, o, g = np.split(gates, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        return sigmoid(o) * np.tanh(c), c
+
+    def loss(self, source: list[int], target: list[int]) -> float:
+        hidden = self.v["output/projection" if self.projects else "output/words"].shape[0 if self.projects else 1]
+        states = [(np.zeros(hidden), np.zeros(hidden)) for _ in range(self.layers)]
+        outputs = []
+        for word in source:
+            x = self.v["embedding/source"][word]
+            for layer in range(self.layers):
+                states[layer] = self.cell(f"encoder/layer{layer}", [x], *states[layer])
+                x = states[layer][0]
+            outputs.append(x)
+        attentional, nats = np.zeros(hidden), 0.0
+        for previous, word in zip([GO, *target], target, strict=False):
+            inputs = [self.v["embedding/target"][previous], *([attentional] if self.attends else [])]
+            for layer in range(self.layers):
+                states[layer] = self.cell(f"decoder/layer{layer}", inputs, *states[layer])
+                inputs = [states[layer][0]]
+            d = attentional = states[-1][0]
+            if self.attends:
+                w1, w2 = self.v["decoder/attention/key"], self.v["decoder/attention/query"]
+                u = np.array([self.v["decoder/attention/score"] @ np.tanh(h @ w1 + d @ w2) for h in outputs])
+                a = np.exp(u) / np.exp(u).sum()
+                context = a @ np.array(outputs)
+                attentional = np.tanh(np.concatenate([context, d]) @ self.v["decoder/combine"])
+            p = attentional @ self.v["output/projection"] if self.projects else attentional
+            logits = self.v["output/words"] @ p + self.v["output/bias"]
+            nats -= logits[word] - np.log(np.exp(logits).sum())
+        return nats
+
+
+def padded(rows: list[list[int]], steps: int) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.zeros((len(rows), steps), np.int32)
+    for row, words in enumerate(rows):
+        ids[row, : len(words)] = words
+    return ids, np.array([len(words) for words in rows], np.int32)
+
+
+SAMPLES = [([5, 6, 7], [8, 9, EOS]), ([4], [EOS]), ([9, 8, 7, 6, 5], [4, 5, 6, 7, 8]), ([10, 11], [12, EOS])]
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [{}, {"layers": 2}, {"attention": "none"}, {"attention": "none", "layers": 2}, {"projection_size": None}],
+    ids=str,
+)
+def test_loss_equals_the_equations(architecture: dict[str, object]) -> None:
+    model = make_model(**architecture)
+    reference = Reference(model)
+    expected = sum(reference.loss(source, target) for source, target in SAMPLES)
+    loss = model.loss(*padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5))
+    assert float(loss.nats) == pytest.approx(expected, rel=1e-5)
+    assert int(loss.tokens) == sum(len(target) for _, target in SAMPLES)
+
+
+def test_decoding_step_by_step_gives_the_teacher_forced_loss() -> None:
+    model = make_model(layers=2)
+    for source, target in SAMPLES:
+        state, memory = model.start(model.encode(*padded([source], 5)))
+        nats = 0.0
+        for previous, word in zip([GO, *target], target, strict=False):
+            logits, state, attention = model.step(tf.constant([previous]), state, memory)
+            nats -= float(tf.nn.log_softmax(logits)[0, word])
+            assert attention is not None
+            assert float(tf.reduce_sum(attention[0, : len(source)])) == pytest.approx(1, abs=1e-6)
+            assert not np.any(attention[0, len(source) :]), "padding receives attention"
+        assert nats == pytest.approx(float(model.loss(*padded([source], 5), *padded([target], 5)).nats), rel=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_padding_and_company_do_not_change_a_loss(attention: str) -> None:
+    together = make_model(attention=attention)
+    longer = make_model(attention=attention, encoder_steps=9, decoder_steps=8)
+    alone = [float(together.loss(*padded([s], 5), *padded([t], 5)).nats) for s, t in SAMPLES]
+    further = [float(longer.loss(*padded([s], 9), *padded([t], 8)).nats) for s, t in SAMPLES]
+    batch = together.loss(*padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5))
+    assert further == pytest.approx(alone, rel=1e-5)
+    assert float(batch.nats) == pytest.approx(sum(alone), rel=1e-5)
+
+
+def test_the_thought_vector_is_the_state_after_the_last_real_word() -> None:
+    model = make_model()
+    words, lengths = padded([[5, 6]], 5)
+    noisy = words.copy()
+    noisy[0, 2:] = 13  # whatever stands where padding should be
+    for ids in (words, noisy):
+        encoded = model.encode(ids, lengths)
+        np.testing.assert_allclose(encoded.states[0].output[0], encoded.outputs[0, 1], rtol=1e-6)
+    np.testing.assert_array_equal(model.encode(words, lengths).states[0].memory, encoded.states[0].memory)
+
+
+def test_an_untrained_model_finds_all_words_equally_likely() -> None:
+    model = Seq2Seq(Model(hidden_size=64, embedding_size=32, projection_size=32), vocabulary_size=3000, seed=1)
+    source, target = np.random.default_rng(1).integers(4, 3000, (2, 8, 30)).astype(np.int32)
+    full = np.full(8, 30, np.int32)
+    loss = model.loss(source, full, target, full)
+    assert float(loss.nats / loss.tokens) == pytest.approx(math.log(3000), rel=0.01)
+
+
+def test_parameters_by_part_counts_the_thesis_model() -> None:
+    """By hand: tables 2·50000·1024; LSTMs (E+H)·4H+4H and (E+2H)·4H+4H; attention 2·H²+H; W_c 2H·H; W_p, W_s, b."""
+    small = Model(hidden_size=20, embedding_size=10, projection_size=10)
+    parts = parameters_by_part(Seq2Seq(small, vocabulary_size=500, seed=1))
+    e, h, p, v = 10, 20, 10, 500
+    assert parts == {
+        "embedding": 2 * v * e,
+        "encoder": (e + h) * 4 * h + 4 * h,
+        "decoder": (e + 2 * h) * 4 * h + 4 * h + 2 * h * h + h + 2 * h * h,
+        "output": h * p + v * p + v,
+    }
+
+
+def test_initial_values_are_a_function_of_the_seed() -> None:
+    config = Model(hidden_size=4, embedding_size=3, projection_size=None)
+    one, same, other = (Seq2Seq(config, 9, seed=seed) for seed in (1, 1, 2))
+    for a, b, c in zip(one.trainable_variables, same.trainable_variables, other.trainable_variables, strict=True):
+        np.testing.assert_array_equal(a, b)
+        if a.shape.rank > 1:
+            assert np.any(a.numpy() != c.numpy())
