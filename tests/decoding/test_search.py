@@ -1,0 +1,182 @@
+"""Greedy and beam search over hand-made and random step functions; no network is involved."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
+from seq2seq_chat.decoding.beam import beam_search
+from seq2seq_chat.decoding.greedy import greedy_search
+from seq2seq_chat.decoding.hypotheses import Hypotheses, Step
+
+NEVER = -float("inf")
+
+
+class TableModel:
+    """A model whose next word depends on all words before: a table of log-probabilities for every history.
+
+    The state is the history itself, so a search that mixes up states gets scores that brute force does not.
+    """
+
+    def __init__(self, words: int, steps: int, seeds: list[int]) -> None:
+        self.words, self.steps, self.rows = words, steps, len(seeds)
+        self.tables = np.full([len(seeds), words**steps * 2, words], NEVER, np.float32)
+        for row, seed in enumerate(seeds):
+            rng = np.random.default_rng(seed)
+            logits = rng.normal(size=self.tables.shape[1:]) * 2
+            logits[:, [PAD, GO]] = NEVER
+            self.tables[row] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+    def start(self, width: int) -> Any:
+        """State: (utterance, history as a number in base ``words`` with a leading one)."""
+        rows = np.repeat(np.arange(self.rows, dtype=np.int32), width)
+        return tf.constant(rows), tf.zeros([len(rows)], tf.int32)
+
+    def step(self, words: tf.Tensor, state: Any) -> Step:
+        row, history = state
+        history = tf.where(words == GO, 1, history * self.words + words)
+        # ended hypotheses go on being asked; whatever is answered must not matter
+        index = tf.stack([row, tf.math.floormod(history, self.tables.shape[1])], axis=1)
+        log_probabilities = tf.gather_nd(tf.constant(self.tables), index)
+        attention = tf.stack([tf.cast(history, tf.float32), tf.cast(row, tf.float32)], axis=1)
+        return Step(log_probabilities, (row, history), attention)
+
+    def score(self, row: int, sequence: tuple[int, ...]) -> float:
+        history, score = 1, 0.0
+        for word in sequence:
+            score += float(self.tables[row, history % self.tables.shape[1], word])
+            history = history * self.words + word
+        return score
+
+    def all_sequences(self) -> list[tuple[int, ...]]:
+        """Everything that can be said: ended by EOS, or cut at the step limit."""
+        live = [word for word in range(self.words) if word not in (PAD, GO, EOS)]
+        ended = [(*s, EOS) for n in range(self.steps) for s in itertools.product(live, repeat=n)]
+        return ended + list(itertools.product(live, repeat=self.steps))
+
+    def beam(self, width: int, n_best: int) -> Hypotheses:
+        found = beam_search(
+            self.step,
+            self.start(width),
+            batch=tf.constant(self.rows),
+            width=width,
+            n_best=n_best,
+            steps=self.steps,
+            source_steps=2,
+        )
+        return Hypotheses(*(field.numpy() for field in found))
+
+    def greedy(self) -> Hypotheses:
+        found = greedy_search(
+            self.step, self.start(1), batch=tf.constant(self.rows), steps=self.steps, source_steps=2
+        )
+        return Hypotheses(*(field.numpy() for field in found))
+
+
+def said(found: Hypotheses, row: int, n: int) -> tuple[int, ...]:
+    return tuple(int(word) for word in found.words[row, n, : found.lengths[row, n]])
+
+
+def check_consistent(model: TableModel, found: Hypotheses) -> None:
+    """What holds for every search: scores are those of the words, sorted; nothing after EOS; nothing twice."""
+    for row in range(model.rows):
+        sequences = [said(found, row, n) for n in range(found.scores.shape[1]) if found.scores[row, n] > NEVER]
+        assert len(set(sequences)) == len(sequences)
+        assert list(found.scores[row]) == sorted(found.scores[row], reverse=True)
+        for n, sequence in enumerate(sequences):
+            assert found.scores[row, n] == pytest.approx(model.score(row, sequence), abs=1e-4)
+            assert EOS not in sequence[:-1]
+            assert found.ended[row, n] == (sequence[-1] == EOS)
+            assert found.ended[row, n] or len(sequence) == model.steps
+            assert not np.any(found.words[row, n, len(sequence) :] != PAD)
+            history = 1  # the attention of a word is that of its own hypothesis, not of a neighbour in the beam
+            for t, word in enumerate(sequence):
+                assert tuple(found.attention[row, n, t]) == (history, row)
+                history = history * model.words + word
+
+
+@settings(max_examples=25, deadline=None)
+@given(words=st.integers(4, 6), steps=st.integers(1, 3), seed=st.integers(0, 10**6), rows=st.integers(1, 3))
+def test_a_beam_as_wide_as_the_space_finds_what_brute_force_finds(words: int, steps: int, seed: int, rows: int) -> None:
+    model = TableModel(words, steps, seeds=[seed + row for row in range(rows)])
+    everything = model.all_sequences()
+    found = model.beam(width=len(everything), n_best=len(everything))
+    check_consistent(model, found)
+    for row in range(rows):
+        expected = sorted((model.score(row, sequence) for sequence in everything), reverse=True)
+        np.testing.assert_allclose(found.scores[row], expected, atol=1e-4)
+        assert said(found, row, 0) == max(everything, key=lambda sequence: model.score(row, sequence))
+
+
+@settings(max_examples=25, deadline=None)
+@given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6), width=st.integers(1, 6))
+def test_narrow_beams_are_consistent_and_like_one_by_one(words: int, steps: int, seed: int, width: int) -> None:
+    seeds = [seed, seed + 1, seed + 2]
+    together = TableModel(words, steps, seeds)
+    found = together.beam(width, n_best=width)
+    check_consistent(together, found)
+    for row, own_seed in enumerate(seeds):
+        alone = TableModel(words, steps, [own_seed]).beam(width, n_best=width)
+        np.testing.assert_array_equal(alone.words[0], found.words[row])
+        np.testing.assert_allclose(alone.scores[0], found.scores[row], atol=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6))
+def test_a_beam_of_one_is_greedy(words: int, steps: int, seed: int) -> None:
+    model = TableModel(words, steps, [seed, seed + 1])
+    greedy, beam = model.greedy(), model.beam(width=1, n_best=1)
+    check_consistent(model, greedy)
+    for ours, other in zip(greedy, beam, strict=True):
+        np.testing.assert_allclose(ours, other, atol=1e-5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6), width=st.integers(2, 6))
+def test_stopping_early_does_not_change_the_best(words: int, steps: int, seed: int, width: int) -> None:
+    model = TableModel(words, steps, [seed, seed + 1])
+    best, all_of_them = model.beam(width, n_best=1), model.beam(width, n_best=width)
+    np.testing.assert_array_equal(best.words[:, 0], all_of_them.words[:, 0])
+    np.testing.assert_allclose(best.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6)
+
+
+def test_beam_search_finds_what_greedy_misses() -> None:
+    """By hand. Greedy takes word 4 (0.6), after which EOS has 0.4; word 5 (0.4) is followed by EOS with 0.9."""
+    after = {GO: [0, 0, 0, 0, 0.6, 0.4], 4: [0, 0, 0.4, 0.3, 0.3, 0], 5: [0, 0, 0.9, 0.1, 0, 0]}
+    table = np.log(np.array([after.get(word, [0, 0, 1, 0, 0, 0]) for word in range(6)], np.float32) + 1e-30)
+
+    def step(words: tf.Tensor, state: Any) -> Step:
+        return Step(tf.gather(tf.constant(table), words), state, tf.zeros([tf.shape(words)[0], 0]))
+
+    limits = {"batch": tf.constant(1), "steps": 2, "source_steps": 0}
+    greedy = greedy_search(step, tf.zeros([1]), **limits)
+    beam = beam_search(step, tf.zeros([2]), width=2, n_best=2, **limits)
+    assert greedy.words[0, 0].numpy().tolist() == [4, EOS]
+    assert float(greedy.scores[0, 0]) == pytest.approx(math.log(0.6 * 0.4))
+    assert beam.words[0].numpy().tolist() == [[5, EOS], [4, EOS]]
+    np.testing.assert_allclose(beam.scores[0], np.log([0.4 * 0.9, 0.6 * 0.4]), rtol=1e-5)
+
+
+def test_the_search_ends_when_every_hypothesis_has_ended() -> None:
+    calls = []
+
+    def step(words: tf.Tensor, state: Any) -> Step:
+        calls.append(1)
+        ends = tf.one_hot(EOS, 5, on_value=0.0, off_value=NEVER)
+        return Step(tf.tile(ends[tf.newaxis], [tf.shape(words)[0], 1]), state, tf.zeros([tf.shape(words)[0], 0]))
+
+    limits = {"batch": tf.constant(2), "steps": 30, "source_steps": 0}
+    greedy = greedy_search(step, tf.zeros([2]), **limits)
+    assert len(calls) == 1
+    beam = beam_search(step, tf.zeros([6]), width=3, n_best=3, **limits)
+    assert len(calls) <= 2 + 1
+    assert greedy.words.shape == (2, 1, 30)
+    assert np.isfinite(beam.scores).sum(axis=1).tolist() == [1, 1], "there is only one thing to say"
