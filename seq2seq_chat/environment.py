@@ -1,0 +1,109 @@
+"""What the program runs on: the versions it needs, and a record of what was there.
+
+Importing this module imports no TensorFlow; :func:`load_tensorflow` does, after it has checked what it can.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from seq2seq_chat.errors import UserError
+
+PYTHON = ((3, 10), (3, 11))
+TENSORFLOW = "2.15"
+RECORDED_PACKAGES = ("seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "pydantic")
+
+
+class EnvironmentFault(UserError):
+    """A Python or TensorFlow this program does not work with."""
+
+
+def load_tensorflow() -> Any:
+    """Import TensorFlow quietly, and refuse versions the program was not made for in one sentence."""
+    if sys.version_info[:2] not in PYTHON:
+        raise EnvironmentFault(
+            f"this is Python {platform.python_version()}, and TensorFlow {TENSORFLOW} exists for Python 3.10 and 3.11 "
+            "only; make the environment with one of them (./run.sh looks for it)"
+        )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"TensorFlow cannot be imported ({error}); install it with: pip install -c constraints.txt -e ."
+        ) from error
+    if not tf.__version__.startswith(TENSORFLOW + "."):
+        raise EnvironmentFault(
+            f"this is TensorFlow {tf.__version__}, and {TENSORFLOW} is needed; "
+            "install it with: pip install -c constraints.txt -e ."
+        )
+    return tf
+
+
+def make_deterministic(seed: int) -> None:
+    """The same operations in the same order give the same bits from here on, in this process."""
+    import tensorflow as tf
+
+    tf.keras.utils.set_random_seed(seed)
+    tf.config.experimental.enable_op_determinism()
+
+
+def describe_environment() -> dict[str, Any]:
+    """Versions, hardware and the command line, for a run's environment.json."""
+    return {
+        "command": sys.argv,
+        "code": _code_revision(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in RECORDED_PACKAGES},
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "gpus": _gpus(),
+    }
+
+
+def _code_revision() -> dict[str, Any]:
+    """The Git revision the code was taken from, and whether it was changed since."""
+    try:
+        revision = _git("rev-parse", "HEAD").strip()
+        return {"revision": revision, "changed": bool(_git("status", "--porcelain", "--untracked-files=no").strip())}
+    except (OSError, subprocess.SubprocessError):
+        return {"revision": None, "changed": None}
+
+
+def _git(*arguments: str) -> str:
+    folder = Path(__file__).resolve().parent
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[str]:
+    if "tensorflow" not in sys.modules:
+        return []
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices("GPU")
+    return [tf.config.experimental.get_device_details(device).get("device_name", device.name) for device in devices]

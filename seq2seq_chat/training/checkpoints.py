@@ -1,0 +1,96 @@
+"""Checkpoints and snapshots: variables in one file, written whole, damage recognised.
+
+The file is an ordinary uncompressed ``.npz`` (NumPy loads it): one array for each variable, named like it, and
+``metadata.json``. The zip format keeps a checksum of each member.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.errors import UserError
+
+METADATA = "metadata.json"
+
+
+class DamagedCheckpoint(Exception):
+    """A file that is no complete checkpoint: cut short, bits flipped, or something else altogether."""
+
+
+class MismatchError(UserError):
+    """A whole checkpoint, but of another model."""
+
+
+def save_variables(path: Path, variables: Iterable[tf.Variable], metadata: Mapping[str, Any]) -> None:
+    """Write variables and metadata; the file appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for variable in variables:
+            with archive.open(f"{plain_name(variable)}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, variable.numpy(), allow_pickle=False)
+        archive.writestr(METADATA, json.dumps(dict(metadata)))
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays called ``names`` and the metadata of a checkpoint.
+
+    Raises:
+        DamagedCheckpoint: the file is not whole.
+        MismatchError: the file is whole but has no array of one of the names.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = set(archive.namelist())
+            missing = [name for name in names if f"{name}.npy" not in members]
+            if missing:
+                raise MismatchError(f"{path}: has no variable {missing[0]}; it belongs to another model")
+            arrays = {name: _read_array(archive, name) for name in names}
+            return arrays, json.loads(archive.read(METADATA))
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError, NotImplementedError) as error:
+        raise DamagedCheckpoint(f"{path}: {error}") from error
+
+
+def load_variables(path: Path, variables: Iterable[tf.Variable]) -> dict[str, Any]:
+    """Give variables the values of a checkpoint, all or none, and return its metadata.
+
+    Raises:
+        DamagedCheckpoint: the file is not whole.
+        MismatchError: the file is of a model of another shape.
+    """
+    variables = list(variables)
+    arrays, metadata = read_arrays(path, [plain_name(variable) for variable in variables])
+    for variable in variables:
+        array = arrays[plain_name(variable)]
+        if tuple(variable.shape) != array.shape:
+            raise MismatchError(
+                f"{path}: {plain_name(variable)} is {_shape(array.shape)} but the model's is {_shape(variable.shape)}; "
+                "the configuration or the vocabulary does not belong to these weights"
+            )
+    for variable in variables:
+        variable.assign(arrays[plain_name(variable)])
+    return metadata
+
+
+def plain_name(variable: tf.Variable) -> str:
+    """A variable's name without TensorFlow's suffix: encoder/layer0/bias."""
+    return str(variable.name).split(":")[0]
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    with archive.open(f"{name}.npy") as member:
+        array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
+        if member.read(1):  # also makes the archive compare the checksum
+            raise ValueError(f"{name} is longer than it says")
+    return array
+
+
+def _shape(shape: Iterable[Any]) -> str:
+    return " × ".join(str(size) for size in shape) or "a number"

@@ -1,0 +1,51 @@
+"""Clipping of gradients, dense and sparse ones alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional, Union
+
+import tensorflow as tf
+
+Gradient = Union[tf.Tensor, tf.IndexedSlices]
+
+
+def sum_repeated_rows(gradient: Gradient) -> Gradient:
+    """A sparse gradient with one slice for each row.
+
+    A word that occurs several times in a batch has several slices in its table's gradient. They belong together: the
+    norm of the gradient is that of their sum, and AdaGrad squares their sum.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, position = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.shape(rows)[0])
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+
+def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
+    """sqrt(Σ ‖g‖²) over all variables. Sparse gradients must have no repeated rows."""
+    squares = [tf.reduce_sum(tf.square(g.values if isinstance(g, tf.IndexedSlices) else g)) for g in gradients]
+    return tf.sqrt(tf.add_n(squares))
+
+
+def clip_by_global_norm(
+    gradients: Sequence[Gradient], largest: Optional[float]
+) -> tuple[list[Gradient], tf.Tensor]:
+    """Rescale all gradients together where their global norm is above ``largest`` (Pascanu et al. 2013).
+
+    Returns:
+        the gradients, without repeated rows, and their global norm before clipping.
+    """
+    gradients = [sum_repeated_rows(gradient) for gradient in gradients]
+    norm = global_norm(gradients)
+    if largest is None:
+        return gradients, norm
+    scale = tf.minimum(1.0, largest / norm)
+
+    def rescaled(gradient: Gradient) -> Gradient:
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(gradient.values * scale, gradient.indices, gradient.dense_shape)
+        return gradient * scale
+
+    return [rescaled(gradient) for gradient in gradients], norm

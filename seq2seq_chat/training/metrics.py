@@ -1,0 +1,100 @@
+"""What a training reports: running means, and files of one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.training.step import StepResult
+from seq2seq_chat.training.validation import perplexity
+
+
+class Meter:
+    """Sums over the steps since the last line of metrics.
+
+    Results are taken from the device only when they are asked for, so that a GPU need not wait for the host.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._pending: list[StepResult] = []
+        self._sums = {"nats": 0.0, "tokens": 0.0, "gradient_norm": 0.0, "steps": 0.0, "seconds": 0.0}
+
+    def add(self, result: StepResult, seconds: float) -> None:
+        """Count one step."""
+        self._pending.append(result)
+        self._sums["seconds"] += seconds
+
+    def sums(self) -> dict[str, float]:
+        """The sums so far; kept in a checkpoint so that a resumed run reports the same means."""
+        for result in self._pending:
+            self._sums["nats"] += float(result.loss.nats)
+            self._sums["tokens"] += float(result.loss.tokens)
+            self._sums["gradient_norm"] += float(result.gradient_norm)
+            self._sums["steps"] += 1
+        self._pending.clear()
+        return dict(self._sums)
+
+    def restore(self, sums: dict[str, float]) -> None:
+        """Go on from the sums of a checkpoint."""
+        self.reset()
+        self._sums.update(sums)
+
+    def line(self, step: int) -> dict[str, Any]:
+        """A line of training metrics: means over the steps since the last one."""
+        sums = self.sums()
+        loss = sums["nats"] / sums["tokens"]
+        return {
+            "step": step,
+            "kind": "train",
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "tokens": int(sums["tokens"]),
+            "seconds": round(sums["seconds"], 3),
+            "gradient_norm": sums["gradient_norm"] / sums["steps"],
+        }
+
+
+class JsonLines:
+    """A file of one JSON object a line, each with a ``step``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add a line."""
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        """All whole lines; a last line that was cut by a crash is passed over."""
+        return read_json_lines(self._path)
+
+    def forget_after(self, step: Optional[int]) -> None:
+        """Drop the lines of later steps: a resumed training writes them again."""
+        if self._path.exists():
+            kept = [line for line in self.read() if step is not None and line["step"] <= step]
+            with atomic_write(self._path) as file:
+                file.writelines(json.dumps(line) + "\n" for line in kept)
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; lines that are no JSON object are passed over."""
+    lines = []
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    for line in text.splitlines():
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(value, dict):
+            lines.append(value)
+    return lines

@@ -1,0 +1,56 @@
+"""One training step, traced once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seq2seq_chat.config import Config
+from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.output import softmax_sampler
+from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
+from seq2seq_chat.model.weights import DeferredGradients
+from seq2seq_chat.training.gradients import clip_by_global_norm
+
+
+class StepResult(NamedTuple):
+    """What a step reports."""
+
+    loss: Loss  # before the update
+    gradient_norm: tf.Tensor  # scalar, before clipping
+
+
+class TrainingStep:
+    """Loss, gradients, clipping and update as one graph with constant shapes."""
+
+    def __init__(self, model: Seq2Seq, optimizer: Any, config: Config) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._clip, self._seed, self._rate = config.training.gradient_clipping, config.seed, config.model.dropout
+        self._sampler = softmax_sampler(model.vocabulary_size, config.training.sampled_softmax, config.seed)
+        self._graph = tf.function(self._trace, autograph=False)
+
+    def __call__(self, batch: Batch, step: int) -> StepResult:
+        """Learn from a batch. ``step``, counted from 0, is what random draws depend on."""
+        result: StepResult = self._graph(*(tf.constant(part) for part in batch), tf.constant(step, tf.int64))
+        return result
+
+    @property
+    def traces(self) -> int:
+        """How often the graph was built; more than once is a fault."""
+        return int(self._graph.experimental_get_tracing_count())
+
+    def _trace(
+        self, source: tf.Tensor, source_length: tf.Tensor, target: tf.Tensor, target_length: tf.Tensor, step: tf.Tensor
+    ) -> StepResult:
+        dropout = Dropout(self._rate, self._seed, step) if self._rate else None
+        with DeferredGradients() as tape:
+            loss = self._model.loss(
+                source, source_length, target, target_length, sampler=self._sampler, dropout=dropout, step=step
+            )
+            per_token = loss.nats / loss.tokens
+        variables = self._model.trainable_variables
+        gradients, norm = clip_by_global_norm(tape.gradient(per_token, variables), self._clip)
+        self._optimizer.apply_gradients(zip(gradients, variables))
+        return StepResult(loss, norm)

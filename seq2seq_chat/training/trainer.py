@@ -1,0 +1,281 @@
+"""The training loop of a run."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.corpus.encoded import EncodedCorpus
+from seq2seq_chat.corpus.text import detokenize
+from seq2seq_chat.corpus.vocabulary import EOS, Vocabulary
+from seq2seq_chat.decoding.reply_search import ReplySearch
+from seq2seq_chat.model.embeddings import load_vectors
+from seq2seq_chat.model.seq2seq import Seq2Seq, parameters_by_part
+from seq2seq_chat.runs import Run
+from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, save_variables
+from seq2seq_chat.training.console import Console, duration
+from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
+from seq2seq_chat.training.metrics import JsonLines, Meter
+from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.order import SampleOrder
+from seq2seq_chat.training.step import TrainingStep
+from seq2seq_chat.training.validation import LossFunction, spread
+
+
+class LossNotFinite(Exception):
+    """The loss became infinite or not a number; the message says what to try."""
+
+
+class Interrupted(Exception):
+    """A signal asked the training to stop, and it saved and stopped."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal.Signals(signal_number).name)
+        self.signal_number = signal_number
+
+
+class Trainer:
+    """Trains the model of a run, from its newest checkpoint or from the beginning.
+
+    Args:
+        run: where everything is written; held by the caller's lock.
+        config: the experiment.
+        vocabulary: the run's vocabulary.
+    """
+
+    def __init__(self, run: Run, config: Config, vocabulary: Vocabulary) -> None:
+        self.run, self.config, self.vocabulary = run, config, vocabulary
+        self.console = Console(run.log_file)
+        data = config.data
+        self.corpus = EncodedCorpus.open(data.train, vocabulary, level=data.level, pairing=data.pairing)
+        self.validation = (
+            EncodedCorpus.open(data.validation, vocabulary, level=data.level, pairing=data.pairing)
+            if data.validation
+            else None
+        )
+        self.model = Seq2Seq(config.model, len(vocabulary), config.seed)
+        self._announce()
+        self.optimizer = build_optimizer(config.training)
+        self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
+        self.order = SampleOrder(len(self.corpus), config.training.batch_size, config.seed)
+        self._training_step = TrainingStep(self.model, self.optimizer, config)
+        self._loss = LossFunction(self.model, data.reverse_input)
+        self._search = ReplySearch(self.model, Decoding(method="greedy", allow_unknown=True))
+        self._metrics, self._samples = JsonLines(run.metrics_file), JsonLines(run.samples_file)
+        self._meter = Meter()
+        self._tensorboard = tf.summary.create_file_writer(str(run.tensorboard))
+        self._best_loss = math.inf
+        self._step = self._saved_step = 0
+        self._signal: Optional[int] = None
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """All that a checkpoint keeps: the model's variables and the optimizer's."""
+        return [*self.model.trainable_variables, *self.optimizer.variables()]
+
+    def train(self) -> None:
+        """Train until the configured step.
+
+        Raises:
+            LossNotFinite: the loss is no number any more; the last checkpoint is from before.
+            Interrupted: SIGINT or SIGTERM came; everything is saved.
+        """
+        training = self.config.training
+        self._restore()
+        if self._step >= training.steps:
+            self.console.say(f"already trained for {self._step:,} steps; raise training.steps to go on")
+            return
+        self.console.begin(self._step, training.steps)
+        try:
+            with self._signals():
+                while self._step < training.steps and self._signal is None:
+                    self._train_one_step()
+                    self._report_and_save()
+                if self._saved_step < self._step:
+                    self._check_finite()
+                    self._save_checkpoint()
+        finally:
+            self.console.end()
+        if self._signal is not None and self._step < training.steps:
+            raise Interrupted(self._signal)
+
+    def _train_one_step(self) -> None:
+        begun = time.monotonic()
+        batch = self.corpus.batch(
+            self.order.indices(self._step),
+            size=self.config.training.batch_size,
+            source_steps=self.config.model.encoder_steps,
+            target_steps=self.config.model.decoder_steps,
+            reverse=self.config.data.reverse_input,
+        )
+        result = self._training_step(batch, self._step)
+        self._step += 1
+        self._meter.add(result, time.monotonic() - begun)
+        self.console.advance(self._step, self._meter)
+
+    def _report_and_save(self) -> None:
+        training, last = self.config.training, self._step == self.config.training.steps
+        if self._step % training.log_every == 0 or last:
+            self._check_finite()
+            self._log_training()
+        if self._step % training.validate_every == 0 or last:
+            self._check_finite()
+            self._validate()
+        if training.snapshot_every and self._step % training.snapshot_every == 0:
+            self._check_finite()
+            save_variables(
+                self.run.snapshot_path(self._step), self.model.trainable_variables, {"step": self._step}
+            )
+        if self._step % training.checkpoint_every == 0 or last:
+            self._check_finite()
+            self._save_checkpoint()
+
+    def _check_finite(self) -> None:
+        sums = self._meter.sums()
+        if math.isfinite(sums["nats"]) and math.isfinite(sums["gradient_norm"]):
+            return
+        saved = f"the checkpoint of step {self._saved_step:,} is from before" if self._saved_step else "nothing was saved"
+        raise LossNotFinite(
+            f"the loss is not a finite number any more at step {self._step:,}; {saved}. Try a lower "
+            f"training.learning_rate (it is {self.config.training.learning_rate:g}) or a lower "
+            f"training.gradient_clipping (it is {self.config.training.gradient_clipping})"
+        )
+
+    def _log_training(self) -> None:
+        line = self._meter.line(self._step)
+        self._meter.reset()
+        self._metrics.append(line)
+        self.console.training_line(line)
+        with self._tensorboard.as_default(step=self._step):
+            tf.summary.scalar("train/loss", line["loss"])
+            tf.summary.scalar("train/perplexity", line["perplexity"])
+            tf.summary.scalar("train/gradient_norm", line["gradient_norm"])
+            tf.summary.scalar("train/target_tokens_per_second", line["tokens"] / max(line["seconds"], 1e-9))
+
+    def _validate(self) -> None:
+        if self.validation is None:
+            return
+        begun = time.monotonic()
+        result = self._loss(self.validation, self.config.training.validation_limit)
+        line = {
+            "step": self._step,
+            "kind": "validation",
+            "loss": result.loss,
+            "perplexity": result.perplexity,
+            "tokens": result.tokens,
+            "seconds": round(time.monotonic() - begun, 3),
+        }
+        self._metrics.append(line)
+        with self._tensorboard.as_default(step=self._step):
+            tf.summary.scalar("validation/loss", result.loss)
+            tf.summary.scalar("validation/perplexity", result.perplexity)
+        best = result.loss < self._best_loss
+        if best:
+            self._best_loss = result.loss
+            save_variables(self.run.best_path, self.model.trainable_variables, {"step": self._step})
+        self.console.say(
+            f"validation at step {self._step:,}: loss {result.loss:.3f} nats per token, perplexity "
+            f"{result.perplexity:.1f} on {result.samples:,} samples in {duration(line['seconds'])}"
+            + (" (the best so far)" if best else "")
+        )
+        self._sample_replies()
+
+    def _sample_replies(self) -> None:
+        chosen = spread(len(self.validation or []), self.config.training.sample_replies)
+        if self.validation is None or not len(chosen):
+            return
+        model, level = self.config.model, self.config.data.level
+        batch = self.validation.batch(
+            chosen,
+            size=len(chosen),
+            source_steps=model.encoder_steps,
+            target_steps=model.decoder_steps,
+            reverse=self.config.data.reverse_input,
+        )
+        found = self._search(batch.source, batch.source_length)
+
+        def text(ids: Any) -> str:
+            return detokenize(self.vocabulary.tokens(int(i) for i in ids if i != EOS), level)
+
+        for row, index in enumerate(chosen):
+            source, target = text(self.validation.source_ids(index)), text(self.validation.target_ids(index))
+            reply = text(found.words[row, 0, : found.lengths[row, 0]])
+            self._samples.append({"step": self._step, "source": source, "reply": reply, "target": target})
+            self.console.say(f"  {source}\n    → {reply}")
+
+    def _save_checkpoint(self) -> None:
+        state = {"step": self._step, "best_loss": self._best_loss, "meter": self._meter.sums()}
+        save_variables(self.run.checkpoint_path(self._step), self.variables, state)
+        self._saved_step = self._step
+        for _, path in self.run.checkpoints()[: -self.config.training.keep_checkpoints]:
+            path.unlink(missing_ok=True)
+
+    def _restore(self) -> None:
+        """Go on from the newest checkpoint that is whole; without one, start from the beginning."""
+        for step, path in reversed(self.run.checkpoints()):
+            try:
+                state = load_variables(path, self.variables)
+            except DamagedCheckpoint as damage:
+                self.console.say(f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before")
+                continue
+            self._step = self._saved_step = int(state["step"])
+            self._best_loss = float(state["best_loss"])
+            self._meter.restore(state["meter"])
+            self.console.say(f"going on from step {self._step:,}")
+            break
+        else:
+            self._start_from_pretrained()
+        self._metrics.forget_after(self._step or None)
+        self._samples.forget_after(self._step or None)
+
+    def _start_from_pretrained(self) -> None:
+        path = self.config.model.pretrained_embeddings
+        if not path:
+            return
+        rows, vectors = load_vectors(path, self.vocabulary.words, self.config.model.embedding_size)
+        tables = {table.ref(): table for table in (self.model.source_embedding.table, self.model.target_embedding.table)}
+        for table in tables.values():
+            table.scatter_update(tf.IndexedSlices(vectors, rows))
+        self.console.say(f"{len(rows):,} of {len(self.vocabulary):,} words start from the vectors in {path}")
+
+    def _announce(self) -> None:
+        parts = parameters_by_part(self.model)
+        listed = ", ".join(f"{part} {count:,}" for part, count in parts.items())
+        self.console.say(f"{sum(parts.values()):,} parameters: {listed}")
+        estimate, available = estimate_memory(self.model, self.config), available_memory()
+        self.console.say(
+            f"about {gigabytes(estimate.total)} of memory: parameters {gigabytes(estimate.parameters)}, optimizer "
+            f"{gigabytes(estimate.optimizer)}, gradients {gigabytes(estimate.gradients)}, activations "
+            f"{gigabytes(estimate.activations)}, program {gigabytes(estimate.process)}; {gigabytes(available)} are free"
+        )
+        ensure_memory(estimate, available)
+        self.console.say(
+            f"{len(self.corpus):,} samples to learn from"
+            + (f", {len(self.validation):,} to validate with" if self.validation else ", none to validate with")
+        )
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """While training, SIGINT and SIGTERM ask for a stop after the step that is being computed."""
+
+        def ask(number: int, frame: Any) -> None:
+            if self._signal is None:
+                self.console.say("stopping after this step …")
+            self._signal = number
+
+        try:
+            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: whoever started it handles signals
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,73 @@
+"""The exact loss of a model on a corpus: full softmax, teacher forcing, no dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from seq2seq_chat.corpus.encoded import EncodedCorpus
+from seq2seq_chat.model.seq2seq import Seq2Seq
+
+BATCH = 64
+
+
+class CorpusLoss(NamedTuple):
+    """What a model thinks of a corpus."""
+
+    nats: float  # summed over all target tokens
+    tokens: int  # target tokens, end markers included
+    samples: int
+
+    @property
+    def loss(self) -> float:
+        """Nats per target token."""
+        return self.nats / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """e^loss; infinite where that is more than a number holds."""
+        return perplexity(self.loss)
+
+
+def perplexity(loss: float) -> float:
+    """e^loss of a loss in nats per token."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+class LossFunction:
+    """The exact loss as one graph with constant shapes, for any number of corpora."""
+
+    def __init__(self, model: Seq2Seq, reverse_input: bool) -> None:
+        self._config, self._reverse = model.config, reverse_input
+        self._graph = tf.function(model.loss, autograph=False)
+
+    def __call__(
+        self, corpus: EncodedCorpus, limit: Optional[int] = None, tick: Callable[[int], object] = lambda samples: None
+    ) -> CorpusLoss:
+        """The loss over ``limit`` samples spread evenly over the corpus, or all; ``tick`` is told of progress."""
+        chosen = spread(len(corpus), limit)
+        nats, tokens = 0.0, 0
+        for start in range(0, len(chosen), BATCH):
+            indices = chosen[start : start + BATCH]
+            batch = corpus.batch(
+                indices,
+                size=BATCH,
+                source_steps=self._config.encoder_steps,
+                target_steps=self._config.decoder_steps,
+                reverse=self._reverse,
+            )
+            loss = self._graph(*(tf.constant(part) for part in batch))
+            nats, tokens = nats + float(loss.nats), tokens + int(loss.tokens)
+            tick(len(indices))
+        return CorpusLoss(nats, tokens, len(chosen))
+
+
+def spread(available: int, wanted: Optional[int]) -> np.ndarray:
+    """``wanted`` indices evenly spread over ``available`` ones, or all: int64, ascending."""
+    if wanted is None or wanted >= available:
+        return np.arange(available, dtype=np.int64)
+    return np.arange(wanted, dtype=np.int64) * available // wanted
