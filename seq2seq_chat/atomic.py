@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .errors import UserError
+from seq2seq_chat.errors import UserError
 
 
 @contextmanager

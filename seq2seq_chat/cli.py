@@ -7,6 +7,7 @@ are imported inside the verbs, so that `--help` answers at once.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _exit_with("stopped", 130)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has seen enough
         sys.exit(0)
     sys.exit(0)
 
@@ -61,7 +62,7 @@ def commands() -> None:
 
 @commands.command()
 @click.argument("config", required=False, metavar="CONFIG")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting, e.g. training.steps=100.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting: training.steps=100.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
 @results_option
 def train(config: Optional[str], overrides: tuple[str, ...], resume: Optional[str], results: str) -> None:
@@ -86,8 +87,9 @@ def train(config: Optional[str], overrides: tuple[str, ...], resume: Optional[st
         run = create_run(results, settings, vocabulary, describe_environment())
         try:
             _train(run, settings, new=True)
-        except UserError:
-            shutil.rmtree(run.path)  # refused before the first step: nothing half-made is left
+        except (UserError, KeyboardInterrupt):
+            if not run.checkpoints():  # refused or stopped before the first step: nothing half-made is left
+                shutil.rmtree(run.path)
             raise
     else:
         run = find_run(resume, results)
@@ -104,9 +106,9 @@ def _train(run: Run, settings: Config, new: bool) -> None:
     from seq2seq_chat.training.trainer import Interrupted, LossNotFinite, Trainer
 
     with run.lock():
+        trainer = Trainer(run, settings, run.vocabulary)
         if not new:
             run.save_config(settings)
-        trainer = Trainer(run, settings, run.vocabulary)
         go_on = f"go on with: seq2seq-chat train --resume {run.path}"
         try:
             trainer.train()
@@ -118,6 +120,8 @@ def _train(run: Run, settings: Config, new: bool) -> None:
             _exit_with(str(error), FAILED)
         except UserError as error:
             _exit_with(f"{error}\nThe training stopped; {go_on}", FAILED)
+        except OSError as error:
+            _exit_with(f"{error.filename or run.path}: {error.strerror}; the training stopped, {go_on}", FAILED)
         except tf.errors.ResourceExhaustedError:
             _exit_with(f"out of memory; lower training.batch_size or model.hidden_size, then {go_on}", FAILED)
     click.echo(run.path)
@@ -130,15 +134,19 @@ def _ensure_same_model(run: Run, settings: Config) -> None:
         f"{section}.{key} ({json.dumps(was)} → {json.dumps(now)})"
         for section in ("data", "model")
         for (key, was), now in zip(
-            getattr(before, section).model_dump().items(), getattr(settings, section).model_dump().values()
+            getattr(before, section).model_dump().items(),
+            getattr(settings, section).model_dump().values(),
+            strict=True,
         )
         if was != now
     ]
     if before.seed != settings.seed:
         differing.append(f"seed ({before.seed} → {settings.seed})")
+    if before.training.optimizer != settings.training.optimizer:  # what it remembers is of no use to another one
+        differing.append(f"training.optimizer ({before.training.optimizer} → {settings.training.optimizer})")
     if differing:
         raise UserError(
-            f"run {run.name} cannot go on with other settings of data and model: {', '.join(differing)}; "
+            f"run {run.name} cannot go on with other settings of {', '.join(differing)}; "
             "set them back, or start a new run without --resume"
         )
 

@@ -9,16 +9,31 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from seq2seq_chat.errors import UserError
 
-PositiveInt = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0, le=10**9)]
+Units = Annotated[int, Field(gt=0, le=10**6)]
+Steps = Annotated[int, Field(gt=0, le=10**4)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _file_path(path: str) -> str:
+    try:
+        if path and b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise ValueError(f"must be the path of a file (it is {json.dumps(path)})")
+
+
+FilePath = Annotated[str, AfterValidator(_file_path)]
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
@@ -35,10 +50,12 @@ class Section(BaseModel):
 class Data(Section):
     """The corpora, the vocabulary, and how utterances become samples."""
 
-    train: str = Field(description="corpus file to learn from, relative to the working directory")
-    validation: Optional[str] = Field(None, description="corpus file for the loss while training; none: not validated")
-    test: Optional[str] = Field(None, description="corpus file that `evaluate` uses unless told otherwise")
-    vocabulary: Optional[str] = Field(
+    train: FilePath = Field(description="corpus file to learn from, relative to the working directory")
+    validation: Optional[FilePath] = Field(
+        None, description="corpus file for the loss while training; none: not validated"
+    )
+    test: Optional[FilePath] = Field(None, description="corpus file that `evaluate` uses unless told otherwise")
+    vocabulary: Optional[FilePath] = Field(
         None, description="vocabulary file, one word a line; none: counted on the training corpus"
     )
     vocabulary_size: Annotated[int, Field(gt=4)] = Field(
@@ -48,6 +65,12 @@ class Data(Section):
     pairing: Literal["sliding", "alternating"] = Field(
         "sliding", description="sliding: each utterance answers the one before; alternating: odd lines ask, even answer"
     )
+    buckets: Union[Literal["auto"], list[tuple[PositiveInt, PositiveInt]], None] = Field(
+        None,
+        description="step limits [source, target] of batches, each a graph of its own; samples go where they fit, so "
+        "that little is computed for padding; auto: chosen from the corpus's lengths; none: one graph of all steps",
+    )
+    most_buckets: PositiveInt = Field(4, description="graphs that `buckets: auto` may choose")
     reverse_input: bool = Field(False, description="feed the source utterance to the encoder last word first")
 
 
@@ -55,10 +78,10 @@ class Model(Section):
     """The architecture. Everything here shapes the variables and cannot change when a run goes on."""
 
     cell: Literal["lstm"] = Field("lstm", description="recurrent cell of encoder and decoder")
-    layers: PositiveInt = Field(1, description="stacked cells in the encoder, and as many in the decoder")
-    hidden_size: PositiveInt = Field(2048, description="units of a cell's state")
-    embedding_size: PositiveInt = Field(1024, description="units of a word vector")
-    projection_size: Optional[PositiveInt] = Field(
+    layers: Annotated[int, Field(gt=0, le=100)] = Field(1, description="stacked cells in the encoder, and as many in the decoder")
+    hidden_size: Units = Field(2048, description="units of a cell's state")
+    embedding_size: Units = Field(1024, description="units of a word vector")
+    projection_size: Optional[Units] = Field(
         1024, description="units between the decoder and the softmax; none: the softmax reads the decoder directly"
     )
     attention: Literal["additive", "none"] = Field("additive", description="score of the decoder's attention")
@@ -66,11 +89,11 @@ class Model(Section):
         0.0, description="share of units dropped while training, at word vectors, between layers and before the output"
     )
     shared_embeddings: bool = Field(False, description="one table of word vectors for encoder and decoder")
-    pretrained_embeddings: Optional[str] = Field(
-        None, description="word2vec or fastText text file whose vectors start the tables; must have embedding_size units"
+    pretrained_embeddings: Optional[FilePath] = Field(
+        None, description="word2vec or fastText text file whose vectors start the tables, of embedding_size units"
     )
-    encoder_steps: PositiveInt = Field(30, description="tokens of an utterance that the encoder reads, at most")
-    decoder_steps: PositiveInt = Field(30, description="tokens of a reply, the end marker included, at most")
+    encoder_steps: Steps = Field(30, description="tokens of an utterance that the encoder reads, at most")
+    decoder_steps: Steps = Field(30, description="tokens of a reply, the end marker included, at most")
 
 
 class Training(Section):
@@ -115,7 +138,7 @@ class Decoding(Section):
     """How a reply is searched, unless the person who chats chooses otherwise."""
 
     method: Literal["greedy", "beam"] = Field("greedy", description="best word by word, or beam search")
-    beam_width: PositiveInt = Field(10, description="hypotheses that beam search keeps")
+    beam_width: Annotated[int, Field(gt=0, le=1000)] = Field(10, description="hypotheses that beam search keeps")
     n_best: PositiveInt = Field(1, description="replies returned, best first")
     allow_unknown: bool = Field(False, description="whether <unknown> may stand in a reply")
 
@@ -198,6 +221,8 @@ def _read_json(path: Path) -> Any:
         raise ConfigError(f"{path}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+        raise ConfigError(f"{path}: has a number or a nesting of brackets that is far too long") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -217,6 +242,8 @@ def _apply_override(settings: dict[str, Any], override: str) -> None:
         target[key] = json.loads(text)
     except json.JSONDecodeError:
         target[key] = text
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--set {path}=…: this number or nesting of brackets is far too long") from error
 
 
 def _explain(error: ValidationError, where: str, model: type[BaseModel] = Config) -> str:
@@ -249,7 +276,11 @@ def _suggestion(location: list[str], model: type[BaseModel]) -> str:
     path = ".".join(location)
     same_name = [candidate for candidate in valid if candidate.split(".")[-1] == location[-1]]
     near_name = difflib.get_close_matches(location[-1], [candidate.split(".")[-1] for candidate in valid], n=1)
-    near_path = difflib.get_close_matches(path, valid, n=1, cutoff=0.6)
+    near_path = [
+        candidate
+        for candidate in difflib.get_close_matches(path, valid, n=1, cutoff=0.6)
+        if difflib.SequenceMatcher(None, candidate.split(".")[-1], location[-1]).ratio() >= 0.5  # not the section alone
+    ]
     if same_name:
         return f"; did you mean {same_name[0]}?"
     if near_path and (not near_name or near_path[0].split(".")[-1] == near_name[0]):

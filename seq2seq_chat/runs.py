@@ -142,11 +142,19 @@ class Run:
         Raises:
             RunError: another process holds it; the message says which and since when.
         """
-        with open(self.path / "lock", "a+", encoding="utf-8") as file:
+        try:
+            file = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise RunError(f"run {self.name} cannot be trained: {self.path / 'lock'}: {error.strerror}") from None
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(f"run {self.name} is being trained by {_holder(self.path / 'lock')}") from None
+            except BlockingIOError:
+                raise RunError(
+                    f"run {self.name} is being trained by {_holder(self.path / 'lock')}; wait for it or stop it first"
+                ) from None
+            except OSError as error:
+                raise RunError(f"run {self.name} cannot be locked: {error.strerror}; move it to a local disk") from None
             file.truncate(0)
             holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
             file.write(json.dumps(holder))
@@ -212,6 +220,8 @@ def find_run(wanted: str, results: Union[str, Path] = "results") -> Run:
         RunError: there is no such run, or there are several.
     """
     results = Path(results)
+    if not wanted:
+        raise RunError(f"no run is named; write its folder, the name of one below {results}, or {LATEST}")
     if (Path(wanted) / "config.json").is_file():
         return Run(wanted)
     runs = list_runs(results)
@@ -268,5 +278,5 @@ def _holder(lock: Path) -> str:
     try:
         holder = json.loads(lock.read_text(encoding="utf-8"))
         return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "another process"

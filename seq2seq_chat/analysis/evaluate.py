@@ -12,6 +12,7 @@ from tqdm import tqdm
 from seq2seq_chat.corpus.encoded import EncodedCorpus
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run
+from seq2seq_chat.training.batches import configured_buckets
 from seq2seq_chat.training.restore import load_trained_model
 from seq2seq_chat.training.validation import LossFunction
 
@@ -39,7 +40,7 @@ def evaluate_run(
     model, vocabulary, step = load_trained_model(run, snapshot, warn)
     corpus = EncodedCorpus.open(corpus_file, vocabulary, level=settings.level, pairing=settings.pairing)
     samples = len(corpus) if limit is None else min(limit, len(corpus))
-    loss_function = LossFunction(model, settings.reverse_input)
+    loss_function = LossFunction(model, configured_buckets(run.config, corpus), settings.reverse_input)
     with tqdm(total=samples, unit="sample", delay=2, disable=not sys.stderr.isatty(), leave=False) as bar:
         result = loss_function(corpus, limit, bar.update)
     return {

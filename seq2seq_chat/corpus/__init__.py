@@ -13,21 +13,21 @@ Read the files in this order:
 
 from __future__ import annotations
 
-from .encoded import Batch, EncodedCorpus, fit_source
-from .files import (
+from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus, fit_source
+from seq2seq_chat.corpus.files import (
     END_OF_CONVERSATION,
     CorpusError,
     read_utterances,
     write_conversation,
     write_conversations,
 )
-from .prepare import prepare
-from .readers import READERS, Reader, read_dailydialog, read_lines
-from .samples import Pairing, iterate_samples, read_tokens
-from .split import SPLITS, Shares
-from .statistics import SplitStatistics, corpus_statistics
-from .text import Level, clean, detokenize, tokenize
-from .vocabulary import EOS, GO, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary, VocabularyError
+from seq2seq_chat.corpus.prepare import prepare
+from seq2seq_chat.corpus.readers import READERS, Reader, read_dailydialog, read_lines
+from seq2seq_chat.corpus.samples import Pairing, iterate_samples, read_tokens
+from seq2seq_chat.corpus.split import SPLITS, Shares
+from seq2seq_chat.corpus.statistics import SplitStatistics, corpus_statistics
+from seq2seq_chat.corpus.text import Level, clean, detokenize, tokenize
+from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary, VocabularyError
 
 __all__ = [
     "END_OF_CONVERSATION",

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UserError
-from .files import CorpusError
-from .lines import unreadable
-from .samples import Pairing
-from .text import Level
-from .vocabulary import Vocabulary
+from seq2seq_chat.errors import UserError
+from seq2seq_chat.corpus.files import CorpusError
+from seq2seq_chat.corpus.lines import unreadable
+from seq2seq_chat.corpus.samples import Pairing
+from seq2seq_chat.corpus.text import Level
+from seq2seq_chat.corpus.vocabulary import Vocabulary
 
 _FORMAT = "seq2seq-chat encoded corpus"
 _VERSION = 1  # raise it whenever cleaning, pairing or the arrays change their meaning
@@ -113,13 +113,13 @@ def load_or_build(
 def _roots(corpus: Path) -> list[Path]:
     """The folders that may hold the caches of one corpus file, the best first."""
     absolute = os.path.abspath(corpus)
-    user = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(user):  # the XDG specification has relative values ignored
-        user = os.path.join(os.path.expanduser("~"), ".cache")
+    user = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not user.is_absolute():  # the XDG specification has relative values ignored
+        user = Path("~/.cache").expanduser()
     place = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
     return [
         Path(f"{absolute}.cache"),
-        Path(user, "seq2seq-chat", f"{corpus.name}-{place}.cache"),
+        user / "seq2seq-chat" / f"{corpus.name}-{place}.cache",
     ]
 
 

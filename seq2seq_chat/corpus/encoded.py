@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .cache import CacheKey, EncodedArrays, load_or_build
-from .encoding import encode
-from .files import CorpusError
-from .samples import Pairing
-from .text import Level
-from .vocabulary import EOS, PAD, Vocabulary
+from seq2seq_chat.corpus.cache import CacheKey, EncodedArrays, load_or_build
+from seq2seq_chat.corpus.encoding import encode
+from seq2seq_chat.corpus.files import CorpusError
+from seq2seq_chat.corpus.samples import Pairing
+from seq2seq_chat.corpus.text import Level
+from seq2seq_chat.corpus.vocabulary import EOS, PAD, Vocabulary
 
 IntArray = npt.NDArray[np.int32]
 

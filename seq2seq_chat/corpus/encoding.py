@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from .files import CorpusError
-from .npy import NpyWriter
-from .samples import Pairing, iterate_samples, read_tokens
-from .text import Level
-from .vocabulary import Vocabulary
+from seq2seq_chat.corpus.files import CorpusError
+from seq2seq_chat.corpus.npy import NpyWriter
+from seq2seq_chat.corpus.samples import Pairing, iterate_samples, read_tokens
+from seq2seq_chat.corpus.text import Level
+from seq2seq_chat.corpus.vocabulary import Vocabulary
 
 _UINT16_IDS = 1 << 16
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from ..atomic import atomic_write
-from ..errors import UserError
-from .lines import numbered_lines
+from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.errors import UserError
+from seq2seq_chat.corpus.lines import numbered_lines
 
 END_OF_CONVERSATION = "<<<<<END-CONV>>>>>"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..errors import UserError
+from seq2seq_chat.errors import UserError
 
 _GZIP_MAGIC = b"\x1f\x8b"  # never the start of a UTF-8 text, so that no file name has to tell
 _LINES_PER_UPDATE = 4096

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from ..atomic import atomic_write
-from ..errors import UserError
-from .files import CorpusError, write_conversation
-from .lines import unreadable
-from .readers import Reader
-from .samples import Pairing, read_tokens
-from .split import (
+from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.errors import UserError
+from seq2seq_chat.corpus.files import CorpusError, write_conversation
+from seq2seq_chat.corpus.lines import unreadable
+from seq2seq_chat.corpus.readers import Reader
+from seq2seq_chat.corpus.samples import Pairing, read_tokens
+from seq2seq_chat.corpus.split import (
     DEFAULT_SHARES,
     SPLITS,
     Shares,
@@ -27,9 +27,9 @@ from .split import (
     official_splits,
     split_of,
 )
-from .statistics import SplitStatistics, corpus_statistics
-from .text import Level
-from .vocabulary import Vocabulary
+from seq2seq_chat.corpus.statistics import SplitStatistics, corpus_statistics
+from seq2seq_chat.corpus.text import Level
+from seq2seq_chat.corpus.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocabulary.txt"
 STATISTICS_FILE = "statistics.json"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from .files import CorpusError, read_utterances
-from .lines import numbered_lines
-from .text import clean
+from seq2seq_chat.corpus.files import CorpusError, read_utterances
+from seq2seq_chat.corpus.lines import numbered_lines
+from seq2seq_chat.corpus.text import clean
 
 Reader = Callable[[Path], Iterable[Iterable[str]]]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from .files import read_utterances
-from .text import Level, tokenize
+from seq2seq_chat.corpus.files import read_utterances
+from seq2seq_chat.corpus.text import Level, tokenize
 
 Pairing = Literal["sliding", "alternating"]
 """``sliding``: each utterance answers the one before it in its conversation.

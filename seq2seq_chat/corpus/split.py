@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
-from ..errors import UserError
+from seq2seq_chat.errors import UserError
 
 SPLITS = ("train", "validation", "test")
 Shares = tuple[float, float, float]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from .samples import Pairing, iterate_samples, read_tokens
-from .text import Level
-from .vocabulary import Vocabulary
+from seq2seq_chat.corpus.samples import Pairing, iterate_samples, read_tokens
+from seq2seq_chat.corpus.text import Level
+from seq2seq_chat.corpus.vocabulary import Vocabulary
 
 
 class SplitStatistics(TypedDict):

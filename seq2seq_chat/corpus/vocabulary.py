@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ..atomic import atomic_write
-from ..errors import UserError
-from .lines import numbered_lines
+from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.errors import UserError
+from seq2seq_chat.corpus.lines import numbered_lines
 
 PAD, GO, EOS, UNKNOWN = 0, 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")

@@ -73,13 +73,14 @@ def beam_search(
         attention=tf.zeros([batch, width, steps, source_steps]),
     )
     start = (0, beginning, tf.fill([batch, width], GO), state)
-    _, beam, _, _ = tf.while_loop(running, extend, start, shape_invariants=_invariants(start, width, steps, source_steps))
+    shapes = _invariants(start, width, steps, source_steps)
+    _, beam, _, _ = tf.while_loop(running, extend, start, shape_invariants=shapes)
     return Hypotheses(*(part[:, :n_best] for part in beam))
 
 
 def _invariants(start: tuple[Any, ...], width: int, steps: int, source_steps: int) -> tuple[Any, ...]:
     """The shapes that stay the same from step to step; the reordering hides them from TensorFlow."""
-    t, beam, last, state = start
+    state = start[-1]
     return (
         tf.TensorShape([]),
         Hypotheses(

@@ -42,15 +42,14 @@ class ReplySearch:
     def __call__(self, source: np.ndarray, lengths: np.ndarray) -> Hypotheses:
         """source: ids int32 [n, source steps], lengths: int32 [n] → hypotheses of numpy arrays, [n, n_best, …]."""
         parts = list(self.in_parts(source, lengths))
-        return Hypotheses(*(np.concatenate(field) for field in zip(*parts)))
+        return Hypotheses(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
     def in_parts(self, source: np.ndarray, lengths: np.ndarray) -> Iterator[Hypotheses]:
         """The same a few utterances at a time, so that the memory needed does not grow with their number."""
         size = max(1, ROWS_AT_ONCE // self._width)
         for start in range(0, max(1, len(source)), size):
-            found = self._search(
-                tf.constant(source[start : start + size], tf.int32), tf.constant(lengths[start : start + size], tf.int32)
-            )
+            rows = slice(start, start + size)
+            found = self._search(tf.constant(source[rows], tf.int32), tf.constant(lengths[rows], tf.int32))
             yield Hypotheses(*(field.numpy() for field in found))
 
     def _trace(self, source: tf.Tensor, lengths: tf.Tensor) -> Hypotheses:

@@ -1,1 +1,4 @@
-"""The sequence-to-sequence model. Reading order: weights, embeddings, cells, attention, encoder, decoder, output, seq2seq."""
+"""The sequence-to-sequence model.
+
+Reading order: weights, embeddings, dropout, cells, attention, encoder, decoder, output, seq2seq.
+"""

@@ -51,7 +51,6 @@ class Decoder(tf.Module):
             )
             for layer in range(config.layers)
         ]
-        self.steps = config.decoder_steps
 
     def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
         """The state before the first word, and what will be attended to."""
@@ -85,9 +84,9 @@ class Decoder(tf.Module):
     def unroll(self, vectors: tf.Tensor, encoded: Encoded, dropout: Optional[Dropout] = None) -> tf.Tensor:
         """All steps of training. vectors: [target steps, batch, embedding] → h̃: [target steps, batch, hidden]."""
         state, memory = self.start(encoded)
-        prepared = tf.unstack(self.prepare(drop(dropout, vectors, "decoder/words")), self.steps)
+        prepared = tf.unstack(self.prepare(drop(dropout, vectors, "decoder/words")), vectors.shape[0])
         outputs = []
-        for t in range(self.steps):
-            output, state, _ = self.step(prepared[t], state, memory, dropout, place=str(t))
+        for t, known in enumerate(prepared):
+            output, state, _ = self.step(known, state, memory, dropout, place=str(t))
             outputs.append(output)
         return tf.stack(outputs)

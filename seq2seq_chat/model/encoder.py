@@ -33,16 +33,16 @@ class Encoder(tf.Module):
             CELLS[config.cell](f"encoder/layer{layer}", known=size, fed=0, hidden=config.hidden_size, seed=seed)
             for layer, size in enumerate(sizes)
         ]
-        self.steps = config.encoder_steps
 
     def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, dropout: Optional[Dropout] = None) -> Encoded:
         """vectors: [source steps, batch, embedding] (time first), lengths: [batch]."""
-        running = tf.unstack(tf.transpose(tf.sequence_mask(lengths, self.steps))[:, :, tf.newaxis], self.steps)
+        source_steps = vectors.shape[0]
+        running = tf.unstack(tf.transpose(tf.sequence_mask(lengths, source_steps))[:, :, tf.newaxis], source_steps)
         outputs, states = vectors, []
         for layer, cell in enumerate(self.cells):
-            prepared = tf.unstack(cell.prepare(drop(dropout, outputs, f"encoder/{layer}")), self.steps)
+            prepared = tf.unstack(cell.prepare(drop(dropout, outputs, f"encoder/{layer}")), source_steps)
             state, steps = cell.zero_state(tf.shape(lengths)[0]), []
-            for t in range(self.steps):
+            for t in range(source_steps):
                 state = carry(running[t], cell(prepared[t], None, state), state)
                 steps.append(state.output)
             outputs = tf.stack(steps)

@@ -75,7 +75,7 @@ class Seq2Seq(tf.Module):
         if dropout is not None:
             hidden = dropout(hidden, "output")
         # padding never reaches the softmax, where most of the work is
-        real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, self.config.decoder_steps)))
+        real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
         hidden, words = tf.gather_nd(hidden, real), tf.gather_nd(words, real)
         if sampler is not None:
             nats = self.output.sampled_loss(hidden, words, sampler(step))

@@ -96,7 +96,7 @@ class DeferredGradients:
         direct = [v for v in variables if v.ref() not in self._uses]
         outputs = [y for key in deferred for _, y in self._uses[key]]
         found = self._tape.gradient(loss, direct + outputs)
-        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, found)}
+        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, found, strict=False)}
         output_gradients = iter(found[len(direct) :])
         for key in deferred:
             pairs = [(x, next(output_gradients)) for x, _ in self._uses[key]]
@@ -125,10 +125,8 @@ def _flat_product(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
     """x: [..., inputs], matrix: [inputs, outputs] → [..., outputs], as one matrix product."""
     if x.shape.rank == 2:
         return tf.matmul(x, matrix)
-    return tf.reshape(
-        tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix),
-        tf.concat([tf.shape(x)[:-1], [matrix.shape[-1]]], axis=0) if None in x.shape[:-1] else [*x.shape[:-1], matrix.shape[-1]],
-    )
+    flat = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix)
+    return tf.reshape(flat, tf.concat([tf.shape(x)[:-1], [matrix.shape[-1]]], axis=0))
 
 
 def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]]) -> Optional[tf.Tensor]:

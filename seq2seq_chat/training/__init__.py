@@ -1,1 +1,5 @@
-"""Training. Reading order: order, gradients, optimizers, step, validation, checkpoints, memory, metrics, console, trainer."""
+"""Training.
+
+Reading order: order, batches, gradients, optimizers, step, validation, checkpoints, restore, memory, metrics, console,
+trainer.
+"""

@@ -7,7 +7,10 @@ The file is an ordinary uncompressed ``.npz`` (NumPy loads it): one array for ea
 from __future__ import annotations
 
 import json
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,10 @@ from seq2seq_chat.atomic import atomic_write
 from seq2seq_chat.errors import UserError
 
 METADATA = "metadata.json"
+DAMAGE = (  # what zipfile and NumPy raise for files that were cut short or have wrong bits
+    *(zipfile.BadZipFile, zlib.error, ValueError, TypeError, LookupError, EOFError, OSError, NotImplementedError),
+    *(RuntimeError, MemoryError, OverflowError, SyntaxError, struct.error, tokenize.TokenError),
+)
 
 
 class DamagedCheckpoint(Exception):
@@ -51,10 +58,12 @@ def read_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, np.ndarray]
             members = set(archive.namelist())
             missing = [name for name in names if f"{name}.npy" not in members]
             if missing:
-                raise MismatchError(f"{path}: has no variable {missing[0]}; it belongs to another model")
+                if archive.testzip() is not None:  # a name may be missing because it was damaged
+                    raise zipfile.BadZipFile(f"{missing[0]} cannot be found")
+                raise MismatchError(f"{path}: has no variable {missing[0]}; it belongs to another model or optimizer")
             arrays = {name: _read_array(archive, name) for name in names}
             return arrays, json.loads(archive.read(METADATA))
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError, NotImplementedError) as error:
+    except DAMAGE as error:
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,8 @@ class Console:
         """Print a line and log it."""
         if self._bar is not None:
             self._bar.clear()
-        print(text, flush=True)
+        with contextlib.suppress(OSError):  # nobody reads it any more: no reason to stop a training
+            print(text, flush=True)
         if self._bar is not None:
             self._bar.refresh()
         with open(self._log_file, "a", encoding="utf-8") as file:

@@ -78,7 +78,8 @@ class JsonLines:
     def forget_after(self, step: Optional[int]) -> None:
         """Drop the lines of later steps: a resumed training writes them again."""
         if self._path.exists():
-            kept = [line for line in self.read() if step is not None and line["step"] <= step]
+            lines = [line for line in self.read() if isinstance(line.get("step"), int)]
+            kept = [line for line in lines if step is not None and line["step"] <= step]
             with atomic_write(self._path) as file:
                 file.writelines(json.dumps(line) + "\n" for line in kept)
 

@@ -23,7 +23,7 @@ class StepResult(NamedTuple):
 
 
 class TrainingStep:
-    """Loss, gradients, clipping and update as one graph with constant shapes."""
+    """Loss, gradients, clipping and update as one graph for each bucket."""
 
     def __init__(self, model: Seq2Seq, optimizer: Any, config: Config) -> None:
         self._model, self._optimizer = model, optimizer
@@ -38,7 +38,7 @@ class TrainingStep:
 
     @property
     def traces(self) -> int:
-        """How often the graph was built; more than once is a fault."""
+        """How many graphs were built; more than one for each bucket is a fault."""
         return int(self._graph.experimental_get_tracing_count())
 
     def _trace(

@@ -18,13 +18,13 @@ from seq2seq_chat.corpus.vocabulary import EOS, Vocabulary
 from seq2seq_chat.decoding.reply_search import ReplySearch
 from seq2seq_chat.model.embeddings import load_vectors
 from seq2seq_chat.model.seq2seq import Seq2Seq, parameters_by_part
-from seq2seq_chat.runs import Run
+from seq2seq_chat.runs import Run, RunError
+from seq2seq_chat.training.batches import Batches, configured_buckets
 from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, save_variables
 from seq2seq_chat.training.console import Console, duration
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import JsonLines, Meter
 from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.order import SampleOrder
 from seq2seq_chat.training.step import TrainingStep
 from seq2seq_chat.training.validation import LossFunction, spread
 
@@ -42,12 +42,15 @@ class Interrupted(Exception):
 
 
 class Trainer:
-    """Trains the model of a run, from its newest checkpoint or from the beginning.
+    """Trains the model of a run, from its newest checkpoint that is whole or from the beginning.
 
     Args:
         run: where everything is written; held by the caller's lock.
         config: the experiment.
         vocabulary: the run's vocabulary.
+
+    Raises:
+        UserError: the corpora, the memory, the checkpoints or the pretrained vectors do not allow it.
     """
 
     def __init__(self, run: Run, config: Config, vocabulary: Vocabulary) -> None:
@@ -60,13 +63,17 @@ class Trainer:
             if data.validation
             else None
         )
-        self.model = Seq2Seq(config.model, len(vocabulary), config.seed)
+        self.buckets = configured_buckets(config, self.corpus)
         self._announce()
+        self.model = Seq2Seq(config.model, len(vocabulary), config.seed)
         self.optimizer = build_optimizer(config.training)
         self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
-        self.order = SampleOrder(len(self.corpus), config.training.batch_size, config.seed)
+        self.batches = Batches(
+            self.corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input
+        )
+        self.order = self.batches.ordered(config.seed)
         self._training_step = TrainingStep(self.model, self.optimizer, config)
-        self._loss = LossFunction(self.model, data.reverse_input)
+        self._loss = LossFunction(self.model, self.buckets, data.reverse_input)
         self._search = ReplySearch(self.model, Decoding(method="greedy", allow_unknown=True))
         self._metrics, self._samples = JsonLines(run.metrics_file), JsonLines(run.samples_file)
         self._meter = Meter()
@@ -74,6 +81,7 @@ class Trainer:
         self._best_loss = math.inf
         self._step = self._saved_step = 0
         self._signal: Optional[int] = None
+        self._restore()
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -88,7 +96,6 @@ class Trainer:
             Interrupted: SIGINT or SIGTERM came; everything is saved.
         """
         training = self.config.training
-        self._restore()
         if self._step >= training.steps:
             self.console.say(f"already trained for {self._step:,} steps; raise training.steps to go on")
             return
@@ -108,14 +115,7 @@ class Trainer:
 
     def _train_one_step(self) -> None:
         begun = time.monotonic()
-        batch = self.corpus.batch(
-            self.order.indices(self._step),
-            size=self.config.training.batch_size,
-            source_steps=self.config.model.encoder_steps,
-            target_steps=self.config.model.decoder_steps,
-            reverse=self.config.data.reverse_input,
-        )
-        result = self._training_step(batch, self._step)
+        result = self._training_step(self.batches.batch(*self.order.batch(self._step)), self._step)
         self._step += 1
         self._meter.add(result, time.monotonic() - begun)
         self.console.advance(self._step, self._meter)
@@ -214,12 +214,15 @@ class Trainer:
         state = {"step": self._step, "best_loss": self._best_loss, "meter": self._meter.sums()}
         save_variables(self.run.checkpoint_path(self._step), self.variables, state)
         self._saved_step = self._step
-        for _, path in self.run.checkpoints()[: -self.config.training.keep_checkpoints]:
+        # later ones were damaged when this training went on from an earlier one; they must not drive out whole ones
+        until_now = [path for step, path in self.run.checkpoints() if step <= self._step]
+        for path in until_now[: -self.config.training.keep_checkpoints]:
             path.unlink(missing_ok=True)
 
     def _restore(self) -> None:
-        """Go on from the newest checkpoint that is whole; without one, start from the beginning."""
-        for step, path in reversed(self.run.checkpoints()):
+        """Go on from the newest checkpoint that is whole; where there is none yet, start from the beginning."""
+        checkpoints = self.run.checkpoints()
+        for step, path in reversed(checkpoints):
             try:
                 state = load_variables(path, self.variables)
             except DamagedCheckpoint as damage:
@@ -231,6 +234,10 @@ class Trainer:
             self.console.say(f"going on from step {self._step:,}")
             break
         else:
+            if checkpoints:  # to begin anew is not what was asked for, and would forget what was learned and reported
+                raise RunError(
+                    f"run {self.run.name}: every checkpoint is damaged; bring back a copy of one, or start a new run"
+                )
             self._start_from_pretrained()
         self._metrics.forget_after(self._step or None)
         self._samples.forget_after(self._step or None)
@@ -246,10 +253,12 @@ class Trainer:
         self.console.say(f"{len(rows):,} of {len(self.vocabulary):,} words start from the vectors in {path}")
 
     def _announce(self) -> None:
-        parts = parameters_by_part(self.model)
+        with tf.Graph().as_default():  # shapes without memory: what does not fit is refused before it is made
+            model = Seq2Seq(self.config.model, len(self.vocabulary), self.config.seed)
+        parts = parameters_by_part(model)
         listed = ", ".join(f"{part} {count:,}" for part, count in parts.items())
         self.console.say(f"{sum(parts.values()):,} parameters: {listed}")
-        estimate, available = estimate_memory(self.model, self.config), available_memory()
+        estimate, available = estimate_memory(model, self.config), available_memory()
         self.console.say(
             f"about {gigabytes(estimate.total)} of memory: parameters {gigabytes(estimate.parameters)}, optimizer "
             f"{gigabytes(estimate.optimizer)}, gradients {gigabytes(estimate.gradients)}, activations "
@@ -259,6 +268,7 @@ class Trainer:
         self.console.say(
             f"{len(self.corpus):,} samples to learn from"
             + (f", {len(self.validation):,} to validate with" if self.validation else ", none to validate with")
+            + f"; batches of {' or '.join(f'{source}+{target}' for source, target in self.buckets)} steps"
         )
 
     @contextmanager

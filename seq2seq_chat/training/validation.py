@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.corpus.buckets import Bucket
 from seq2seq_chat.corpus.encoded import EncodedCorpus
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.training.batches import Batches
 
 BATCH = 64
 
@@ -39,31 +41,24 @@ def perplexity(loss: float) -> float:
 
 
 class LossFunction:
-    """The exact loss as one graph with constant shapes, for any number of corpora."""
+    """The exact loss as one graph for each bucket, for any number of corpora."""
 
-    def __init__(self, model: Seq2Seq, reverse_input: bool) -> None:
-        self._config, self._reverse = model.config, reverse_input
+    def __init__(self, model: Seq2Seq, buckets: Sequence[Bucket], reverse_input: bool) -> None:
+        self._buckets, self._reverse = buckets, reverse_input
         self._graph = tf.function(model.loss, autograph=False)
 
     def __call__(
         self, corpus: EncodedCorpus, limit: Optional[int] = None, tick: Callable[[int], object] = lambda samples: None
     ) -> CorpusLoss:
         """The loss over ``limit`` samples spread evenly over the corpus, or all; ``tick`` is told of progress."""
-        chosen = spread(len(corpus), limit)
+        chosen = None if limit is None else spread(len(corpus), limit)
+        batches = Batches(corpus, self._buckets, size=BATCH, reverse=self._reverse, chosen=chosen)
         nats, tokens = 0.0, 0
-        for start in range(0, len(chosen), BATCH):
-            indices = chosen[start : start + BATCH]
-            batch = corpus.batch(
-                indices,
-                size=BATCH,
-                source_steps=self._config.encoder_steps,
-                target_steps=self._config.decoder_steps,
-                reverse=self._reverse,
-            )
+        for batch, samples in batches:
             loss = self._graph(*(tf.constant(part) for part in batch))
             nats, tokens = nats + float(loss.nats), tokens + int(loss.tokens)
-            tick(len(indices))
-        return CorpusLoss(nats, tokens, len(chosen))
+            tick(samples)
+        return CorpusLoss(nats, tokens, sum(batches.sizes))
 
 
 def spread(available: int, wanted: Optional[int]) -> np.ndarray:

@@ -50,7 +50,7 @@ def test_complete_splits(count: int, shares: tuple[int, int, int], seed: int) ->
     if count < 3:
         assert set(splits) <= {"train"}
     else:
-        wanted = {name for name, share in zip(SPLITS, shares) if share}
+        wanted = {name for name, share in zip(SPLITS, shares, strict=True) if share}
         assert set(splits) == wanted
         moved = sum(split_of(number, shares, seed) != split for number, split in enumerate(splits))
         assert moved <= 2
@@ -81,4 +81,4 @@ def test_shares_without_sense(bad) -> None:
 def test_official_splits(names: list[str], expected: list[str] | None) -> None:
     files = [Path("train", name) for name in names]
     found = official_splits(files)
-    assert found == (None if expected is None else dict(zip(files, expected)))
+    assert found == (None if expected is None else dict(zip(files, expected, strict=True)))

@@ -1,0 +1,47 @@
+"""What is installed by `pip install -c constraints.txt -e .`; constraints.txt has the exact versions."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+INIT = (HERE / "seq2seq_chat" / "__init__.py").read_text(encoding="utf-8")
+VERSION = re.search(r'^__version__ = "([^"]+)"$', INIT, re.MULTILINE)
+if VERSION is None:
+    raise RuntimeError("seq2seq_chat/__init__.py has no line __version__ = …")
+
+setup(
+    name="seq2seq-chat",
+    version=VERSION[1],
+    description="Train, check, analyse and talk to conversational sequence-to-sequence models.",
+    author="seq2seq-chat contributors",
+    license="MIT",
+    packages=find_packages(include=["seq2seq_chat", "seq2seq_chat.*", "webui", "webui.*"]),
+    package_data={
+        "seq2seq_chat": ["corpus/sample/*.txt"],
+        "webui": ["templates/**/*", "static/**/*"],
+    },
+    # TensorFlow 2.15 is the last that tensorflow-addons works with, and there is none for other versions of Python.
+    python_requires=">=3.10,<3.12",
+    install_requires=[
+        "click",
+        "numpy<2",
+        "pydantic>=2",
+        "tensorflow==2.15.1",
+        "tqdm",
+    ],
+    extras_require={
+        "dev": [
+            "hypothesis",
+            "mypy",
+            "pytest",
+            "ruff",
+            "types-tqdm",
+        ],
+        "dynamic": [  # the dynamic decoder, an alternative to static unrolling
+            "tensorflow-addons==0.23.0",
+        ],
+    },
+    entry_points={"console_scripts": ["seq2seq-chat = seq2seq_chat.cli:main"]},
+)

@@ -1,0 +1,99 @@
+"""The compiled training step: one graph for each bucket, and an update that is AdaGrad's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.corpus.vocabulary import EOS
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.step import TrainingStep
+
+VOCABULARY = 30
+
+
+def configuration(**training: object) -> Config:
+    return parse_config(
+        {
+            "name": "step",
+            "data": {"train": "nowhere.txt"},
+            "model": {"hidden_size": 6, "embedding_size": 4, "projection_size": 5, "dropout": 0.2},
+            "training": {"sampled_softmax": 8, "batch_size": 4, **training},
+        },
+        where="test",
+    )
+
+
+def random_batch(seed: int, source_steps: int = 5, target_steps: int = 4) -> Batch:
+    rng = np.random.default_rng(seed)
+    source_length = rng.integers(1, source_steps + 1, 4).astype(np.int32)
+    target_length = rng.integers(1, target_steps + 1, 4).astype(np.int32)
+    source, target = np.zeros((4, source_steps), np.int32), np.zeros((4, target_steps), np.int32)
+    for row in range(4):
+        source[row, : source_length[row]] = rng.integers(4, VOCABULARY, source_length[row])
+        target[row, : target_length[row]] = [*rng.integers(4, VOCABULARY, target_length[row] - 1), EOS]
+    return Batch(source, source_length, target, target_length)
+
+
+def make_step(config: Config) -> tuple[Seq2Seq, TrainingStep]:
+    model = Seq2Seq(config.model, VOCABULARY, config.seed)
+    optimizer = build_optimizer(config.training)
+    optimizer._create_all_weights(model.trainable_variables)
+    return model, TrainingStep(model, optimizer, config)
+
+
+def test_one_graph_for_each_bucket_and_never_another() -> None:
+    _, step = make_step(configuration())
+    for number in range(12):
+        step(random_batch(number, *((5, 4), (3, 2))[number % 2]), number)
+    assert step.traces == 2
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adadelta", "adam", "rmsprop", "sgd"])
+def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
+    rate = {"adadelta": 1.0, "sgd": 0.5, "adagrad": 0.1}.get(optimizer, 0.02)
+    config = configuration(optimizer=optimizer, learning_rate=rate, sampled_softmax=None)
+    model, step = make_step(config)
+    batch = random_batch(1)
+
+    def loss() -> float:
+        result = model.loss(*batch)
+        return float(result.nats / result.tokens)
+
+    before = loss()
+    for number in range(30):
+        step(batch, number)
+    assert loss() < before - 0.05
+
+
+def test_an_update_is_adagrads() -> None:
+    """w ← w - η g / sqrt(0.1 + g²) after one step, also for rows of a table that occur several times."""
+    config = configuration(learning_rate=0.5, sampled_softmax=None, gradient_clipping=None).model_copy(
+        update={"model": configuration().model.model_copy(update={"dropout": 0.0})}
+    )
+    model, step = make_step(config)
+    batch = random_batch(3)
+    batch.source[0, :2] = batch.source[1, 0] = 7
+    with tf.GradientTape() as tape:
+        result = model.loss(*batch)
+        loss = result.nats / result.tokens
+    gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, model.trainable_variables)]
+    before = [v.numpy() for v in model.trainable_variables]
+    step(batch, 0)
+    for variable, old, g in zip(model.trainable_variables, before, gradients, strict=True):
+        expected = old - 0.5 * g / np.sqrt(0.1 + g * g)
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4, atol=1e-6, err_msg=variable.name)
+
+
+def test_random_draws_are_a_function_of_the_step() -> None:
+    losses = []
+    for numbers in ([0, 0], [0, 1]):
+        _, step = make_step(configuration(learning_rate=1e-9))
+        losses.append([float(step(random_batch(1), number).loss.nats) for number in numbers])
+    assert losses[0][0] == losses[1][0]
+    assert losses[0][1] == pytest.approx(losses[0][0], rel=1e-5)
+    assert losses[1][1] != pytest.approx(losses[1][0], rel=1e-5)

@@ -1,0 +1,52 @@
+"""The thesis's own configuration at full size, on a made-up corpus of 50,000 words."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+GIGABYTE = 1e9
+
+
+def write_corpus(folder: Path, words: int) -> dict[str, Path]:
+    """A vocabulary of ``words`` words, and 64 samples of 25 of them, frequent ones more often, as in language."""
+    names = [f"word{number}" for number in range(words - 4)]
+    rng = np.random.default_rng(1)
+    ranks = np.minimum(rng.zipf(1.2, (65, 25)) - 1, words - 5)
+    corpus, vocabulary = folder / "corpus.txt", folder / "vocabulary.txt"
+    corpus.write_text("".join(" ".join(names[rank] for rank in line) + "\n" for line in ranks))
+    vocabulary.write_text("\n".join(["<pad>", "<go>", "<eos>", "<unknown>", *names]) + "\n")
+    return {"data.train": corpus, "data.validation": corpus, "data.vocabulary": vocabulary}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["thesis_opensubtitles", "thesis_reddit"])
+def test_three_steps_at_full_size(name: str, tmp_path: Path) -> None:
+    settings = write_corpus(tmp_path, 50_000) | {
+        "data.pairing": "sliding",
+        "training.steps": 3,
+        "training.log_every": 1,
+        "training.validate_every": 1,
+    }
+    command = [sys.executable, "-m", "seq2seq_chat", "train", CONFIGS / f"{name}.json", "--results", tmp_path / "runs"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    run = Path(done.stdout.splitlines()[-1])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    training = [line["loss"] for line in lines if line["kind"] == "train"]
+    exact = [line["loss"] for line in lines if line["kind"] == "validation"]
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print(f"{name}: losses {training}, exact {exact}, peak resident {peak / GIGABYTE:.2f} GB")
+    assert len(training) == 3 and all(math.isfinite(loss) for loss in training)
+    assert exact[0] < math.log(50_000) and exact[2] < exact[1] < exact[0]
+    assert peak < 5 * GIGABYTE
