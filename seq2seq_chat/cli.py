@@ -7,7 +7,6 @@ are imported inside the verbs, so that `--help` answers at once.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -41,13 +40,8 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _exit_with("stopped", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has seen enough
-        sys.exit(0)
     sys.exit(0)
 
 
@@ -187,6 +181,63 @@ def _decoding(decoding: Decoding, beam_width: Optional[int], n_best: Optional[in
         return decoding
     width = beam_width or max(decoding.beam_width, n_best or 1)
     return decoding_with(decoding, method="beam", beam_width=width, n_best=n_best or 1)
+
+
+@commands.command()
+@click.argument("config", metavar="CONFIG")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@click.option("--only", multiple=True, metavar="NAME", help="Run this check only; may be given several times.")
+@click.option("--fast", is_flag=True, help="Copy sequences of at most 10 symbols, not 40.")
+@click.option("--full-size", is_flag=True, help="Use the sizes of CONFIG, not those that a check needs.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the verdicts to a file as well.")
+@results_option
+def check(
+    config: str,
+    overrides: tuple[str, ...],
+    only: tuple[str, ...],
+    fast: bool,
+    full_size: bool,
+    json_file: Optional[str],
+    results: str,
+) -> None:
+    """Check that the model of CONFIG can learn, before training it for weeks; exit status 1 if a check fails.
+
+    \b
+    data           files, vocabulary coverage, cut samples, overlap of train and test
+    memory         does the training fit?
+    initial-loss   an untrained model finds all words equally likely
+    gradients      finite, reaching every unit, clipped
+    padding        neither padding nor the rest of a batch changes a loss or a reply
+    save-and-load  a fresh process gives the same bits and goes on learning
+    decoding       greedy and beam search agree with each other and with the loss
+    overfitting    a few dozen samples are learned by heart
+    copy-task      sequences are copied exactly
+    """
+    from seq2seq_chat.config import load_config
+    from seq2seq_chat.environment import load_tensorflow, make_deterministic
+
+    settings = load_config(config, overrides)
+    load_tensorflow()
+    from seq2seq_chat.checks.subject import Subject
+    from seq2seq_chat.checks.suite import CHECKS, run_checks, summary, write_verdicts
+    from seq2seq_chat.runs import create_checks_folder
+
+    unknown = [name for name in only if name not in CHECKS]
+    if unknown:
+        raise UserError(f"--only {unknown[0]}: there is no such check; there are {', '.join(CHECKS)}")
+    make_deterministic(settings.seed)
+    folder = create_checks_folder(results, settings)
+    subject = Subject(settings, folder, fast=fast, full_size=full_size)
+    if subject.missing_data is not None:
+        click.echo(f"{subject.missing_data}\nthe checks that need real samples use the bundled ones")
+    verdicts = run_checks(subject, only)
+    click.echo("\n" + summary(verdicts))
+    write_verdicts(verdicts, folder / "checks.json")
+    if json_file:
+        write_verdicts(verdicts, Path(json_file))
+    click.echo(folder)
+    if not all(verdict.finding.passed for verdict in verdicts):
+        sys.exit(FAILED)
 
 
 @commands.command()

@@ -22,6 +22,7 @@ PositiveInt = Annotated[int, Field(gt=0, le=10**9)]
 Units = Annotated[int, Field(gt=0, le=10**6)]
 Steps = Annotated[int, Field(gt=0, le=10**4)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Limits = Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]  # JSON has lists only
 
 
 def _file_path(path: str) -> str:
@@ -65,7 +66,7 @@ class Data(Section):
     pairing: Literal["sliding", "alternating"] = Field(
         "sliding", description="sliding: each utterance answers the one before; alternating: odd lines ask, even answer"
     )
-    buckets: Union[Literal["auto"], list[tuple[PositiveInt, PositiveInt]], None] = Field(
+    buckets: Union[Literal["auto"], list[Limits], None] = Field(
         None,
         description="step limits [source, target] of batches, each a graph of its own; samples go where they fit, so "
         "that little is computed for padding; auto: chosen from the corpus's lengths; none: one graph of all steps",
@@ -255,6 +256,8 @@ def _explain(error: ValidationError, where: str, model: type[BaseModel] = Config
 
 def _explain_fault(fault: Any, model: type[BaseModel]) -> str:
     location = [str(part) for part in fault["loc"]]
+    if fault["type"] != "extra_forbidden":  # pydantic's names for the members of a union are no keys
+        location = [part for part in location if "[" not in part]
     path = ".".join(location)
     if fault["type"] == "extra_forbidden":
         return f"unknown key {path}{_suggestion(location, model)}"

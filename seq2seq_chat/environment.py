@@ -38,6 +38,7 @@ def load_tensorflow() -> Any:
         raise EnvironmentFault(
             f"TensorFlow cannot be imported ({error}); install it with: pip install -c constraints.txt -e ."
         ) from error
+    tf.get_logger().setLevel("ERROR")  # it advises against several graphs of one function, which is what buckets are
     if not tf.__version__.startswith(TENSORFLOW + "."):
         raise EnvironmentFault(
             f"this is TensorFlow {tf.__version__}, and {TENSORFLOW} is needed; "

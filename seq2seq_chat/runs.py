@@ -211,6 +211,21 @@ def create_run(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def create_checks_folder(results: Union[str, Path], config: Config) -> Path:
+    """A folder for what the checks of a configuration write, below the runs and never taken for one."""
+    base = Path(results) / "checks" / (time.strftime("%Y-%m-%d_%H-%M-%S_") + config.name)
+    for attempt in range(1, 1000):
+        path = base if attempt == 1 else base.with_name(f"{base.name}-{attempt}")
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"{path}: cannot be made: {error.strerror}; choose another --results") from None
+    raise RunError(f"{base}: a thousand folders of this name")
+
+
 def find_run(wanted: str, results: Union[str, Path] = "results") -> Run:
     """The run a person means: a folder, a name below ``results``, a unique beginning of one, or "latest".
 
@@ -226,7 +241,7 @@ def find_run(wanted: str, results: Union[str, Path] = "results") -> Run:
         return Run(wanted)
     runs = list_runs(results)
     if not runs:
-        raise RunError(f"no run {wanted!r}: there is none below {results}; train one, or name its folder with --results")
+        raise RunError(f"no run {wanted!r}: none is below {results}; train one, or name its folder with --results")
     if wanted == LATEST:
         return runs[-1]
     names = [run.name for run in runs]
@@ -244,12 +259,13 @@ def find_run(wanted: str, results: Union[str, Path] = "results") -> Run:
 
 
 def list_runs(results: Union[str, Path] = "results") -> list[Run]:
-    """All runs below a folder, oldest first."""
+    """All runs below a folder, oldest first; where a name tells no time, before all others."""
     try:
         entries = [entry for entry in Path(results).iterdir() if not entry.name.startswith(".")]
     except OSError:
         return []
-    return [Run(entry) for entry in sorted(entries) if (entry / "config.json").is_file()]
+    entries.sort(key=lambda entry: (_without_time(entry.name) != entry.name, entry))
+    return [Run(entry) for entry in entries if (entry / "config.json").is_file()]
 
 
 def snapshot_name(step: int) -> str:

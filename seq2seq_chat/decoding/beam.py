@@ -46,10 +46,6 @@ def beam_search(
         def follow(rows: tf.Tensor) -> tf.Tensor:
             return tf.gather(rows, parents, batch_dims=1)
 
-        def follow_flat(rows: tf.Tensor) -> tf.Tensor:
-            shape = tf.shape(rows)
-            return tf.reshape(follow(tf.reshape(rows, tf.concat([[batch, width], shape[1:]], 0))), shape)
-
         ended = follow(beam.ended)
         attention = follow(tf.reshape(attention, [batch, width, source_steps]))
         here = tf.one_hot(t, steps, on_value=True, off_value=False)
@@ -61,7 +57,7 @@ def beam_search(
             ended=ended | (words == EOS) | (scores == -float("inf")),
             attention=tf.where(here[:, tf.newaxis], attention[:, :, tf.newaxis], follow(beam.attention)),
         )
-        return t + 1, beam, words, tf.nest.map_structure(follow_flat, state)
+        return t + 1, beam, words, follow_parents(state, parents)
 
     # before the first word there is one hypothesis, not ``width`` equal ones
     first = tf.where(tf.range(width) == 0, 0.0, -float("inf"))
@@ -76,6 +72,17 @@ def beam_search(
     shapes = _invariants(start, width, steps, source_steps)
     _, beam, _, _ = tf.while_loop(running, extend, start, shape_invariants=shapes)
     return Hypotheses(*(part[:, :n_best] for part in beam))
+
+
+def follow_parents(state: Any, parents: tf.Tensor) -> Any:
+    """The state of each hypothesis's parent. state: nested tensors [batch · width, …], parents: [batch, width]."""
+
+    def follow(rows: tf.Tensor) -> tf.Tensor:
+        shape = tf.shape(rows)
+        beams = tf.reshape(rows, tf.concat([tf.shape(parents), shape[1:]], axis=0))
+        return tf.reshape(tf.gather(beams, parents, batch_dims=1), shape)
+
+    return tf.nest.map_structure(follow, state)
 
 
 def _invariants(start: tuple[Any, ...], width: int, steps: int, source_steps: int) -> tuple[Any, ...]:

@@ -68,20 +68,37 @@ class Seq2Seq(tf.Module):
                 that only fill the batch.
             sampler: draws the words of the sampled softmax at ``step``; without one the loss is the exact one.
         """
-        encoded = self.encode(source, source_lengths, dropout)
-        words = tf.transpose(target)  # time first from here on
-        inputs = tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
-        hidden = self.decoder.unroll(self.target_embedding(inputs), encoded, dropout)
-        if dropout is not None:
-            hidden = dropout(hidden, "output")
-        # padding never reaches the softmax, where most of the work is
-        real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
-        hidden, words = tf.gather_nd(hidden, real), tf.gather_nd(words, real)
+        hidden, words, _ = self._teacher_forced(source, source_lengths, target, target_lengths, dropout)
         if sampler is not None:
             nats = self.output.sampled_loss(hidden, words, sampler(step))
         else:
             nats = self.output.full_loss(hidden, words)
         return Loss(tf.reduce_sum(nats), tf.cast(tf.shape(words)[0], tf.float32))
+
+    def log_probabilities(
+        self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
+    ) -> tf.Tensor:
+        """log P(target | source) of every sample, in nats: [batch]. Arguments as for :meth:`loss`."""
+        hidden, words, rows = self._teacher_forced(source, source_lengths, target, target_lengths)
+        return -tf.math.unsorted_segment_sum(self.output.full_loss(hidden, words), rows, tf.shape(target)[0])
+
+    def _teacher_forced(
+        self,
+        source: tf.Tensor,
+        source_lengths: tf.Tensor,
+        target: tf.Tensor,
+        target_lengths: tf.Tensor,
+        dropout: Optional[Dropout] = None,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """h̃ before every real target word, these words, and their rows: [tokens, hidden], [tokens], [tokens]."""
+        encoded = self.encode(source, source_lengths, dropout)
+        words = tf.transpose(target)  # time first from here on
+        hidden = self.decoder.unroll(self.target_embedding(decoder_inputs(words)), encoded, dropout)
+        if dropout is not None:
+            hidden = dropout(hidden, "output")
+        # padding never reaches the softmax, where most of the work is
+        real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
+        return tf.gather_nd(hidden, real), tf.gather_nd(words, real), real[:, 1]
 
     def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
         """The decoder before its first word, for decoding."""
@@ -101,6 +118,17 @@ class Seq2Seq(tf.Module):
         prepared = self.decoder.prepare(self.target_embedding(words))
         hidden, state, weights = self.decoder.step(prepared, state, memory)
         return self.output.logits(self.output.project(hidden)), state, weights
+
+
+def decoder_inputs(words: tf.Tensor) -> tf.Tensor:
+    """The word before each target word, the start marker before the first. words: ids [target steps, batch]."""
+    return tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
+
+
+def outline(config: Model, vocabulary_size: int) -> Seq2Seq:
+    """A model that has names and shapes but no memory: for counting what is too large to be made."""
+    with tf.Graph().as_default():
+        return Seq2Seq(config, vocabulary_size, seed=0)
 
 
 def parameters_by_part(model: Seq2Seq) -> dict[str, int]:

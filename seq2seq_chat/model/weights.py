@@ -21,7 +21,7 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
+Gradient = Union[tf.Tensor, tf.IndexedSlices]
 
 _recorder: contextvars.ContextVar[Optional[DeferredGradients]] = contextvars.ContextVar("recorder", default=None)
 
@@ -69,6 +69,7 @@ class DeferredGradients:
         self._tape = tf.GradientTape()
         self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
         self._products: dict[Any, Callable[[tf.Tensor], tf.Tensor]] = {}
+        self._output_gradients: dict[Any, list[tf.Tensor | None]] = {}
 
     def __enter__(self) -> DeferredGradients:
         self._token = _recorder.set(self)
@@ -99,9 +100,17 @@ class DeferredGradients:
         gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, found, strict=False)}
         output_gradients = iter(found[len(direct) :])
         for key in deferred:
-            pairs = [(x, next(output_gradients)) for x, _ in self._uses[key]]
-            gradients[key] = _weight_gradient([(x, dy) for x, dy in pairs if dy is not None])
+            self._output_gradients[key] = [next(output_gradients) for _ in self._uses[key]]
+            pairs = zip(self._uses[key], self._output_gradients[key], strict=True)
+            gradients[key] = _weight_gradient([(x, dy) for (x, _), dy in pairs if dy is not None])
         return [gradients[v.ref()] for v in variables]
+
+    def gradient_by_use(self, weight: Weight) -> list[tf.Tensor | None]:
+        """After :meth:`gradient`: the loss's gradient for what each product with a weight gave, in order of use.
+
+        Of a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
+        """
+        return self._output_gradients[weight.matrix.ref()]
 
 
 def _constant_product(matrix: tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:

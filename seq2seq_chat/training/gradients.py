@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Optional
 
 import tensorflow as tf
 
-Gradient = Union[tf.Tensor, tf.IndexedSlices]
+from seq2seq_chat.model.weights import Gradient
 
 
 def sum_repeated_rows(gradient: Gradient) -> Gradient:

@@ -10,12 +10,17 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.errors import UserError
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import outline
 from seq2seq_chat.training.optimizers import slots_per_parameter
 
 FLOAT = 4  # bytes
 PROCESS = 450e6  # Python, TensorFlow and its graph: bytes, measured with an empty model
 FREED_LATE = 1.25  # what the allocator holds beyond what is used, measured at three sizes
+
+CONTAINER = (  # folder, limit, what is used, and how much of that is a cache of files that yields to programs
+    ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 class DoesNotFit(UserError):
@@ -37,9 +42,9 @@ class MemoryEstimate(NamedTuple):
         return sum(self)
 
 
-def estimate_memory(model: Seq2Seq, config: Config) -> MemoryEstimate:
-    """Estimate the peak of a training's resident memory from shapes alone."""
-    m, vocabulary = config.model, model.vocabulary_size
+def estimate_memory(config: Config, vocabulary: int) -> MemoryEstimate:
+    """Estimate the peak of a training's resident memory from shapes alone; vocabulary: words of the model."""
+    m, model = config.model, outline(config.model, vocabulary)
     parameters = sum(v.shape.num_elements() for v in model.trainable_variables)
     tables = sum(v.shape.num_elements() for v in model.trainable_variables if v.shape[0] == vocabulary)
     sampled = config.training.sampled_softmax
@@ -71,13 +76,10 @@ def available_memory() -> float:
         if limit is not None:
             return limit
     free = _meminfo_available()
-    for maximum, usage in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        allowed, used = _number(maximum), _number(usage)
+    for folder, maximum, usage, cache in CONTAINER:
+        allowed, used = _number(Path(folder, maximum)), _number(Path(folder, usage))
         if allowed is not None and used is not None:
-            free = min(free, allowed - used)
+            free = min(free, allowed - used + _statistic(Path(folder, "memory.stat"), cache))
     return free
 
 
@@ -109,9 +111,16 @@ def _meminfo_available() -> float:
     return math.inf
 
 
-def _number(path: str) -> Optional[float]:
+def _statistic(path: Path, name: str) -> float:
     try:
-        return float(Path(path).read_text())
+        return next(float(value) for key, value in map(str.split, path.read_text().splitlines()) if key == name)
+    except (OSError, ValueError, StopIteration):
+        return 0.0
+
+
+def _number(path: Path) -> Optional[float]:
+    try:
+        return float(path.read_text())
     except (OSError, ValueError):  # there is no such file, or it says "max"
         return None
 

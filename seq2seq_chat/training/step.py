@@ -11,7 +11,7 @@ from seq2seq_chat.corpus.encoded import Batch
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.model.weights import DeferredGradients
+from seq2seq_chat.model.weights import DeferredGradients, Gradient
 from seq2seq_chat.training.gradients import clip_by_global_norm
 
 
@@ -44,13 +44,15 @@ class TrainingStep:
     def _trace(
         self, source: tf.Tensor, source_length: tf.Tensor, target: tf.Tensor, target_length: tf.Tensor, step: tf.Tensor
     ) -> StepResult:
+        loss, gradients, _ = self.gradients(Batch(source, source_length, target, target_length), step)
+        gradients, norm = clip_by_global_norm(gradients, self._clip)
+        self._optimizer.apply_gradients(zip(gradients, self._model.trainable_variables, strict=True))
+        return StepResult(loss, norm)
+
+    def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], DeferredGradients]:
+        """The loss of a batch, the gradients of its mean per token for all variables, and the tape they came from."""
         dropout = Dropout(self._rate, self._seed, step) if self._rate else None
         with DeferredGradients() as tape:
-            loss = self._model.loss(
-                source, source_length, target, target_length, sampler=self._sampler, dropout=dropout, step=step
-            )
+            loss = self._model.loss(*batch, sampler=self._sampler, dropout=dropout, step=step)
             per_token = loss.nats / loss.tokens
-        variables = self._model.trainable_variables
-        gradients, norm = clip_by_global_norm(tape.gradient(per_token, variables), self._clip)
-        self._optimizer.apply_gradients(zip(gradients, variables))
-        return StepResult(loss, norm)
+        return loss, tape.gradient(per_token, self._model.trainable_variables), tape

@@ -17,15 +17,14 @@ from seq2seq_chat.corpus.text import detokenize
 from seq2seq_chat.corpus.vocabulary import EOS, Vocabulary
 from seq2seq_chat.decoding.reply_search import ReplySearch
 from seq2seq_chat.model.embeddings import load_vectors
-from seq2seq_chat.model.seq2seq import Seq2Seq, parameters_by_part
+from seq2seq_chat.model.seq2seq import outline, parameters_by_part
 from seq2seq_chat.runs import Run, RunError
-from seq2seq_chat.training.batches import Batches, configured_buckets
+from seq2seq_chat.training.batches import configured_buckets
 from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, save_variables
 from seq2seq_chat.training.console import Console, duration
+from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import JsonLines, Meter
-from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.step import TrainingStep
 from seq2seq_chat.training.validation import LossFunction, spread
 
 
@@ -63,30 +62,17 @@ class Trainer:
             if data.validation
             else None
         )
-        self.buckets = configured_buckets(config, self.corpus)
         self._announce()
-        self.model = Seq2Seq(config.model, len(vocabulary), config.seed)
-        self.optimizer = build_optimizer(config.training)
-        self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
-        self.batches = Batches(
-            self.corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input
-        )
-        self.order = self.batches.ordered(config.seed)
-        self._training_step = TrainingStep(self.model, self.optimizer, config)
-        self._loss = LossFunction(self.model, self.buckets, data.reverse_input)
-        self._search = ReplySearch(self.model, Decoding(method="greedy", allow_unknown=True))
+        self.learner = Learner(config, len(vocabulary), self.corpus)
+        self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input)
+        self._search = ReplySearch(self.learner.model, Decoding(method="greedy", allow_unknown=True))
         self._metrics, self._samples = JsonLines(run.metrics_file), JsonLines(run.samples_file)
         self._meter = Meter()
         self._tensorboard = tf.summary.create_file_writer(str(run.tensorboard))
         self._best_loss = math.inf
-        self._step = self._saved_step = 0
+        self._saved_step = 0
         self._signal: Optional[int] = None
         self._restore()
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        """All that a checkpoint keeps: the model's variables and the optimizer's."""
-        return [*self.model.trainable_variables, *self.optimizer.variables()]
 
     def train(self) -> None:
         """Train until the configured step.
@@ -96,44 +82,43 @@ class Trainer:
             Interrupted: SIGINT or SIGTERM came; everything is saved.
         """
         training = self.config.training
-        if self._step >= training.steps:
-            self.console.say(f"already trained for {self._step:,} steps; raise training.steps to go on")
+        if self.learner.step >= training.steps:
+            self.console.say(f"already trained for {self.learner.step:,} steps; raise training.steps to go on")
             return
-        self.console.begin(self._step, training.steps)
+        self.console.begin(self.learner.step, training.steps)
         try:
             with self._signals():
-                while self._step < training.steps and self._signal is None:
+                while self.learner.step < training.steps and self._signal is None:
                     self._train_one_step()
                     self._report_and_save()
-                if self._saved_step < self._step:
+                if self._saved_step < self.learner.step:
                     self._check_finite()
                     self._save_checkpoint()
         finally:
             self.console.end()
-        if self._signal is not None and self._step < training.steps:
+        if self._signal is not None and self.learner.step < training.steps:
             raise Interrupted(self._signal)
 
     def _train_one_step(self) -> None:
         begun = time.monotonic()
-        result = self._training_step(self.batches.batch(*self.order.batch(self._step)), self._step)
-        self._step += 1
+        result = self.learner.learn()
         self._meter.add(result, time.monotonic() - begun)
-        self.console.advance(self._step, self._meter)
+        self.console.advance(self.learner.step, self._meter)
 
     def _report_and_save(self) -> None:
-        training, last = self.config.training, self._step == self.config.training.steps
-        if self._step % training.log_every == 0 or last:
+        training, last = self.config.training, self.learner.step == self.config.training.steps
+        if self.learner.step % training.log_every == 0 or last:
             self._check_finite()
             self._log_training()
-        if self._step % training.validate_every == 0 or last:
+        if self.learner.step % training.validate_every == 0 or last:
             self._check_finite()
             self._validate()
-        if training.snapshot_every and self._step % training.snapshot_every == 0:
+        if training.snapshot_every and self.learner.step % training.snapshot_every == 0:
             self._check_finite()
             save_variables(
-                self.run.snapshot_path(self._step), self.model.trainable_variables, {"step": self._step}
+                self.run.snapshot_path(self.learner.step), self.learner.model.trainable_variables, {"step": self.learner.step}
             )
-        if self._step % training.checkpoint_every == 0 or last:
+        if self.learner.step % training.checkpoint_every == 0 or last:
             self._check_finite()
             self._save_checkpoint()
 
@@ -143,17 +128,17 @@ class Trainer:
             return
         saved = f"the checkpoint of step {self._saved_step:,} is from before" if self._saved_step else "nothing was saved"
         raise LossNotFinite(
-            f"the loss is not a finite number any more at step {self._step:,}; {saved}. Try a lower "
+            f"the loss is not a finite number any more at step {self.learner.step:,}; {saved}. Try a lower "
             f"training.learning_rate (it is {self.config.training.learning_rate:g}) or a lower "
             f"training.gradient_clipping (it is {self.config.training.gradient_clipping})"
         )
 
     def _log_training(self) -> None:
-        line = self._meter.line(self._step)
+        line = self._meter.line(self.learner.step)
         self._meter.reset()
         self._metrics.append(line)
         self.console.training_line(line)
-        with self._tensorboard.as_default(step=self._step):
+        with self._tensorboard.as_default(step=self.learner.step):
             tf.summary.scalar("train/loss", line["loss"])
             tf.summary.scalar("train/perplexity", line["perplexity"])
             tf.summary.scalar("train/gradient_norm", line["gradient_norm"])
@@ -165,7 +150,7 @@ class Trainer:
         begun = time.monotonic()
         result = self._loss(self.validation, self.config.training.validation_limit)
         line = {
-            "step": self._step,
+            "step": self.learner.step,
             "kind": "validation",
             "loss": result.loss,
             "perplexity": result.perplexity,
@@ -173,15 +158,15 @@ class Trainer:
             "seconds": round(time.monotonic() - begun, 3),
         }
         self._metrics.append(line)
-        with self._tensorboard.as_default(step=self._step):
+        with self._tensorboard.as_default(step=self.learner.step):
             tf.summary.scalar("validation/loss", result.loss)
             tf.summary.scalar("validation/perplexity", result.perplexity)
         best = result.loss < self._best_loss
         if best:
             self._best_loss = result.loss
-            save_variables(self.run.best_path, self.model.trainable_variables, {"step": self._step})
+            save_variables(self.run.best_path, self.learner.model.trainable_variables, {"step": self.learner.step})
         self.console.say(
-            f"validation at step {self._step:,}: loss {result.loss:.3f} nats per token, perplexity "
+            f"validation at step {self.learner.step:,}: loss {result.loss:.3f} nats per token, perplexity "
             f"{result.perplexity:.1f} on {result.samples:,} samples in {duration(line['seconds'])}"
             + (" (the best so far)" if best else "")
         )
@@ -207,15 +192,15 @@ class Trainer:
         for row, index in enumerate(chosen):
             source, target = text(self.validation.source_ids(index)), text(self.validation.target_ids(index))
             reply = text(found.words[row, 0, : found.lengths[row, 0]])
-            self._samples.append({"step": self._step, "source": source, "reply": reply, "target": target})
+            self._samples.append({"step": self.learner.step, "source": source, "reply": reply, "target": target})
             self.console.say(f"  {source}\n    → {reply}")
 
     def _save_checkpoint(self) -> None:
-        state = {"step": self._step, "best_loss": self._best_loss, "meter": self._meter.sums()}
-        save_variables(self.run.checkpoint_path(self._step), self.variables, state)
-        self._saved_step = self._step
+        state = {"step": self.learner.step, "best_loss": self._best_loss, "meter": self._meter.sums()}
+        save_variables(self.run.checkpoint_path(self.learner.step), self.learner.variables, state)
+        self._saved_step = self.learner.step
         # later ones were damaged when this training went on from an earlier one; they must not drive out whole ones
-        until_now = [path for step, path in self.run.checkpoints() if step <= self._step]
+        until_now = [path for step, path in self.run.checkpoints() if step <= self.learner.step]
         for path in until_now[: -self.config.training.keep_checkpoints]:
             path.unlink(missing_ok=True)
 
@@ -224,14 +209,14 @@ class Trainer:
         checkpoints = self.run.checkpoints()
         for step, path in reversed(checkpoints):
             try:
-                state = load_variables(path, self.variables)
+                state = load_variables(path, self.learner.variables)
             except DamagedCheckpoint as damage:
                 self.console.say(f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before")
                 continue
-            self._step = self._saved_step = int(state["step"])
+            self.learner.step = self._saved_step = int(state["step"])
             self._best_loss = float(state["best_loss"])
             self._meter.restore(state["meter"])
-            self.console.say(f"going on from step {self._step:,}")
+            self.console.say(f"going on from step {self.learner.step:,}")
             break
         else:
             if checkpoints:  # to begin anew is not what was asked for, and would forget what was learned and reported
@@ -239,36 +224,35 @@ class Trainer:
                     f"run {self.run.name}: every checkpoint is damaged; bring back a copy of one, or start a new run"
                 )
             self._start_from_pretrained()
-        self._metrics.forget_after(self._step or None)
-        self._samples.forget_after(self._step or None)
+        self._metrics.forget_after(self.learner.step or None)
+        self._samples.forget_after(self.learner.step or None)
 
     def _start_from_pretrained(self) -> None:
         path = self.config.model.pretrained_embeddings
         if not path:
             return
         rows, vectors = load_vectors(path, self.vocabulary.words, self.config.model.embedding_size)
-        tables = {table.ref(): table for table in (self.model.source_embedding.table, self.model.target_embedding.table)}
+        tables = {table.ref(): table for table in (self.learner.model.source_embedding.table, self.learner.model.target_embedding.table)}
         for table in tables.values():
             table.scatter_update(tf.IndexedSlices(vectors, rows))
         self.console.say(f"{len(rows):,} of {len(self.vocabulary):,} words start from the vectors in {path}")
 
     def _announce(self) -> None:
-        with tf.Graph().as_default():  # shapes without memory: what does not fit is refused before it is made
-            model = Seq2Seq(self.config.model, len(self.vocabulary), self.config.seed)
-        parts = parameters_by_part(model)
+        parts = parameters_by_part(outline(self.config.model, len(self.vocabulary)))
         listed = ", ".join(f"{part} {count:,}" for part, count in parts.items())
         self.console.say(f"{sum(parts.values()):,} parameters: {listed}")
-        estimate, available = estimate_memory(model, self.config), available_memory()
+        estimate, available = estimate_memory(self.config, len(self.vocabulary)), available_memory()
         self.console.say(
             f"about {gigabytes(estimate.total)} of memory: parameters {gigabytes(estimate.parameters)}, optimizer "
             f"{gigabytes(estimate.optimizer)}, gradients {gigabytes(estimate.gradients)}, activations "
             f"{gigabytes(estimate.activations)}, program {gigabytes(estimate.process)}; {gigabytes(available)} are free"
         )
         ensure_memory(estimate, available)
+        buckets = configured_buckets(self.config, self.corpus)
         self.console.say(
             f"{len(self.corpus):,} samples to learn from"
             + (f", {len(self.validation):,} to validate with" if self.validation else ", none to validate with")
-            + f"; batches of {' or '.join(f'{source}+{target}' for source, target in self.buckets)} steps"
+            + f"; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
         )
 
     @contextmanager

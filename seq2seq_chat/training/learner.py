@@ -1,0 +1,45 @@
+"""A model that learns a corpus, step by step."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from seq2seq_chat.config import Config
+from seq2seq_chat.corpus.encoded import EncodedCorpus
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.training.batches import Batches, configured_buckets
+from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.step import StepResult, TrainingStep
+
+
+class Learner:
+    """Model, optimizer and the order of the samples; all that changes while learning is in ``variables`` and ``step``.
+
+    Args:
+        config: the experiment.
+        vocabulary_size: words of the model.
+        corpus: what is learned.
+    """
+
+    def __init__(self, config: Config, vocabulary_size: int, corpus: EncodedCorpus) -> None:
+        self.step = 0  # steps done
+        self.model = Seq2Seq(config.model, vocabulary_size, config.seed)
+        self.optimizer = build_optimizer(config.training)
+        self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
+        self.buckets = configured_buckets(config, corpus)
+        self.batches = Batches(
+            corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input
+        )
+        self._order = self.batches.ordered(config.seed)
+        self._training_step = TrainingStep(self.model, self.optimizer, config)
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The model's variables and the optimizer's."""
+        return [*self.model.trainable_variables, *self.optimizer.variables()]
+
+    def learn(self) -> StepResult:
+        """Learn from the next batch."""
+        result = self._training_step(self.batches.batch(*self._order.batch(self.step)), self.step)
+        self.step += 1
+        return result

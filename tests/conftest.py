@@ -1,0 +1,177 @@
+"""Shared by all tests: the command line as a function, a tiny corpus, and one tiny run trained on it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import random
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+MARKER = "<<<<<END-CONV>>>>>"
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "seed": 3,
+    "data": {"vocabulary_size": 60, "pairing": "alternating"},
+    "model": {
+        "hidden_size": 16,
+        "embedding_size": 8,
+        "projection_size": 12,
+        "encoder_steps": 8,
+        "decoder_steps": 8,
+        "dropout": 0.1,
+    },
+    "training": {
+        "batch_size": 16,
+        "steps": 20,
+        "optimizer": "adam",
+        "learning_rate": 0.05,
+        "sampled_softmax": 32,
+        "log_every": 5,
+        "validate_every": 10,
+        "sample_replies": 2,
+        "checkpoint_every": 5,
+        "snapshot_every": 10,
+    },
+    "decoding": {"beam_width": 5},
+}
+
+
+class Answer(NamedTuple):
+    """What a command printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one or two sentences on stderr by which the command refused what the user wrote."""
+        assert self.status == 2, self
+        assert "Traceback" not in self.out + self.err
+        *_, message = self.err.strip().splitlines()
+        for prefix in ("seq2seq-chat: ", "Error: "):  # ours and click's
+            if message.startswith(prefix):
+                message = message.removeprefix(prefix)
+                break
+        else:
+            pytest.fail(f"not a message of the program: {self.err!r}")
+        sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", message)
+        assert 1 <= len(sentences) <= 2, message
+        assert len(message) < 500, message
+        return message
+
+
+def run_command(*arguments: object, stdin: bytes = b"") -> Answer:
+    """Call the command line in this process, as the console script does."""
+    from seq2seq_chat.cli import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", ["seq2seq-chat", *map(str, arguments)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        try:
+            with pytest.raises(SystemExit) as stop:
+                main()
+        finally:
+            _end_determinism()
+    status = stop.value.code
+    return Answer(status if isinstance(status, int) else 0, *(_text(stream) for stream in (out, err)))
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode("utf-8")
+
+
+def _end_determinism() -> None:
+    """A training asks TensorFlow for determinism in the whole process; the other tests are not to depend on it."""
+    if "tensorflow" in sys.modules:
+        from tensorflow.python.framework import config
+
+        config.disable_op_determinism()
+
+
+def write_conversations(path: Path, count: int, seed: int) -> None:
+    """Questions and answers, none longer than seven words; the first word of an answer depends on the question's."""
+    draw = random.Random(seed)
+    subjects, verbs = ["i", "you", "we", "they"], ["see", "like", "know", "want", "have"]
+    things = [f"{kind}{number}" for kind in ("tree", "house", "song", "book") for number in range(10)]
+    lines = []
+    for _ in range(count):
+        for _ in range(2):
+            subject, verb, thing = draw.choice(subjects), draw.choice(verbs), draw.choice(things)
+            lines.append(f"{subject} {verb} the {thing} ?")
+            lines.append(f"{'yes' if subject in ('i', 'we') else 'no'} , {subject} {verb} it !")
+        lines.append(MARKER)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def cli() -> Callable[..., Answer]:
+    """The command line: ``cli("chat", run, stdin=b"hello\\n")``."""
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``train.txt`` and ``validation.txt``."""
+    folder = tmp_path_factory.mktemp("corpora")
+    write_conversations(folder / "train.txt", 80, seed=1)
+    write_conversations(folder / "validation.txt", 5, seed=2)
+    return folder
+
+
+@pytest.fixture
+def tiny_settings(corpora: Path) -> dict[str, Any]:
+    """The settings of the tiny run, to be changed at will."""
+    return _settings(corpora)
+
+
+def _settings(corpora: Path) -> dict[str, Any]:
+    settings = copy.deepcopy(TINY)
+    settings["data"] |= {"train": str(corpora / "train.txt"), "validation": str(corpora / "validation.txt")}
+    return settings
+
+
+@pytest.fixture(scope="session")
+def tiny_config(corpora: Path) -> Path:
+    """The configuration file of the tiny run."""
+    path = corpora / "tiny.json"
+    path.write_text(json.dumps(_settings(corpora)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
+    """The folder of a tiny run that was trained without a break, and what the command printed. Not to be changed."""
+    results = tmp_path_factory.mktemp("trained") / "results"
+    answer = run_command("train", tiny_config, "--results", results)
+    assert answer.status == 0, answer
+    (run,) = results.iterdir()
+    return run, answer
+
+
+@pytest.fixture(scope="session")
+def tiny_run(trained: tuple[Path, Answer]) -> Path:
+    """The folder of the tiny run. Not to be changed."""
+    return trained[0]
+
+
+@pytest.fixture
+def own_run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny run that a test may change; it is the only one below ``tmp_path / "results"``."""
+    copied = tmp_path / "results" / tiny_run.name
+    shutil.copytree(tiny_run, copied)
+    return copied

@@ -1,0 +1,357 @@
+"""Talking: piped, in the terminal, and through :class:`Chatbot`, whatever a person may have typed."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq_chat.chatbot import Chatbot, Reply
+from seq2seq_chat.config import Config, Decoding, parse_config
+from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.runs import Run
+from seq2seq_chat.terminal import UNREADABLE, converse
+
+Cli = Callable[..., Any]
+BEAM = Decoding(method="beam", beam_width=6, n_best=6)
+STEPS = 8
+WORDS = [f"word{number}" for number in range(30)]
+
+
+@pytest.fixture(scope="module")
+def bot(tiny_run: Path) -> Chatbot:
+    return Chatbot.load(Run(tiny_run))
+
+
+def random_bot(**overrides: Any) -> Chatbot:
+    """A model of large random weights, whose replies depend on every word it reads."""
+    config: Config = parse_config(
+        {"name": "random", "data": {"train": "train.txt"}, "model": {"encoder_steps": STEPS, "decoder_steps": 6}},
+        "x",
+        [
+            *("model.hidden_size=12", "model.embedding_size=10", "model.projection_size=8"),
+            *(f"{key}={value}" for key, value in overrides.items()),
+        ],
+    )
+    vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
+    model = Seq2Seq(config.model, len(vocabulary), config.seed)
+    rng = np.random.default_rng(5)
+    for variable in model.trainable_variables:
+        variable.assign(rng.standard_normal(variable.shape) * 1.5)
+    return Chatbot(model, vocabulary, config)
+
+
+@pytest.fixture(scope="module")
+def forward() -> Chatbot:
+    return random_bot()
+
+
+@pytest.fixture(scope="module")
+def reversed_bot() -> Chatbot:
+    """The same weights as ``forward``; it reads the last word first."""
+    return random_bot(**{"data.reverse_input": "true"})
+
+
+# piped
+
+ODD_LINES = {
+    "ordinary": b"you see the tree1 ?",
+    "empty": b"",
+    "spaces": b" \t ",
+    "only punctuation that is not read": b"*** --- ;",
+    "only unknown words": b"xylophone quux",
+    "ten thousand words": b"tree1 " * 10_000,
+    "one very long word": b"a" * 100_000,
+    "emoji": "😀 you 👍🏽 see ?".encode(),
+    "only emoji": "👩‍👩‍👧".encode(),
+    "control characters": b"you\x00 see\x07\x1b[31m the\x7f tree1\x0c?\x0b",
+    "separators that are no line ends": "you\x85see\u2028the\u2029tree1\x1c?".encode(),
+    "not UTF-8": b"you \xff\xfe see \xc3",
+    "surrogates": b"\xed\xa0\x80 you",
+    "carriage return": b"you see the tree1 ?\r",
+    "special words": b"<pad> <go> <eos> <unknown> <<<<<END-CONV>>>>>",
+    "a tab and a score": b"-1.0\tyou",
+    "something like a command": b"/quit",
+    "right to left": "שלום".encode(),
+}
+
+
+def test_one_line_in_one_line_out(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
+    lines = list(ODD_LINES.values())
+    answer = cli("chat", tiny_run, stdin=b"\n".join(lines) + b"\n")
+    assert (answer.status, answer.err) == (0, "")
+    replies = answer.out.split("\n")
+    assert len(replies) == len(lines) + 1
+    assert replies[-1] == ""
+    found = dict(zip(ODD_LINES, replies, strict=False))
+    alone = {name: bot.reply(line.decode("utf-8", errors="replace")).text for name, line in ODD_LINES.items()}
+    assert found == alone
+    silent = {"empty", "spaces", "only punctuation that is not read", "only emoji", "right to left"}
+    assert {name for name, reply in found.items() if not reply} == silent
+    assert found["ordinary"] == found["carriage return"] == found["separators that are no line ends"]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "lines"), [(b"", 0), (b"\n", 1), (b"\n\n", 2), (b"you", 1), (b"you\n", 1), (b"you\n\nsee", 3)]
+)
+def test_lines_are_counted(cli: Cli, tiny_run: Path, stdin: bytes, lines: int) -> None:
+    answer = cli("chat", tiny_run, stdin=stdin)
+    assert (answer.status, answer.err, answer.out.count("\n")) == (0, "", lines)
+    assert answer.out.endswith("\n") or not lines
+
+
+def test_n_best(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
+    answer = cli("chat", tiny_run, "--n-best", 3, stdin=b"you see the tree1 ?\n\nwe like it")
+    assert answer.status == 0
+    first, empty, last, end = _blocks(answer.out)
+    assert (empty, end) == ([], [])
+    for text, block in (("you see the tree1 ?", first), ("we like it", last)):
+        found = [line.split("\t") for line in block]
+        scores = [float(score) for score, _ in found]
+        assert len(found) == 3
+        assert scores == sorted(scores, reverse=True)
+        assert max(scores) < 0
+        expected = bot.reply(text, Decoding(method="beam", beam_width=5, n_best=3)).hypotheses
+        assert [reply for _, reply in found] == [hypothesis.text for hypothesis in expected]
+        assert scores == pytest.approx([hypothesis.score for hypothesis in expected], abs=1e-4)
+
+
+def _blocks(out: str) -> list[list[str]]:
+    """The answers of ``--n-best``, each ended by an empty line, and what comes after the last one."""
+    blocks: list[list[str]] = [[]]
+    for line in out.splitlines():
+        if line:
+            blocks[-1].append(line)
+        else:
+            blocks.append([])
+    return blocks
+
+
+def test_beam_width_alone_gives_one_line_without_a_score(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
+    answer = cli("chat", tiny_run, "--beam-width", 4, stdin=b"you see the tree1 ?\nwe like it\n")
+    beam = Decoding(method="beam", beam_width=4)
+    assert answer.out.splitlines() == [bot.reply(text, beam).text for text in ("you see the tree1 ?", "we like it")]
+
+
+def test_a_snapshot_answers_with_its_own_weights(cli: Cli, tiny_run: Path) -> None:
+    def scores(*options: str) -> str:
+        answer = cli("chat", tiny_run, "--n-best", 2, *options, stdin=b"you see the tree1 ?\n")
+        assert (answer.status, answer.err) == (0, "")
+        return str(answer.out)
+
+    assert scores() == scores("--snapshot", "20") == scores("--snapshot", "latest")
+    assert scores("--snapshot", "10") != scores()
+    assert scores("--snapshot", "best") == scores()  # the loss was lowest at the end
+
+
+def test_every_reply_is_there_before_the_next_question(tiny_run: Path, bot: Chatbot) -> None:
+    """Whoever asks may wait for the answer before asking on."""
+    from seq2seq_chat.terminal import answer_lines
+
+    class Person:
+        """Asks again only when the answer was flushed."""
+
+        def __init__(self) -> None:
+            self.asked, self.flushed, self.unflushed = 0, 0, ""
+
+        def readline(self) -> bytes:
+            assert self.flushed == self.asked
+            self.asked += 1
+            return b"you see\n" if self.asked < 4 else b""
+
+        def write(self, text: str) -> None:
+            self.unflushed += text
+
+        def flush(self) -> None:
+            self.flushed += self.unflushed.count("\n")
+            self.unflushed = ""
+
+    person: Any = Person()
+    answer_lines(bot, bot.config.decoding, False, person, person)
+    assert person.asked == 4
+
+
+# in the terminal
+
+
+@pytest.fixture
+def talk(bot: Chatbot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """A conversation: what a person types, or what happens then → the lines printed."""
+
+    def talk(*typed: str | BaseException, scores: bool = False) -> list[str]:
+        remaining: Iterator[str | BaseException] = iter(typed)
+
+        def typing(prompt: str) -> str:
+            assert prompt == "you: "
+            event = next(remaining)
+            if isinstance(event, BaseException):
+                raise event
+            return event
+
+        monkeypatch.setattr(builtins, "input", typing)
+        converse(bot, Decoding(method="beam", beam_width=3, n_best=3 if scores else 1), scores)
+        assert next(remaining, None) is None  # everything was read
+        return capsys.readouterr().out.splitlines()
+
+    return talk
+
+
+def test_a_conversation(talk: Callable[..., list[str]], bot: Chatbot) -> None:
+    lines = talk("you see the tree1 ?", "", "  we like it ", "/quit")
+    assert "You are talking to tiny. /quit or Ctrl-D ends the conversation" in lines[0]
+    beam = Decoding(method="beam", beam_width=3)
+    assert lines[2:] == [bot.reply("you see the tree1 ?", beam).text, bot.reply("we like it", beam).text]
+
+
+@pytest.mark.parametrize("end", ["/quit", EOFError(), KeyboardInterrupt()], ids=repr)
+def test_ends_of_a_conversation(talk: Callable[..., list[str]], end: str | BaseException) -> None:
+    assert talk(end)[1:] == ([""] if end == "/quit" else ["", ""])
+
+
+def test_odd_things_said_in_a_conversation(talk: Callable[..., list[str]]) -> None:
+    broken = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    lines = talk("/why", "/nonsense", "😀", broken, "\udcff", "you \udcff see", "/quit")[2:]
+    assert lines[0] == "there is no reply yet"
+    assert lines[1].startswith("/quit or Ctrl-D")
+    assert lines[2:5] == [UNREADABLE] * 3
+    assert len(lines) == 6
+
+
+def test_why(talk: Callable[..., list[str]], bot: Chatbot) -> None:
+    lines = talk("you frobnicate the tree1 ?", "/why", "/quit", scores=True)[2:]
+    reply = bot.reply("you frobnicate the tree1 ?", Decoding(method="beam", beam_width=3, n_best=3))
+    assert lines[:3] == [f"{hypothesis.score:.4f}\t{hypothesis.text}" for hypothesis in reply.hypotheses]
+    assert lines[3:5] == ["I read: you frobnicate the tree1 ?", "I do not know: frobnicate"]
+    assert [line.split(maxsplit=1)[1] for line in lines[5:8]] == [hypothesis.text for hypothesis in reply.hypotheses]
+    looked_at = dict(pair.split(" ← ") for pair in lines[8].removeprefix("looking at: ").split(", ") if " ← " in pair)
+    assert set(looked_at.values()) <= set(reply.source_words)
+    assert len(lines) == 9
+
+
+# replies
+
+
+def test_a_reply_tells_what_was_read(forward: Chatbot) -> None:
+    reply = forward.reply("Word1 blah, WORD2 blah fnord!", BEAM)
+    assert reply.source_words == ["word1", "blah", ",", "word2", "blah", "fnord", "!"]
+    assert reply.unknown_words == ["blah", ",", "fnord", "!"]  # each once, in the order they were written
+    assert reply.text == reply.hypotheses[0].text
+    assert reply.seconds > 0
+
+
+def test_of_a_long_utterance_the_last_words_are_read(forward: Chatbot) -> None:
+    reply = forward.reply(" ".join([*WORDS, "fnord"]), BEAM)
+    assert reply.source_words == [*WORDS[-STEPS + 1 :], "fnord"]
+    assert reply.unknown_words == ["fnord"]
+    alone = forward.reply(" ".join(reply.source_words), BEAM)
+    assert _same(reply, alone)
+
+
+def test_nothing_to_read(forward: Chatbot) -> None:
+    for text in ("", "  ", "😀", "\x00", "\udcff"):
+        reply = forward.reply(text)
+        assert (reply.text, reply.hypotheses, reply.source_words, reply.unknown_words) == ("", [], [], [])
+    assert forward.replies([]) == []
+
+
+def test_hypotheses(forward: Chatbot) -> None:
+    for text in ("word1", "word2 word3 word4", " ".join(WORDS[:STEPS])):
+        hypotheses = forward.reply(text, BEAM).hypotheses
+        assert len(hypotheses) == 6
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(hypothesis.words) for hypothesis in hypotheses}) == 6
+        for hypothesis in hypotheses:
+            assert hypothesis.text == " ".join(hypothesis.words)
+            assert not set(hypothesis.words) & set(SPECIAL_WORDS)
+            assert len(hypothesis.words) <= 6
+            assert hypothesis.ended == (len(hypothesis.words) < 6)
+
+
+def _same(one: Reply, other: Reply) -> bool:
+    """Whether two replies are equal, but for the time they took and rounding."""
+
+    def close(numbers: Any, others: Any) -> bool:
+        return bool(np.allclose(np.array(numbers), np.array(others), atol=1e-4))
+
+    told, others = ((reply.text, reply.source_words, reply.unknown_words) for reply in (one, other))
+    return told == others and all(
+        (a.words, a.ended) == (b.words, b.ended) and close(a.score, b.score) and close(a.attention, b.attention)
+        for a, b in zip(one.hypotheses, other.hypotheses, strict=True)
+    )
+
+
+@pytest.mark.parametrize("decoding", [Decoding(), BEAM], ids=["greedy", "beam"])
+@pytest.mark.parametrize("which", ["forward", "reversed_bot"])
+def test_answered_together_as_one_by_one(which: str, decoding: Decoding, request: pytest.FixtureRequest) -> None:
+    bot: Chatbot = request.getfixturevalue(which)
+    texts = ["word1 word2", "", "word3", " ".join(WORDS), "fnord", "😀", "word1 word2"]
+    together = bot.replies(texts, decoding)
+    assert all(_same(reply, bot.reply(text, decoding)) for reply, text in zip(together, texts, strict=True))
+    scores = [reply.hypotheses[0].score for reply in together if reply.hypotheses]
+    assert len(scores) == 5
+    assert len({round(score, 3) for score in scores}) == 4  # "word1 word2" is there twice
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([*WORDS, "fnord"]), min_size=1, max_size=STEPS + 4))
+def test_attention_lies_over_the_words_read(forward: Chatbot, reversed_bot: Chatbot, words: list[str]) -> None:
+    for bot in (forward, reversed_bot):
+        reply = bot.reply(" ".join(words), BEAM)
+        assert reply.source_words == words[-STEPS:]
+        for hypothesis in reply.hypotheses:
+            assert len(hypothesis.attention) == len(hypothesis.words)
+            for row in hypothesis.attention:
+                assert len(row) == len(reply.source_words)
+                assert math.isclose(sum(row), 1, abs_tol=1e-5)
+                assert min(row) >= 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=STEPS))
+def test_reading_backwards_is_reading_the_reversed_words(
+    forward: Chatbot, reversed_bot: Chatbot, words: list[str]
+) -> None:
+    backwards = reversed_bot.reply(" ".join(words), BEAM)
+    by_hand = forward.reply(" ".join(reversed(words)), BEAM)
+    assert backwards.source_words == words == by_hand.source_words[::-1]
+    for found, expected in zip(backwards.hypotheses, by_hand.hypotheses, strict=True):
+        assert found.words == expected.words
+        assert found.score == pytest.approx(expected.score, abs=1e-4)
+        np.testing.assert_allclose(found.attention, [row[::-1] for row in expected.attention], atol=1e-5)
+
+
+def test_attention_is_in_the_order_the_words_were_written(reversed_bot: Chatbot) -> None:
+    """The model itself, fed by hand with the last word first, attends to the same words."""
+    words = ["word3", "word1", "word4", "word7"]
+    ids = reversed_bot.vocabulary.ids(words)
+    source = np.zeros((1, STEPS), np.int32)
+    source[0, : len(ids)] = ids[::-1]
+    found = reversed_bot._search(BEAM)(source, np.array([len(ids)], np.int32))
+    hypothesis = reversed_bot.reply(" ".join(words), BEAM).hypotheses[0]
+    row = dict(zip(words, hypothesis.attention[0], strict=True))
+    for place, word in enumerate(reversed(words)):
+        assert row[word] == pytest.approx(float(found.attention[0, 0, 0, place]), abs=1e-5)
+    assert len({round(weight, 3) for weight in row.values()}) == len(words)  # so that an order can be told
+
+
+def test_without_attention() -> None:
+    reply = random_bot(**{"model.attention": "none"}).reply("word1 word2", BEAM)
+    assert reply.text
+    assert all(hypothesis.attention == [] for hypothesis in reply.hypotheses)
+
+
+def test_characters() -> None:
+    bot = random_bot(**{"data.level": "character", "data.reverse_input": "true"})
+    reply = bot.reply("ab c", BEAM)
+    assert reply.source_words == ["a", "b", "<space>", "c"]
+    assert reply.hypotheses[0].text == "".join(reply.hypotheses[0].words)
+    assert all(len(row) == 4 for row in reply.hypotheses[0].attention)

@@ -1,0 +1,459 @@
+"""Configurations: what they say when nothing is said, what they refuse, and with which words."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from seq2seq_chat.config import (
+    Config,
+    ConfigError,
+    Decoding,
+    decoding_with,
+    json_schema,
+    load_config,
+    parse_config,
+)
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+SHIPPED = sorted(CONFIGS.glob("*.json"))
+SMALLEST: dict[str, Any] = {"name": "smallest", "data": {"train": "train.txt"}}
+
+
+def parse(*overrides: str) -> Config:
+    return parse_config(SMALLEST, "x.json", overrides)
+
+
+def refusal(*overrides: str, settings: Any = SMALLEST) -> str:
+    with pytest.raises(ConfigError) as refused:
+        parse_config(settings, "x.json", overrides)
+    return str(refused.value)
+
+
+# defaults and shipped experiments
+
+
+def test_defaults_are_the_thesis() -> None:
+    config = parse()
+    assert (config.model.cell, config.model.layers, config.model.attention) == ("lstm", 1, "additive")
+    _assert_thesis(config)
+    assert config.data.validation is config.data.test is config.data.vocabulary is None
+    assert config.data.reverse_input is False
+    assert (config.decoding.method, config.decoding.n_best) == ("greedy", 1)
+
+
+def _assert_thesis(config: Config) -> None:
+    """The table in the thesis: one LSTM cell each, and so on."""
+    model, training = config.model, config.training
+    assert (model.cell, model.layers, model.attention) == ("lstm", 1, "additive")
+    assert (model.hidden_size, model.projection_size, model.embedding_size) == (2048, 1024, 1024)
+    assert (model.encoder_steps, model.decoder_steps) == (30, 30)
+    assert config.data.vocabulary_size == 50_000
+    assert config.data.level == "word"
+    assert (training.optimizer, training.learning_rate, training.gradient_clipping) == ("adagrad", 0.01, 10.0)
+    assert (training.batch_size, training.sampled_softmax) == (64, 512)
+    assert (training.steps, training.snapshot_every) == (3_000_000, 500_000)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_configurations(path: Path) -> None:
+    config = load_config(path)
+    assert config.name == path.stem
+    again = parse_config(json.loads(config.to_json()), "again")
+    assert again == config
+
+
+def test_there_are_shipped_configurations() -> None:
+    assert {"quickstart", "thesis_opensubtitles", "thesis_reddit"} <= {path.stem for path in SHIPPED}
+
+
+@pytest.mark.parametrize(("name", "reverse"), [("thesis_opensubtitles", False), ("thesis_reddit", True)])
+def test_experiments_of_the_thesis(name: str, reverse: bool) -> None:
+    config = load_config(CONFIGS / f"{name}.json")
+    _assert_thesis(config)
+    assert config.data.reverse_input is reverse
+    assert config.model.dropout == 0
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("model.hiden_size=5", "model.hidden_size"),
+        ("model.hidden_siez=5", "model.hidden_size"),
+        ("learning_rate=0.1", "training.learning_rate"),
+        ("model.learning_rate=0.1", "training.learning_rate"),
+        ("optimizer=sgd", "training.optimizer"),
+        ("training.batchsize=5", "training.batch_size"),
+        ("batch_szie=5", "training.batch_size"),
+        ("trainig.steps=5", "training"),
+        ("Training.steps=5", "training"),
+        ("nmae=x", "name"),
+        ("data.revers_input=true", "data.reverse_input"),
+        ("decoding.beamwidth=5", "decoding.beam_width"),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest_valid_one(override: str, meant: str) -> None:
+    key, _, _ = override.partition("=")
+    section, _, _ = key.partition(".")
+    unknown = key if section in Config.model_fields else section
+    assert refusal(override) == f"x.json: unknown key {unknown}; did you mean {meant}?"
+
+
+@pytest.mark.parametrize(("override", "known"), [("zzz=1", "training"), ("model.zzz=1", "hidden_size")])
+def test_an_unknown_key_like_no_other_is_told_with_what_is_known(override: str, known: str) -> None:
+    message = refusal(override)
+    assert "did you mean" not in message
+    assert known in message.split("known here: ")[1].split(", ")
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "allowed"),
+    [
+        ("model.hidden_size=0", "model.hidden_size", "greater than 0"),
+        ("model.hidden_size=100000000000", "model.hidden_size", "less than or equal to 1000000"),
+        ("model.hidden_size=2.5", "model.hidden_size", "valid integer"),
+        ("model.hidden_size=true", "model.hidden_size", "valid integer"),
+        ('model.hidden_size="128"', "model.hidden_size", "valid integer"),
+        ("training.steps=1e3", "training.steps", "valid integer"),
+        ("training.steps.x=1", "training.steps", "valid integer"),
+        ("training.learning_rate=true", "training.learning_rate", "valid number"),
+        ("training.learning_rate=0", "training.learning_rate", "greater than 0"),
+        ("training.learning_rate=NaN", "training.learning_rate", "finite"),
+        ("training.learning_rate=Infinity", "training.learning_rate", "finite"),
+        ("training.gradient_clipping=-Infinity", "training.gradient_clipping", "finite"),
+        ("training.optimizer=Adam", "training.optimizer", "adagrad, adadelta, adam, rmsprop or sgd"),
+        ("training.momentum=0.9", "training", "rmsprop and sgd only"),
+        ("model.dropout=1", "model.dropout", "less than 1"),
+        ("model.dropout=NaN", "model.dropout", "less than 1"),
+        ("model.dropout=-0.1", "model.dropout", "greater than or equal to 0"),
+        ("data.vocabulary_size=4", "data.vocabulary_size", "greater than 4"),
+        ("data.train=", "data.train", "path of a file"),
+        ("data.validation=a\0b", "data.validation", "path of a file"),
+        ('data.test="\\ud800"', "data.test", "path of a file"),
+        ("data.train=null", "data.train", "valid string"),
+        ("data.buckets=[[0, 5]]", "data.buckets", "data.buckets.0.0 must be greater than 0"),
+        ("data.buckets=wide", "data.buckets", "must be auto"),
+        ("seed=-1", "seed", "greater than or equal to 0"),
+        ("seed=2147483648", "seed", "less than 2147483648"),
+        ("name=../elsewhere", "name", "letters, digits"),
+        ("name=two words", "name", "letters, digits"),
+        ("name=", "name", "letters, digits"),
+        (f"name={'x' * 101}", "name", "100 characters"),
+        ("decoding.n_best=2", "decoding", "greedy search has 1 hypothesis"),
+        ("decoding.beam_width=1001", "decoding.beam_width", "less than or equal to 1000"),
+        ("model=5", "model", "JSON object"),
+        ("data=null", "data", "JSON object"),
+    ],
+)
+def test_an_impossible_value_is_told_with_its_path_and_what_is_allowed(override: str, path: str, allowed: str) -> None:
+    message = refusal(override)
+    assert message.startswith((f"x.json: {path} ", f"x.json: {path}: "))
+    assert allowed in message
+
+
+def test_what_is_missing_is_told() -> None:
+    assert refusal(settings={}) == "x.json: name is missing; data is missing"
+    assert refusal(settings={"name": "x", "data": {}}) == "x.json: data.train is missing"
+
+
+def test_a_long_list_of_faults_is_cut() -> None:
+    message = refusal(*(f"model.zzz{number}=1" for number in range(9)))
+    assert message.count("unknown key") == 5
+    assert message.endswith("; and 4 more")
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(refusal(f"training.steps={list(range(1000))}")) < 200
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [([], "list"), (None, "null"), (5, "number"), (0.5, "number"), ("x", "string"), (True, "boolean")],
+)
+def test_a_configuration_is_an_object(value: Any, kind: str) -> None:
+    assert refusal(settings=value) == f"x.json: a configuration is a JSON object, {{…}}, not a {kind}"
+
+
+# files
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b'{"name": "x",\n "data" 5}', "not valid JSON at line 2, column 9"),
+        (b"", "not valid JSON at line 1, column 1"),
+        (b"\xff\xfe{", "not UTF-8 text (byte 0)"),
+        (b'{"name": "caf\xe9"}', "not UTF-8 text (byte 13)"),
+        (b"[1, 2]", "not a list"),
+        (b"[" * 100_000, "far too long"),
+        (b'{"seed": ' + b"1" * 10_000 + b"}", "far too long"),
+    ],
+)
+def test_a_file_that_is_no_configuration(tmp_path: Path, raw: bytes, told: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(raw)
+    with pytest.raises(ConfigError) as refused:
+        load_config(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert told in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        load_config(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(tmp_path)
+
+
+def test_a_byte_order_mark_and_a_schema_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "windows.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"$schema": "schema.json", **SMALLEST}).encode())
+    assert load_config(path) == parse()
+
+
+# --set
+
+
+@pytest.mark.parametrize(
+    ("override", "section", "key", "value"),
+    [
+        ("training.batch_size=32", "training", "batch_size", 32),
+        ("training.learning_rate=1", "training", "learning_rate", 1.0),
+        ("training.learning_rate=2e-4", "training", "learning_rate", 2e-4),
+        ("training.optimizer=sgd", "training", "optimizer", "sgd"),
+        ('training.optimizer="sgd"', "training", "optimizer", "sgd"),
+        ("training.sampled_softmax=null", "training", "sampled_softmax", None),
+        ("data.reverse_input=true", "data", "reverse_input", True),
+        ("data.buckets=auto", "data", "buckets", "auto"),
+        ("data.train=a=b.txt", "data", "train", "a=b.txt"),
+        ("data.test=ünï.txt", "data", "test", "ünï.txt"),
+        ('decoding={"method": "beam", "beam_width": 3}', "decoding", "beam_width", 3),
+    ],
+)
+def test_set(override: str, section: str, key: str, value: Any) -> None:
+    found = getattr(getattr(parse(override), section), key)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_buckets_may_be_listed() -> None:
+    config = parse("data.buckets=[[5, 5], [30, 30]]")
+    assert [tuple(bucket) for bucket in config.data.buckets or ()] == [(5, 5), (30, 30)]
+    assert parse_config(json.loads(config.to_json()), "again") == config
+
+
+def test_the_last_set_counts() -> None:
+    assert parse("seed=1", "training.steps=5", "seed=2").seed == 2
+
+
+@pytest.mark.parametrize("override", ["training.steps", "=5", "", "--set"])
+def test_a_malformed_set(override: str) -> None:
+    message = refusal(override)
+    assert message == f"--set {override}: write KEY=VALUE, for example training.batch_size=32"
+
+
+def test_a_set_below_a_value() -> None:
+    given_settings = SMALLEST | {"training": {"steps": 5}}
+    assert "steps is a value, not a section" in refusal("training.steps.x=1", settings=given_settings)
+
+
+@pytest.mark.parametrize("value", ["1" * 10_000, "[" * 100_000])
+def test_a_set_of_something_endless(value: str) -> None:
+    assert "far too long" in refusal(f"training.steps={value}")
+
+
+def test_settings_are_not_changed_by_reading_them() -> None:
+    given_settings = {"$schema": "x", **copy.deepcopy(SMALLEST), "training": {"steps": 5}}
+    before = copy.deepcopy(given_settings)
+    config = parse_config(given_settings, "x", ["training.steps=7", "data.train=other.txt", "model.layers=2", "seed=9"])
+    assert (config.training.steps, config.data.train, config.model.layers, config.seed) == (7, "other.txt", 2, 9)
+    assert given_settings == before
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        parse().seed = 5
+
+
+# decoding chosen by whoever chats
+
+
+def test_decoding_with() -> None:
+    base = Decoding(method="beam", beam_width=4, n_best=2)
+    assert decoding_with(base, beam_width=None, n_best=3) == Decoding(method="beam", beam_width=4, n_best=3)
+    with pytest.raises(ConfigError, match="n_best is 5, but beam search has 4 hypotheses"):
+        decoding_with(base, n_best=5)
+    with pytest.raises(ConfigError, match=r"unknown key n_bset; did you mean n_best\?"):
+        decoding_with(base, n_bset=5)
+
+
+# the schema
+
+
+def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    return {
+        name: field.annotation
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+
+
+def test_the_schema_describes_every_key() -> None:
+    schema = json.loads(json_schema())
+    assert schema["type"] == "object"
+    assert set(schema["required"]) == {"name", "data"}
+    for name, section in [("", Config), *_sections(Config).items()]:
+        part = schema["$defs"][section.__name__] if name else schema
+        assert set(part["properties"]) - {"$schema"} == set(section.model_fields)
+        assert part["additionalProperties"] is False
+        for key, field in section.model_fields.items():
+            if key not in _sections(section):
+                assert field.description
+                assert part["properties"][key]["description"] == field.description
+    assert "$schema" in schema["properties"]
+
+
+def _fits(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> bool:
+    """Whether a value obeys the keywords of JSON schema that ours uses; an unknown keyword is a fault of this test."""
+    checks = {
+        "$ref": lambda want: _fits(value, whole["$defs"][want.removeprefix("#/$defs/")], whole),
+        "anyOf": lambda want: any(_fits(value, option, whole) for option in want),
+        "type": lambda want: _is_of_type(value, want),
+        "enum": lambda want: value in want,
+        "const": lambda want: value == want,
+        "minimum": lambda want: value >= want,
+        "maximum": lambda want: value <= want,
+        "exclusiveMinimum": lambda want: value > want,
+        "exclusiveMaximum": lambda want: value < want,
+        "maxLength": lambda want: len(value) <= want,
+        "minItems": lambda want: len(value) >= want,
+        "maxItems": lambda want: len(value) <= want,
+        "items": lambda want: all(_fits(item, want, whole) for item in value),
+        "prefixItems": lambda want: all(_fits(item, part, whole) for item, part in zip(value, want, strict=True)),
+        "required": lambda want: set(want) <= set(value),
+        "additionalProperties": lambda want: want or set(value) <= set(schema["properties"]),
+        "properties": lambda want: all(_fits(value[key], want[key], whole) for key in value if key in want),
+        "pattern": lambda want: True,  # checked by pydantic; its dialect is not Python's
+    }
+    told = ("title", "description", "default", "$defs")
+    order = sorted((key for key in schema if key not in told), key=lambda key: key != "type")
+    return all(checks[key](schema[key]) for key in order)
+
+
+def _is_of_type(value: Any, wanted: str) -> bool:
+    types: dict[str, Any] = {
+        **{"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int},
+        "number": (int, float),
+    }
+    return isinstance(value, types[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_schema_accepts_what_is_shipped(path: Path) -> None:
+    schema = json.loads(json_schema())
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert _fits(written, schema, schema)
+    assert _fits(json.loads(load_config(path).to_json()), schema, schema)
+
+
+@pytest.mark.parametrize("override", ["model.hiden_size=5", "training.steps=0", "training.optimizer=Adam", "seed=x"])
+def test_the_schema_refuses_what_is_refused(override: str) -> None:
+    schema = json.loads(json_schema())
+    key, value = override.split("=")
+    settings = copy.deepcopy(SMALLEST)
+    *sections, last = key.split(".")
+    target = settings
+    for section in sections:
+        target = target.setdefault(section, {})
+    target[last] = int(value) if value.isdigit() else value
+    assert not _fits(settings, schema, schema)
+    refusal(settings=settings)
+
+
+# anything at all
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+)
+plausible = st.sampled_from([1, 3, 0.5, True, False, None, "sgd", "beam", "word", "auto", "x", [[2, 2], [30, 30]]])
+KEYS = ["name", "seed", "$schema", "data", "model", "training", "decoding", "modle"]
+PATHS = [f"{section}.{key}" for section, model in _sections(Config).items() for key in model.model_fields]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(anything | st.dictionaries(st.sampled_from(KEYS), anything))
+def test_any_json_is_a_configuration_or_refused(value: Any) -> None:
+    try:
+        assert isinstance(parse_config(value, "x"), Config)
+    except ConfigError as error:
+        assert str(error)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PATHS), plausible | anything), max_size=3))
+def test_any_values_are_taken_as_they_are_or_refused(changes: list[tuple[str, Any]]) -> None:
+    try:
+        config = parse_config(SMALLEST, "x", [f"{path}={json.dumps(value)}" for path, value in changes])
+    except ConfigError as error:
+        assert str(error)
+        return
+    written = json.loads(config.to_json())
+    for path, value in dict(changes).items():
+        section, key = path.split(".")
+        assert written[section][key] == value
+    assert parse_config(json.loads(config.to_json()), "again") == config
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {"seed": st.integers(0, 2**31 - 1), "name": st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")},
+        optional={
+            "model": st.fixed_dictionaries(
+                {"hidden_size": st.integers(1, 10**6), "dropout": st.floats(0, 1, exclude_max=True)},
+                optional={"projection_size": st.none() | st.integers(1, 10**6)},
+            ),
+            "training": st.fixed_dictionaries(
+                {
+                    "learning_rate": st.floats(0, exclude_min=True, allow_infinity=False),
+                    "gradient_clipping": st.none() | st.floats(1e-9, 1e9),
+                }
+            ),
+        },
+    )
+)
+def test_what_is_written_is_read_again(some: dict[str, Any]) -> None:
+    config = parse_config({**SMALLEST, **some}, "x")
+    assert parse_config(json.loads(config.to_json()), "again") == config
+    for section in ("model", "training"):
+        for key, value in some.get(section, {}).items():
+            assert getattr(getattr(config, section), key) == value
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_a_configuration_or_refused(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "any.json"
+    path.write_bytes(raw)
+    with pytest.raises(ConfigError):
+        load_config(path)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text())
+def test_any_set_is_applied_or_refused(override: str) -> None:
+    try:
+        parse(override)
+    except ConfigError as error:
+        assert str(error)
