@@ -26,6 +26,7 @@ setup(
     python_requires=">=3.10,<3.12",
     install_requires=[
         "click",
+        "matplotlib",
         "numpy<2",
         "pydantic>=2",
         "tensorflow==2.15.1",

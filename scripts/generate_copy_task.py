@@ -1,7 +1,7 @@
 """Write the corpus of the copy task: sequences of numbers that are to be repeated.
 
-    python scripts/generate_copy_task.py --output data/copy_task
-    seq2seq-chat train configs/copy_task.json
+python scripts/generate_copy_task.py --output data/copy_task
+seq2seq-chat train configs/copy_task.json
 """
 
 from __future__ import annotations

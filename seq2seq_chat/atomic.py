@@ -44,6 +44,5 @@ def atomic_write(path: str | Path, mode: Literal["w", "wb"] = "w") -> Iterator[I
             raise
     except OSError as error:
         raise UserError(
-            f"{path} could not be written: {error}. "
-            "Check that its folder exists, may be written to and has room left."
+            f"{path} could not be written: {error}. Check that its folder exists, may be written to and has room left."
         ) from error

@@ -70,7 +70,9 @@ class Chatbot:
         level, steps = self.config.data.level, self.config.model.encoder_steps
         sources = [tokenize(text, level) for text in texts]
         readable = [row for row, words in enumerate(sources) if words]
-        fitted = [fit_source(self.vocabulary.ids(sources[row]), steps, self.config.data.reverse_input) for row in readable]
+        fitted = [
+            fit_source(self.vocabulary.ids(sources[row]), steps, self.config.data.reverse_input) for row in readable
+        ]
         found: Optional[Hypotheses] = None
         if fitted:
             lengths = np.array([length for _, length in fitted], np.int32)
@@ -105,5 +107,3 @@ class Chatbot:
         rows = attention.tolist() if attention.shape[1] else []
         text = detokenize(words, self.config.data.level)
         return Hypothesis(text, words, float(found.scores), bool(found.ended), rows)
-
-

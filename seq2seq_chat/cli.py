@@ -276,7 +276,9 @@ def evaluate(
 @click.option("--output", required=True, metavar="DIR", help="Folder for what is written.")
 @click.option("--split", metavar="A,B,C", help="Shares of train, validation and test.  [default: official, or 97,1,2]")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed gives another split.")
-@click.option("--vocabulary-size", type=int, default=50_000, show_default=True, help="Words, the special ones included.")
+@click.option(
+    "--vocabulary-size", type=int, default=50_000, show_default=True, help="Words, the special ones included."
+)
 @click.option("--level", type=click.Choice(["word", "character"]), default="word", show_default=True)
 @click.option("--pairing", type=click.Choice(["sliding", "alternating"]), default="sliding", show_default=True)
 @click.option("--encoder-steps", type=click.IntRange(1), default=30, show_default=True, help="For the statistics.")

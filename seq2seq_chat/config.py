@@ -79,7 +79,9 @@ class Model(Section):
     """The architecture. Everything here shapes the variables and cannot change when a run goes on."""
 
     cell: Literal["lstm"] = Field("lstm", description="recurrent cell of encoder and decoder")
-    layers: Annotated[int, Field(gt=0, le=100)] = Field(1, description="stacked cells in the encoder, and as many in the decoder")
+    layers: Annotated[int, Field(gt=0, le=100)] = Field(
+        1, description="stacked cells in the encoder, and as many in the decoder"
+    )
     hidden_size: Units = Field(2048, description="units of a cell's state")
     embedding_size: Units = Field(1024, description="units of a word vector")
     projection_size: Optional[Units] = Field(

@@ -181,9 +181,7 @@ class Run:
             file.write(config.to_json())
 
 
-def create_run(
-    results: Union[str, Path], config: Config, vocabulary: Vocabulary, environment: dict[str, Any]
-) -> Run:
+def create_run(results: Union[str, Path], config: Config, vocabulary: Vocabulary, environment: dict[str, Any]) -> Run:
     """Make the folder of a new run, named after the time and the experiment; it appears complete or not at all."""
     results = Path(results)
     try:

@@ -58,7 +58,8 @@ def explain(reply: Reply) -> str:
     best = reply.hypotheses[0] if reply.hypotheses else None
     if best and best.attention:
         looked_at = [reply.source_words[max(range(len(row)), key=row.__getitem__)] for row in best.attention]
-        lines.append("looking at: " + ", ".join(f"{word} ← {source}" for word, source in zip(best.words, looked_at)))
+        pairs = [f"{word} ← {source}" for word, source in zip(best.words, looked_at, strict=True)]
+        lines.append("looking at: " + ", ".join(pairs))
     return "\n".join(lines)
 
 

@@ -263,9 +263,7 @@ def test_a_run_that_cannot_be_found(cli: Cli, own_run: Path, verb: list[str]) ->
 def test_an_unknown_snapshot(cli: Cli, tiny_run: Path, verb: str) -> None:
     for name in ("30", "../../checkpoints", ""):
         answer = cli(verb, tiny_run, "--snapshot", name)
-        assert answer.complaint == (
-            f"run {tiny_run.name} has no snapshot {name!r}; there are: 10, 20, best, latest"
-        )
+        assert answer.complaint == (f"run {tiny_run.name} has no snapshot {name!r}; there are: 10, 20, best, latest")
         assert answer.out == ""
 
 
@@ -344,9 +342,7 @@ def test_a_checkpoint_cut_short_is_told_and_the_one_before_used(cli: Cli, own_ru
 def test_going_on_from_the_checkpoint_before_a_damaged_one(cli: Cli, own_run: Path, tiny_run: Path) -> None:
     newest = own_run / "checkpoints" / "0000000020.npz"
     cut_short(newest)
-    answer = cli(
-        "train", "--resume", own_run, "--set", "training.steps=18", "--set", "training.keep_checkpoints=1"
-    )
+    answer = cli("train", "--resume", own_run, "--set", "training.steps=18", "--set", "training.keep_checkpoints=1")
     assert answer.status == 0
     assert "the checkpoint of step 20 is damaged" in answer.out
     assert "going on from step 15" in answer.out
@@ -513,9 +509,7 @@ def stopped(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_and_saves(
-    stopped: dict[signal.Signals, Stopped], number: signal.Signals, status: int
-) -> None:
+def test_a_signal_stops_and_saves(stopped: dict[signal.Signals, Stopped], number: signal.Signals, status: int) -> None:
     answer = stopped[number]
     assert answer.status == status
     assert answer.out.endswith(f"\n{answer.run}\n")

@@ -80,9 +80,7 @@ def test_wheel_has_package_and_sample_and_nothing_else(tmp_path: Path) -> None:
     subprocess.run([sys.executable, *command], cwd=tmp_path, check=True, timeout=120)
     (wheel,) = tmp_path.glob("seq2seq_chat-*.whl")
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
-    expected = sorted(
-        path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py")
-    )
+    expected = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py"))
     assert sorted(name for name in names if name.endswith(".py")) == expected
     assert [name for name in names if not name.endswith(".py")] == ["seq2seq_chat/corpus/sample/conversations.txt"]
 

@@ -41,7 +41,8 @@ def check_data(subject: Subject, progress: Progress) -> Finding:
         figure=f"coverage {coverage:.1f} %, cut {cut_share:.1f} %, overlap {overlap:.1f} %",
         threshold=THRESHOLD,
         detail=f"{samples:,} samples{' (the first)' if samples == SAMPLES else ''}, <unknown> "
-        f"{_percent(unknown, words):.2f} % of the words, repeated samples {_percent(samples - len(seen), samples):.1f} %",
+        f"{_percent(unknown, words):.2f} % of the words, "
+        f"repeated samples {_percent(samples - len(seen), samples):.1f} %",
     )
 
 

@@ -15,7 +15,7 @@ TOLERANCE = 1e-3  # nats for a whole reply
 
 
 def check_decoding(subject: Subject, progress: Progress) -> Finding:
-    """Beam 1 is greedy, a wide beam is no worse, and every hypothesis scores what teacher forcing gives to its words."""
+    """Beam 1 is greedy, a wide beam is no worse, every hypothesis scores what teacher forcing gives to its words."""
     config = subject.sized(VOCABULARY, hidden=32, units=24, steps=STEPS)
     corpus, _ = subject.random_corpus("decoding", VOCABULARY, SAMPLES, STEPS - 1)
     model = Seq2Seq(config.model, VOCABULARY, config.seed)

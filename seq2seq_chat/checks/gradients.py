@@ -53,7 +53,7 @@ def check_gradients(subject: Subject, progress: Progress) -> Finding:
     ratio = by_step["encoder"][0] / by_step["encoder"][-1] if by_step["encoder"][-1] else 0.0
     return Finding(
         passed=finite and not still and clipping,
-        figure=f"norm {norm:.3g}{'' if finite else ', not finite'}, {len(still)} variables with units that do not move, "
+        figure=f"norm {norm:.3g}{'' if finite else ', not finite'}, {len(still)} variables with still units, "
         f"clipping {'works' if clipping else 'does not work'}",
         threshold="finite, all units move, clipping as configured",
         detail=("; ".join(still) + "; " if still else "")
@@ -107,7 +107,10 @@ def draw_norms(by_step: dict[str, list[float]], path: Path, title: str) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
-    styles: dict[str, Any] = {"encoder": {"marker": "o", "color": "#0072b2"}, "decoder": {"marker": "s", "color": "#d55e00"}}
+    styles: dict[str, Any] = {
+        "encoder": {"marker": "o", "color": "#0072b2"},
+        "decoder": {"marker": "s", "color": "#d55e00"},
+    }
     for part, norms in by_step.items():
         axes.semilogy(range(1, len(norms) + 1), norms, label=part, markersize=4, **styles[part])
     axes.set(xlabel="time step", ylabel="gradient norm of the cell's gates", title=title)

@@ -27,7 +27,15 @@ def check_overfitting(subject: Subject, progress: Progress) -> Finding:
         training__momentum=0.0,
     )
     learned = learn_to_answer(
-        subject, config, vocabulary, "overfitting", pairs, asked=pairs, least=LEAST, most_steps=MOST_STEPS, progress=progress
+        subject,
+        config,
+        vocabulary,
+        "overfitting",
+        pairs,
+        asked=pairs,
+        least=LEAST,
+        most_steps=MOST_STEPS,
+        progress=progress,
     )
     where = subject.config.data.train if subject.missing_data is None else "the bundled sample"
     return learned.finding(LEAST, f"{len(pairs)} samples of {where}")

@@ -49,7 +49,7 @@ def check_padding(subject: Subject, progress: Progress) -> Finding:
 
 
 def _changed_replies(model: Seq2Seq, wide: Seq2Seq, batch: Batch, padded: Batch) -> int:
-    """Utterances whose greedy reply, as far as the shorter model goes, is another where everything is padded further."""
+    """Utterances whose greedy reply, as far as the shorter model goes, is another where all is padded further."""
     decoding = Decoding(method="greedy", allow_unknown=True)
     short = ReplySearch(model, decoding)(batch.source, batch.source_length)
     long = ReplySearch(wide, decoding)(padded.source, padded.source_length)

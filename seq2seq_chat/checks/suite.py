@@ -60,9 +60,7 @@ def run_checks(subject: Subject, only: Sequence[str] = ()) -> list[Verdict]:
 def summary(verdicts: Sequence[Verdict]) -> str:
     """A table of what passed and what did not."""
     rows = [("check", "verdict", "found", "must be", "time")]
-    rows += [
-        (v.check, _word(v.finding), v.finding.figure, v.finding.threshold, duration(v.seconds)) for v in verdicts
-    ]
+    rows += [(v.check, _word(v.finding), v.finding.figure, v.finding.threshold, duration(v.seconds)) for v in verdicts]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
@@ -74,7 +72,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
     """The same for programs."""
-    found = [{"check": v.check, **v.finding._asdict(), "passed": bool(v.finding.passed), "seconds": round(v.seconds, 1)} for v in verdicts]
+    found = [
+        {"check": v.check, **v.finding._asdict(), "passed": bool(v.finding.passed), "seconds": round(v.seconds, 1)}
+        for v in verdicts
+    ]
     passed = all(v.finding.passed for v in verdicts)
     with atomic_write(path) as file:
         file.write(json.dumps({"passed": passed, "checks": found}, indent=2) + "\n")

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.errors import UserError
 from seq2seq_chat.corpus.files import CorpusError
 from seq2seq_chat.corpus.lines import unreadable
 from seq2seq_chat.corpus.samples import Pairing
 from seq2seq_chat.corpus.text import Level
 from seq2seq_chat.corpus.vocabulary import Vocabulary
+from seq2seq_chat.errors import UserError
 
 _FORMAT = "seq2seq-chat encoded corpus"
 _VERSION = 1  # raise it whenever cleaning, pairing or the arrays change their meaning
@@ -73,9 +73,7 @@ class CacheKey:
         return hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
-def load_or_build(
-    corpus: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]
-) -> EncodedArrays:
+def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> EncodedArrays:
     """Map the arrays of a complete cache, or have them built into a new one.
 
     The cache lies beside the corpus; where that folder cannot be written, in the user's cache

@@ -155,9 +155,7 @@ class EncodedCorpus:
         """The ids of the utterances ``begin`` to ``end`` - 1."""
         return np.array(self._tokens[self._offsets[begin] : self._offsets[end]], dtype=np.int32)
 
-    def _gather(
-        self, start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int
-    ) -> IntArray:
+    def _gather(self, start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int) -> IntArray:
         """[rows, steps] ``length`` tokens from ``start`` in steps of ``stride``, then PAD."""
         step = np.arange(steps)
         inside = step < length[:, np.newaxis]

@@ -15,9 +15,7 @@ from seq2seq_chat.corpus.vocabulary import Vocabulary
 _UINT16_IDS = 1 << 16
 
 
-def encode(
-    path: Path, vocabulary: Vocabulary, level: Level, pairing: Pairing, folder: Path
-) -> dict[str, int]:
+def encode(path: Path, vocabulary: Vocabulary, level: Level, pairing: Pairing, folder: Path) -> dict[str, int]:
     """Write ``tokens.npy``, ``offsets.npy`` and ``samples.npy`` into ``folder``.
 
     * tokens [n_tokens]: the ids of all utterances one after the other, each utterance once;

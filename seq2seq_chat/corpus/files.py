@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import IO
 
 from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.errors import UserError
 from seq2seq_chat.corpus.lines import numbered_lines
+from seq2seq_chat.errors import UserError
 
 END_OF_CONVERSATION = "<<<<<END-CONV>>>>>"
 

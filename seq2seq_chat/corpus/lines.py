@@ -16,9 +16,7 @@ _GZIP_MAGIC = b"\x1f\x8b"  # never the start of a UTF-8 text, so that no file na
 _LINES_PER_UPDATE = 4096
 
 
-def numbered_lines(
-    path: str | Path, error: type[UserError], *, progress: bool = False
-) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool = False) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a UTF-8 file, plain or gzip.
 
     Lines end at ``\\n`` or ``\\r\\n`` and nowhere else; a byte order mark at the start is

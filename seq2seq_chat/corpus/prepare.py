@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.errors import UserError
 from seq2seq_chat.corpus.files import CorpusError, write_conversation
 from seq2seq_chat.corpus.lines import unreadable
 from seq2seq_chat.corpus.readers import Reader
@@ -30,6 +29,7 @@ from seq2seq_chat.corpus.split import (
 from seq2seq_chat.corpus.statistics import SplitStatistics, corpus_statistics
 from seq2seq_chat.corpus.text import Level
 from seq2seq_chat.corpus.vocabulary import Vocabulary
+from seq2seq_chat.errors import UserError
 
 VOCABULARY_FILE = "vocabulary.txt"
 STATISTICS_FILE = "statistics.json"
@@ -87,14 +87,10 @@ def prepare(
     with _workplace(output) as folder:
         _write_splits(reader, files, folder, split, seed)
         paths = {name: folder / f"{name}.txt" for name in SPLITS}
-        counts = Vocabulary.count(
-            tokens for _, tokens in read_tokens(paths["train"], level, progress=True)
-        )
+        counts = Vocabulary.count(tokens for _, tokens in read_tokens(paths["train"], level, progress=True))
         vocabulary = Vocabulary.from_counts(counts, vocabulary_size)
         vocabulary.save(folder / VOCABULARY_FILE)
-        statistics = corpus_statistics(
-            paths, vocabulary, level, pairing, source_steps, target_steps
-        )
+        statistics = corpus_statistics(paths, vocabulary, level, pairing, source_steps, target_steps)
         with atomic_write(folder / STATISTICS_FILE) as stream:
             stream.write(json.dumps(statistics, indent=2) + "\n")
     return statistics
@@ -112,11 +108,7 @@ def _input_files(inputs: Sequence[str | Path]) -> list[Path]:
             names = sorted(child.name for child in entry.iterdir() if child.is_file())
         except OSError as fault:
             raise unreadable(entry, fault, CorpusError) from fault
-        found = [
-            entry / name
-            for name in names
-            if name.endswith((".txt", ".txt.gz")) and not name.startswith(".")
-        ]
+        found = [entry / name for name in names if name.endswith((".txt", ".txt.gz")) and not name.startswith(".")]
         if not found:
             raise CorpusError(f"{entry} holds no .txt or .txt.gz file. Name the files themselves.")
         files += found
@@ -134,9 +126,7 @@ def _workplace(output: Path) -> Iterator[Path]:
         # Inside rather than beside: certainly on the same file system.
         folder = Path(tempfile.mkdtemp(prefix=".preparing-", dir=output))
     except OSError as fault:
-        raise UserError(
-            f"{output} cannot be written to: {fault.strerror}. Name another folder."
-        ) from fault
+        raise UserError(f"{output} cannot be written to: {fault.strerror}. Name another folder.") from fault
     done = False
     try:
         yield folder
@@ -150,9 +140,7 @@ def _workplace(output: Path) -> Iterator[Path]:
                 output.rmdir()
 
 
-def _write_splits(
-    reader: Reader, files: list[Path], folder: Path, split: Shares | None, seed: int
-) -> None:
+def _write_splits(reader: Reader, files: list[Path], folder: Path, split: Shares | None, seed: int) -> None:
     official = official_splits(files) if split is None else None
     if official is not None:
         _write(reader, files, folder, lambda file, _: official[file])
@@ -165,9 +153,7 @@ def _write_splits(
         _write(reader, files, folder, lambda _, number: splits[number])
 
 
-def _write(
-    reader: Reader, files: list[Path], folder: Path, choose: Callable[[Path, int], str]
-) -> Counter[str]:
+def _write(reader: Reader, files: list[Path], folder: Path, choose: Callable[[Path, int], str]) -> Counter[str]:
     """Write each conversation to the split chosen by its file and its number over all files.
 
     Returns:
@@ -175,9 +161,7 @@ def _write(
     """
     sizes: Counter[str] = Counter()
     with ExitStack() as stack:
-        streams = {
-            name: stack.enter_context(atomic_write(folder / f"{name}.txt")) for name in SPLITS
-        }
+        streams = {name: stack.enter_context(atomic_write(folder / f"{name}.txt")) for name in SPLITS}
         for file in files:
             for conversation in reader(file):
                 name = choose(file, sizes.total())

@@ -16,9 +16,7 @@ Pairing = Literal["sliding", "alternating"]
 Utterance = TypeVar("Utterance")
 
 
-def read_tokens(
-    path: str | Path, level: Level, progress: bool = False
-) -> Iterator[tuple[int, list[str]]]:
+def read_tokens(path: str | Path, level: Level, progress: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield (conversation index, tokens) of the utterances of a corpus file.
 
     An utterance of which cleaning leaves nothing is dropped here, before any pairing, as if it

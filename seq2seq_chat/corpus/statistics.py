@@ -88,9 +88,7 @@ def corpus_statistics(
     return statistics
 
 
-def _tally(
-    path: Path, level: Level, pairing: Pairing, source_steps: int, target_steps: int
-) -> _Tally:
+def _tally(path: Path, level: Level, pairing: Pairing, source_steps: int, target_steps: int) -> _Tally:
     tally = _Tally()
     if path.is_file() and path.stat().st_size == 0:
         return tally

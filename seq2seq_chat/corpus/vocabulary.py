@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.errors import UserError
 from seq2seq_chat.corpus.lines import numbered_lines
+from seq2seq_chat.errors import UserError
 
 PAD, GO, EOS, UNKNOWN = 0, 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")
@@ -113,9 +113,7 @@ def _check(words: list[str], source: str) -> None:
     """Raise a VocabularyError unless ``words`` (line 1 first) make a vocabulary."""
     special = " ".join(SPECIAL_WORDS)
     if not words:
-        raise VocabularyError(
-            f"{source} is empty. Its first lines must be {special}, then one word a line."
-        )
+        raise VocabularyError(f"{source} is empty. Its first lines must be {special}, then one word a line.")
     if not any(word in SPECIAL_WORDS for word in words):
         raise VocabularyError(
             f"{source} is a plain list of words, not a vocabulary. Put the four lines {special} "
@@ -124,8 +122,7 @@ def _check(words: list[str], source: str) -> None:
     for number, expected in enumerate(SPECIAL_WORDS, start=1):
         if words[number - 1 : number] != [expected]:  # a slice: the list may be too short
             raise VocabularyError(
-                f"{source}, line {number}: expected {expected}. "
-                f"The first four lines must be {special}."
+                f"{source}, line {number}: expected {expected}. The first four lines must be {special}."
             )
     lines: dict[str, int] = {}
     for number, word in enumerate(words, start=1):
@@ -133,12 +130,10 @@ def _check(words: list[str], source: str) -> None:
             raise VocabularyError(f"{source}, line {number}: empty. Remove the line.")
         if len(word.split()) > 1 or word != word.strip():
             raise VocabularyError(
-                f"{source}, line {number}: {word!r} is not a single word. Write one word a line, "
-                "without white space."
+                f"{source}, line {number}: {word!r} is not a single word. Write one word a line, without white space."
             )
         first = lines.setdefault(word, number)
         if first != number:
             raise VocabularyError(
-                f"{source}, line {number}: {word!r} is on line {first} already. "
-                "Remove one of the two lines."
+                f"{source}, line {number}: {word!r} is on line {first} already. Remove one of the two lines."
             )

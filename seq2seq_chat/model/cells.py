@@ -75,5 +75,5 @@ CELLS = {"lstm": LSTMCell}
 
 
 def carry(running: tf.Tensor, new: LSTMState, old: LSTMState) -> LSTMState:
-    """The new state where ``running`` is true; elsewhere the sequence has ended and keeps the old. running: [batch, 1]."""
+    """The new state where ``running``, [batch, 1], is true; elsewhere the sequence has ended and keeps the old."""
     return type(new)(*(tf.where(running, n, o) for n, o in zip(new, old, strict=True)))

@@ -1,4 +1,4 @@
-"""What a person sees of a training: a progress bar on a terminal, plain lines elsewhere, and the same lines in a log."""
+"""What a person sees of a training: a progress bar on a terminal, plain lines elsewhere, the same lines in a log."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
     return tf.sqrt(tf.add_n(squares))
 
 
-def clip_by_global_norm(
-    gradients: Sequence[Gradient], largest: Optional[float]
-) -> tuple[list[Gradient], tf.Tensor]:
+def clip_by_global_norm(gradients: Sequence[Gradient], largest: Optional[float]) -> tuple[list[Gradient], tf.Tensor]:
     """Rescale all gradients together where their global norm is above ``largest`` (Pascanu et al. 2013).
 
     Returns:

@@ -27,9 +27,7 @@ class Learner:
         self.optimizer = build_optimizer(config.training)
         self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
         self.buckets = configured_buckets(config, corpus)
-        self.batches = Batches(
-            corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input
-        )
+        self.batches = Batches(corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
         self._order = self.batches.ordered(config.seed)
         self._training_step = TrainingStep(self.model, self.optimizer, config)
 

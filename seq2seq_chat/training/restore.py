@@ -41,6 +41,7 @@ def load_trained_model(
             continue
         return TrainedModel(model, vocabulary, int(metadata["step"]))
     raise RunError(
-        f"run {run.name}: {files[0].name} is damaged" + (", and so are all before it" if len(files) > 1 else "")
+        f"run {run.name}: {files[0].name} is damaged"
+        + (", and so are all before it" if len(files) > 1 else "")
         + "; go on training from another copy, or choose another --snapshot"
     )

@@ -116,7 +116,9 @@ class Trainer:
         if training.snapshot_every and self.learner.step % training.snapshot_every == 0:
             self._check_finite()
             save_variables(
-                self.run.snapshot_path(self.learner.step), self.learner.model.trainable_variables, {"step": self.learner.step}
+                self.run.snapshot_path(self.learner.step),
+                self.learner.model.trainable_variables,
+                {"step": self.learner.step},
             )
         if self.learner.step % training.checkpoint_every == 0 or last:
             self._check_finite()
@@ -126,7 +128,9 @@ class Trainer:
         sums = self._meter.sums()
         if math.isfinite(sums["nats"]) and math.isfinite(sums["gradient_norm"]):
             return
-        saved = f"the checkpoint of step {self._saved_step:,} is from before" if self._saved_step else "nothing was saved"
+        saved = (
+            f"the checkpoint of step {self._saved_step:,} is from before" if self._saved_step else "nothing was saved"
+        )
         raise LossNotFinite(
             f"the loss is not a finite number any more at step {self.learner.step:,}; {saved}. Try a lower "
             f"training.learning_rate (it is {self.config.training.learning_rate:g}) or a lower "
@@ -149,13 +153,14 @@ class Trainer:
             return
         begun = time.monotonic()
         result = self._loss(self.validation, self.config.training.validation_limit)
+        seconds = time.monotonic() - begun
         line = {
             "step": self.learner.step,
             "kind": "validation",
             "loss": result.loss,
             "perplexity": result.perplexity,
             "tokens": result.tokens,
-            "seconds": round(time.monotonic() - begun, 3),
+            "seconds": round(seconds, 3),
         }
         self._metrics.append(line)
         with self._tensorboard.as_default(step=self.learner.step):
@@ -167,7 +172,7 @@ class Trainer:
             save_variables(self.run.best_path, self.learner.model.trainable_variables, {"step": self.learner.step})
         self.console.say(
             f"validation at step {self.learner.step:,}: loss {result.loss:.3f} nats per token, perplexity "
-            f"{result.perplexity:.1f} on {result.samples:,} samples in {duration(line['seconds'])}"
+            f"{result.perplexity:.1f} on {result.samples:,} samples in {duration(seconds)}"
             + (" (the best so far)" if best else "")
         )
         self._sample_replies()
@@ -211,7 +216,9 @@ class Trainer:
             try:
                 state = load_variables(path, self.learner.variables)
             except DamagedCheckpoint as damage:
-                self.console.say(f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before")
+                self.console.say(
+                    f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before"
+                )
                 continue
             self.learner.step = self._saved_step = int(state["step"])
             self._best_loss = float(state["best_loss"])
@@ -232,7 +239,10 @@ class Trainer:
         if not path:
             return
         rows, vectors = load_vectors(path, self.vocabulary.words, self.config.model.embedding_size)
-        tables = {table.ref(): table for table in (self.learner.model.source_embedding.table, self.learner.model.target_embedding.table)}
+        tables = {
+            table.ref(): table
+            for table in (self.learner.model.source_embedding.table, self.learner.model.target_embedding.table)
+        }
         for table in tables.values():
             table.scatter_update(tf.IndexedSlices(vectors, rows))
         self.console.say(f"{len(rows):,} of {len(self.vocabulary):,} words start from the vectors in {path}")

@@ -22,11 +22,7 @@ def corpus_file(tmp_path: Path) -> Callable[..., Path]:
     """Write a corpus file of conversations given as strings with `` / `` between utterances."""
 
     def write(*conversations: str, name: str = "corpus.txt") -> Path:
-        lines = [
-            line
-            for conversation in conversations
-            for line in (*conversation.split(" / "), END_OF_CONVERSATION)
-        ]
+        lines = [line for conversation in conversations for line in (*conversation.split(" / "), END_OF_CONVERSATION)]
         path = tmp_path / name
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return path

@@ -43,9 +43,7 @@ def caches(corpus: Path) -> list[Path]:
     return sorted(Path(f"{corpus}.cache").iterdir())
 
 
-def test_built_once_beside_the_corpus(
-    corpus_file: Write, letters: Vocabulary, builds: list[Path]
-) -> None:
+def test_built_once_beside_the_corpus(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
     path = corpus_file("a / b")
     for _ in range(3):
         assert first_sample(EncodedCorpus.open(path, letters)) == [[4], [5]]
@@ -134,9 +132,7 @@ def test_without_its_record_a_cache_is_incomplete(
     assert len(builds) == 2
 
 
-def test_the_other_process_was_faster(
-    corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_other_process_was_faster(corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
     path = corpus_file("a / b")
     encode = encoded.encode
     theirs: list[int] = []
@@ -172,9 +168,7 @@ def test_many_at_once(corpus_file: Write, letters: Vocabulary) -> None:
     assert len(caches(path)) == 1
 
 
-def test_user_cache_when_there_is_no_place_beside(
-    corpus_file: Write, letters: Vocabulary, builds: list[Path]
-) -> None:
+def test_user_cache_when_there_is_no_place_beside(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
     for _ in range(2):
@@ -236,9 +230,7 @@ def test_a_corpus_that_changes_while_it_is_read(
     assert not caches(path)
 
 
-def test_leavings_of_an_interrupted_build_go_after_a_day(
-    corpus_file: Write, letters: Vocabulary
-) -> None:
+def test_leavings_of_an_interrupted_build_go_after_a_day(corpus_file: Write, letters: Vocabulary) -> None:
     path = corpus_file("a / b")
     root = Path(f"{path}.cache")
     for name, age in (("x.building-1", 2 * cache._ABANDONED_SECONDS), ("x.building-2", 0.0)):

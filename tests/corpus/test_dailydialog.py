@@ -31,9 +31,7 @@ def plain_conversations(path: Path) -> list[list[str]]:
     return [part.splitlines() for part in parts[:-1]]
 
 
-@pytest.mark.parametrize(
-    ("split", "dialogues"), [("train", 11_118), ("validation", 1000), ("test", 1000)]
-)
+@pytest.mark.parametrize(("split", "dialogues"), [("train", 11_118), ("validation", 1000), ("test", 1000)])
 def test_official_split(prepared: Path, split: str, dialogues: int) -> None:
     assert len(plain_conversations(prepared / f"{split}.txt")) == dialogues
 
@@ -48,9 +46,7 @@ def test_encoded(prepared: Path) -> None:
     vocabulary = Vocabulary.load(prepared / "vocabulary.txt")
     assert len(vocabulary) == 8000
     corpus = EncodedCorpus.open(prepared / "test.txt", vocabulary)
-    pairs = [
-        pair for lines in plain_conversations(prepared / "test.txt") for pair in pairwise(lines)
-    ]
+    pairs = [pair for lines in plain_conversations(prepared / "test.txt") for pair in pairwise(lines)]
     assert len(corpus) == len(pairs)
     assert corpus.source_lengths().tolist() == [len(source.split()) for source, _ in pairs]
     chosen = np.random.default_rng(1).choice(len(pairs), 256, replace=False)

@@ -23,9 +23,7 @@ Write = Callable[..., Path]
 
 
 def samples(corpus: EncodedCorpus) -> list[tuple[list[int], list[int]]]:
-    return [
-        (corpus.source_ids(i).tolist(), corpus.target_ids(i).tolist()) for i in range(len(corpus))
-    ]
+    return [(corpus.source_ids(i).tolist(), corpus.target_ids(i).tolist()) for i in range(len(corpus))]
 
 
 def test_sliding(corpus_file: Write, letters: Vocabulary) -> None:
@@ -50,13 +48,9 @@ def test_characters(corpus_file: Write) -> None:
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(65_536, "uint16"), (65_537, "int32")])
-def test_ids_take_two_bytes_if_they_fit(
-    corpus_file: Write, tmp_path: Path, size: int, dtype: str
-) -> None:
+def test_ids_take_two_bytes_if_they_fit(corpus_file: Write, tmp_path: Path, size: int, dtype: str) -> None:
     words = [f"w{n}" for n in range(size - 4)]
-    corpus = EncodedCorpus.open(
-        corpus_file(f"{words[0]} / {words[-1]}"), Vocabulary([*SPECIAL_WORDS, *words])
-    )
+    corpus = EncodedCorpus.open(corpus_file(f"{words[0]} / {words[-1]}"), Vocabulary([*SPECIAL_WORDS, *words]))
     assert samples(corpus) == [([4], [size - 1])]
     (tokens,) = tmp_path.glob("corpus.txt.cache/*/tokens.npy")
     assert np.load(tokens).dtype == dtype
@@ -163,9 +157,7 @@ def test_batch_is_the_same_as_by_plain_python(
 
 def test_sources_of_several_utterances() -> None:
     """The layout, and all that reads it, is ready for several turns of context."""
-    arrays = EncodedArrays(
-        np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2], [1, 2]])
-    )
+    arrays = EncodedArrays(np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2], [1, 2]]))
     corpus = EncodedCorpus(arrays)
     assert samples(corpus) == [([4, 5, 6], [7, 8, 9]), ([6], [7, 8, 9])]
     assert corpus.source_lengths().tolist() == [3, 1]
@@ -184,9 +176,7 @@ def test_sources_of_several_utterances() -> None:
         ([], 2, True, ([0, 0], 0)),
     ],
 )
-def test_fit_source(
-    ids: list[int], steps: int, reverse: bool, expected: tuple[list[int], int]
-) -> None:
+def test_fit_source(ids: list[int], steps: int, reverse: bool, expected: tuple[list[int], int]) -> None:
     source, length = fit_source(ids, steps, reverse)
     assert (source.tolist(), length) == expected
     assert source.dtype == np.int32

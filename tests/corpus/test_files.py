@@ -37,9 +37,7 @@ def read(path: Path) -> list[tuple[int, str]]:
     ],
 )
 @pytest.mark.parametrize("compressed", [False, True])
-def test_read(
-    tmp_path: Path, contents: bytes, expected: list[tuple[int, str]], compressed: bool
-) -> None:
+def test_read(tmp_path: Path, contents: bytes, expected: list[tuple[int, str]], compressed: bool) -> None:
     path = tmp_path / ("corpus.txt.gz" if compressed else "corpus.txt")
     path.write_bytes(gzip.compress(contents) if compressed else contents)
     assert read(path) == expected
@@ -57,9 +55,7 @@ def test_written_conversations_are_read_back(
     path = tmp_path_factory.mktemp("written") / "corpus.txt"
     write_conversations(path, conversations)
     assert read(path) == [
-        (index, utterance)
-        for index, conversation in enumerate(conversations)
-        for utterance in conversation
+        (index, utterance) for index, conversation in enumerate(conversations) for utterance in conversation
     ]
 
 
@@ -89,9 +85,7 @@ def test_folder(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "contents", [b"", b"\n \n", MARKER + b"\n" + MARKER + b"\n", b"\xef\xbb\xbf"]
-)
+@pytest.mark.parametrize("contents", [b"", b"\n \n", MARKER + b"\n" + MARKER + b"\n", b"\xef\xbb\xbf"])
 def test_no_utterance(tmp_path: Path, contents: bytes) -> None:
     path = tmp_path / "corpus.txt"
     path.write_bytes(contents)

@@ -67,9 +67,7 @@ def test_split_by_whole_conversations(raw: Path, tmp_path: Path) -> None:
 
 def test_vocabulary_is_of_train_alone_and_statistics_of_all(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
-    statistics = prepare(
-        read_dailydialog, [raw], output, split=(1, 1, 1), source_steps=2, target_steps=3
-    )
+    statistics = prepare(read_dailydialog, [raw], output, split=(1, 1, 1), source_steps=2, target_steps=3)
     assert json.loads((output / "statistics.json").read_text()) == statistics
     train = conversations(output / "train.txt")
     words = Vocabulary.load(output / "vocabulary.txt").words

@@ -42,9 +42,7 @@ def test_lines_with_markers(corpus_file: Write) -> None:
 
 
 @pytest.mark.parametrize("marker", [False, True])
-def test_a_single_conversation_is_cut_into_blocks(
-    corpus_file: Write, tmp_path: Path, marker: bool
-) -> None:
+def test_a_single_conversation_is_cut_into_blocks(corpus_file: Write, tmp_path: Path, marker: bool) -> None:
     words = [f"w{number}" for number in range(250)]
     lines = [line for word in words for line in (word, "***")]
     path = corpus_file(" / ".join(lines))

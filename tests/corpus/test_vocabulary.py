@@ -74,9 +74,7 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 
 def test_load_tolerates_windows_files_and_blank_ends(tmp_path: Path) -> None:
-    (tmp_path / "v").write_bytes(
-        b"\xef\xbb\xbf<pad>\r\n<go>\r\n<eos>\r\n<unknown>\r\na\r\n\r\n\r\n"
-    )
+    (tmp_path / "v").write_bytes(b"\xef\xbb\xbf<pad>\r\n<go>\r\n<eos>\r\n<unknown>\r\na\r\n\r\n\r\n")
     assert Vocabulary.load(tmp_path / "v").words == [*SPECIAL, "a"]
 
 

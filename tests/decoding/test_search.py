@@ -75,9 +75,7 @@ class TableModel:
         return Hypotheses(*(field.numpy() for field in found))
 
     def greedy(self) -> Hypotheses:
-        found = greedy_search(
-            self.step, self.start(1), batch=tf.constant(self.rows), steps=self.steps, source_steps=2
-        )
+        found = greedy_search(self.step, self.start(1), batch=tf.constant(self.rows), steps=self.steps, source_steps=2)
         return Hypotheses(*(field.numpy() for field in found))
 
 
