@@ -70,7 +70,7 @@ class Subject:
         """The configuration at a smaller size; ``changes`` are ``section__key=value``.
 
         Args:
-            vocabulary: words of the model; what is sampled of them shrinks in proportion where it must.
+            vocabulary: words of the model; of a few, three quarters are sampled where many were to be.
             hidden: largest hidden size; units: largest size of embedding and projection.
             steps: steps of encoder and decoder.
         """
@@ -84,7 +84,7 @@ class Subject:
         settings["data"] |= {"vocabulary_size": vocabulary, "buckets": None, "level": "word", "pairing": "alternating"}
         sampled = training["sampled_softmax"]
         if sampled is not None and sampled < self.config.data.vocabulary_size and sampled >= vocabulary:
-            training["sampled_softmax"] = max(1, vocabulary // 2)
+            training["sampled_softmax"] = max(1, vocabulary * 3 // 4)
         for path, value in changes.items():
             section, key = path.split("__")
             settings[section][key] = value

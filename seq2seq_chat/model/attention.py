@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.model.weights import Weight, glorot
+from seq2seq_chat.model.weights import Weight, add_to_each, glorot, weighted_sum
 
 MASKED = -1e9  # a score that exp() turns into zero
 
@@ -39,11 +39,9 @@ class AdditiveAttention(tf.Module):
 
     def __call__(self, memory: Memory, decoder_output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """decoder_output: [batch, hidden] → context: [batch, hidden], weights: [batch, source steps]."""
-        query = self.query(decoder_output)[:, tf.newaxis]
-        scores = tf.tensordot(tf.tanh(memory.keys + query), self.score, axes=1) + memory.mask
-        weights = tf.nn.softmax(scores)
-        context = tf.matmul(weights[:, tf.newaxis], memory.values)[:, 0]
-        return context, weights
+        hidden = tf.tanh(add_to_each(memory.keys, self.query(decoder_output)))
+        weights = tf.nn.softmax(tf.tensordot(hidden, self.score, axes=1) + memory.mask)
+        return weighted_sum(weights, memory.values), weights
 
 
 ATTENTIONS = {"additive": AdditiveAttention}

@@ -55,6 +55,22 @@ class Weight(tf.Module):
         return _flat_product(x, self.matrix)
 
 
+def weighted_sum(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Σ_i weights_i values_i. weights: [batch, n], values: [batch, n, units], the same at all steps → [batch, units]."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        return recorder.shared(values).weighted_sum(weights)
+    return tf.matmul(weights[:, tf.newaxis], values)[:, 0]
+
+
+def add_to_each(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+    """keys_i + query. keys: [batch, n, units], the same at all steps, query: [batch, units] → [batch, n, units]."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        return recorder.shared(keys).add_to_each(query)
+    return keys + query[:, tf.newaxis]
+
+
 class DeferredGradients:
     """A gradient tape that defers the gradients of :class:`Weight` matrices to one product each.
 
@@ -70,6 +86,7 @@ class DeferredGradients:
         self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
         self._products: dict[Any, Callable[[tf.Tensor], tf.Tensor]] = {}
         self._output_gradients: dict[Any, list[tf.Tensor | None]] = {}
+        self._shared: dict[int, SharedTensor] = {}
 
     def __enter__(self) -> DeferredGradients:
         self._token = _recorder.set(self)
@@ -91,6 +108,12 @@ class DeferredGradients:
         self._uses.setdefault(key, []).append((x, y))
         return y
 
+    def shared(self, tensor: tf.Tensor) -> SharedTensor:
+        """A tensor that is used at every step of a loop."""
+        if id(tensor) not in self._shared:
+            self._shared[id(tensor)] = SharedTensor(tensor)
+        return self._shared[id(tensor)]
+
     def gradient(self, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Gradient]:
         """The gradient of a scalar loss for each variable; None where the loss does not depend on it."""
         deferred = [key for key in (v.ref() for v in variables) if key in self._uses]
@@ -111,6 +134,64 @@ class DeferredGradients:
         Of a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
         """
         return self._output_gradients[weight.matrix.ref()]
+
+
+class SharedTensor:
+    """A tensor, computed once, that every step of a loop uses: what the decoder attends to.
+
+    Inside the loop it is a constant. What automatic differentiation would keep for it - a gradient of its full size
+    from every step, all alive until they are summed - is put together in one product, or summed as it comes. To learn
+    when all steps are done, every use also takes a scalar that is made from the tensor, and whose gradient is asked
+    for last.
+    """
+
+    def __init__(self, tensor: tf.Tensor) -> None:
+        self._tensor = tensor  # keeps the tensor alive, so that nothing else gets its id
+        self._constant = tf.stop_gradient(tensor)
+        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # (weights, gradient of their weighted sum) of each use
+        self._total: tf.Tensor | None = None  # gradients of the additions so far
+        self._anchor = self._make_anchor(tensor)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        """See the function of this name."""
+
+        @tf.custom_gradient
+        def use(weights: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                self._sums.append((weights, dy))
+                return tf.matmul(dy[:, tf.newaxis], self._constant, transpose_b=True)[:, 0], tf.zeros([])
+
+            return tf.matmul(weights[:, tf.newaxis], self._constant)[:, 0], gradient
+
+        return use(weights, self._anchor)
+
+    def add_to_each(self, query: tf.Tensor) -> tf.Tensor:
+        """See the function of this name."""
+
+        @tf.custom_gradient
+        def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                self._total = dy if self._total is None else self._total + dy
+                return tf.reduce_sum(dy, axis=1), tf.zeros([])
+
+            return self._constant + query[:, tf.newaxis], gradient
+
+        return use(query, self._anchor)
+
+    def _make_anchor(self, tensor: tf.Tensor) -> tf.Tensor:
+        @tf.custom_gradient
+        def anchor(tensor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            return tf.zeros([]), lambda _: self._gradient()
+
+        return anchor(tensor)
+
+    def _gradient(self) -> tf.Tensor:
+        """Of all uses: [batch, n, units]."""
+        parts = [] if self._total is None else [self._total]
+        if self._sums:
+            weights, gradients = (tf.stack(part, axis=1) for part in zip(*self._sums, strict=True))
+            parts.append(tf.matmul(weights, gradients, transpose_a=True))
+        return tf.add_n(parts)
 
 
 def _constant_product(matrix: tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -14,7 +14,8 @@ from seq2seq_chat.corpus.encoded import EncodedCorpus
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.batches import Batches
 
-BATCH = 64
+MOST_ROWS = 64
+LOGITS_AT_ONCE = 30e6  # [tokens, vocabulary]: bounds the memory of the full softmax
 
 
 class CorpusLoss(NamedTuple):
@@ -45,6 +46,7 @@ class LossFunction:
 
     def __init__(self, model: Seq2Seq, buckets: Sequence[Bucket], reverse_input: bool) -> None:
         self._buckets, self._reverse = buckets, reverse_input
+        self._rows = max(1, min(MOST_ROWS, int(LOGITS_AT_ONCE / model.vocabulary_size / buckets[-1][1])))
         self._graph = tf.function(model.loss, autograph=False)
 
     def __call__(
@@ -52,7 +54,7 @@ class LossFunction:
     ) -> CorpusLoss:
         """The loss over ``limit`` samples spread evenly over the corpus, or all; ``tick`` is told of progress."""
         chosen = None if limit is None else spread(len(corpus), limit)
-        batches = Batches(corpus, self._buckets, size=BATCH, reverse=self._reverse, chosen=chosen)
+        batches = Batches(corpus, self._buckets, size=self._rows, reverse=self._reverse, chosen=chosen)
         nats, tokens = 0.0, 0
         for batch, samples in batches:
             loss = self._graph(*(tf.constant(part) for part in batch))
