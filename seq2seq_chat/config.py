@@ -217,17 +217,32 @@ def json_schema() -> str:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_without_repetition)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such configuration file") from None
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from None
+    except _RepeatedKey as repeated:
+        raise ConfigError(f"{path}: the key {repeated} stands there twice; remove one of them") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
         raise ConfigError(f"{path}: has a number or a nesting of brackets that is far too long") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+class _RepeatedKey(Exception):
+    """A JSON object with a key that stands there twice, of which Python would silently take the last."""
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in settings:
+            raise _RepeatedKey(key)
+        settings[key] = value
+    return settings
 
 
 def _apply_override(settings: dict[str, Any], override: str) -> None:

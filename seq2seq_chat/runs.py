@@ -120,11 +120,10 @@ class Run:
             RunError: nothing was saved yet, or there is no such snapshot.
         """
         if snapshot is None or snapshot == LATEST:
-            files = [path for _, path in reversed(self.checkpoints())]
-            files += [self._snapshot_file(name) for name in reversed(self.snapshots())]
-            if not files:
+            saved = self.checkpoints() + [(snapshot_step(name), self._snapshot_file(name)) for name in self.snapshots()]
+            if not saved:
                 raise RunError(f"run {self.name} has no checkpoint yet; wait until its training has saved one")
-            return files
+            return [path for _, path in sorted(saved, key=lambda entry: entry[0], reverse=True)]
         if snapshot == BEST and self.best_path.is_file():
             return [self.best_path]
         if snapshot in self.snapshots():

@@ -308,6 +308,15 @@ def test_a_vocabulary_of_another_size(cli: Cli, own_run: Path) -> None:
     assert contents(own_run) == before
 
 
+def test_a_vocabulary_of_other_words(cli: Cli, own_run: Path) -> None:
+    words = (own_run / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    (own_run / "vocabulary.txt").write_text("\n".join([*words[:4], *reversed(words[4:])]) + "\n", encoding="utf-8")
+    before = contents(own_run)
+    for arguments in (["chat", own_run], ["evaluate", own_run], ["train", "--resume", own_run]):
+        assert "was learned with another vocabulary" in cli(*arguments, stdin=b"hello\n").complaint
+    assert contents(own_run) == before
+
+
 def test_a_vocabulary_that_is_gone(cli: Cli, own_run: Path) -> None:
     (own_run / "vocabulary.txt").unlink()
     for arguments in (["chat", own_run], ["train", "--resume", own_run]):
@@ -323,6 +332,7 @@ def cut_short(path: Path) -> None:
 
 def test_a_checkpoint_cut_short_is_told_and_the_one_before_used(cli: Cli, own_run: Path) -> None:
     question = b"you see the tree1 ?\n"
+    shutil.rmtree(own_run / "snapshots")  # one of the same step would serve as well
     newest = cli("chat", own_run, "--n-best", 3, stdin=question)
     (own_run / "checkpoints" / "0000000020.npz").rename(own_run / "20.npz")
     before = cli("chat", own_run, "--n-best", 3, stdin=question)

@@ -191,6 +191,7 @@ def test_a_configuration_is_an_object(value: Any, kind: str) -> None:
     ("raw", "told"),
     [
         (b'{"name": "x",\n "data" 5}', "not valid JSON at line 2, column 9"),
+        (b'{"name": "x", "name": "y"}', "the key name stands there twice"),
         (b"", "not valid JSON at line 1, column 1"),
         (b"\xff\xfe{", "not UTF-8 text (byte 0)"),
         (b'{"name": "caf\xe9"}', "not UTF-8 text (byte 13)"),

@@ -290,7 +290,8 @@ def test_weight_files(three: Path) -> None:
     save(run, "checkpoints/0000002000.npz", "checkpoints/0000010000.npz", "checkpoints/.0000010001.npz.a1b2.tmp")
     assert [step for step, _ in run.checkpoints()] == [2000, 10000]
     for latest in (None, "latest"):
-        assert [path.name for path in run.weight_files(latest)[:2]] == ["0000010000.npz", "0000002000.npz"]
+        assert [path.name for path in run.weight_files(latest)[:2]] == ["weights.npz", "0000010000.npz"]
+    assert [path.parent.name for path in run.weight_files()] == ["0.5M", "checkpoints", "checkpoints", "2k", "900"]
     assert run.weight_files("2k") == [run.path / "snapshots" / "2k" / "weights.npz"]
     with pytest.raises(RunError, match=r"has no snapshot 'best'; there are: 900, 2k, 0.5M, latest"):
         run.weight_files("best")

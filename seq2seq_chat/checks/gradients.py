@@ -33,7 +33,7 @@ def check_gradients(subject: Subject, progress: Progress) -> Finding:
     _, gradients, tape = training_step.gradients(batch, tf.constant(0, tf.int64))
     finite = all(np.all(np.isfinite(tf.convert_to_tensor(g))) for g in gradients if g is not None)
     by_step = {
-        part: [_norm(g) for g in tape.gradient_by_use(cell.recurrent)]
+        part: [_norm(g) for g in tape.gradient_by_use(cell.recurrent.matrix)]
         for part, cell in (("encoder", model.encoder.cells[-1]), ("decoder", model.decoder.cells[-1]))
     }
     draw_norms(by_step, subject.folder / PICTURE, f"{config.model.cell}, {config.model.attention} attention")

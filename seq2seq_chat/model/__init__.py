@@ -1,4 +1,4 @@
 """The sequence-to-sequence model.
 
-Reading order: weights, embeddings, dropout, cells, attention, encoder, decoder, output, seq2seq.
+Reading order: deferred, weights, embeddings, dropout, cells, attention, encoder, decoder, output, seq2seq.
 """

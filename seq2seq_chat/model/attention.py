@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.model.weights import Weight, add_to_each, glorot, weighted_sum
+from seq2seq_chat.model.deferred import add_to_each, weighted_sum
+from seq2seq_chat.model.weights import Weight, glorot
 
 MASKED = -1e9  # a score that exp() turns into zero
 

@@ -7,7 +7,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from seq2seq_chat.model.weights import Gradient
+from seq2seq_chat.model.deferred import Gradient
 
 
 def sum_repeated_rows(gradient: Gradient) -> Gradient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Optional
 
@@ -67,7 +68,8 @@ class JsonLines:
         self._path = path
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add a line."""
+        """Add a line; an infinite perplexity becomes null, which is all that JSON has for it."""
+        line = {key: None if value in (math.inf, -math.inf) else value for key, value in line.items()}
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
 
 from seq2seq_chat.corpus.vocabulary import Vocabulary
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs import Run, RunError
-from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables
+from seq2seq_chat.training.checkpoints import DamagedCheckpoint, MismatchError, load_variables
 
 
 class TrainedModel(NamedTuple):
@@ -36,6 +37,7 @@ def load_trained_model(
     for path in files:
         try:
             metadata = load_variables(path, model.trainable_variables)
+            ensure_same_words(path, metadata, vocabulary)
         except DamagedCheckpoint as damage:
             warn(f"{damage}; this file is damaged" + ("" if path == files[-1] else ", using the one before"))
             continue
@@ -45,3 +47,11 @@ def load_trained_model(
         + (", and so are all before it" if len(files) > 1 else "")
         + "; go on training from another copy, or choose another --snapshot"
     )
+
+
+def ensure_same_words(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Raises MismatchError when weights were learned with other words than those of the run's vocabulary."""
+    if metadata.get("vocabulary", vocabulary.fingerprint) != vocabulary.fingerprint:
+        raise MismatchError(
+            f"{path}: was learned with another vocabulary than the vocabulary.txt beside it; put the old one back"
+        )

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.model.deferred import DeferredGradients, Gradient
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.model.weights import DeferredGradients, Gradient
 from seq2seq_chat.training.gradients import clip_by_global_norm
 
 

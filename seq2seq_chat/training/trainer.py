@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from seq2seq_chat.training.console import Console, duration
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import JsonLines, Meter
+from seq2seq_chat.training.restore import ensure_same_words
 from seq2seq_chat.training.validation import LossFunction, spread
 
 
@@ -118,7 +120,7 @@ class Trainer:
             save_variables(
                 self.run.snapshot_path(self.learner.step),
                 self.learner.model.trainable_variables,
-                {"step": self.learner.step},
+                self._metadata,
             )
         if self.learner.step % training.checkpoint_every == 0 or last:
             self._check_finite()
@@ -169,7 +171,7 @@ class Trainer:
         best = result.loss < self._best_loss
         if best:
             self._best_loss = result.loss
-            save_variables(self.run.best_path, self.learner.model.trainable_variables, {"step": self.learner.step})
+            save_variables(self.run.best_path, self.learner.model.trainable_variables, self._metadata)
         self.console.say(
             f"validation at step {self.learner.step:,}: loss {result.loss:.3f} nats per token, perplexity "
             f"{result.perplexity:.1f} on {result.samples:,} samples in {duration(seconds)}"
@@ -201,13 +203,18 @@ class Trainer:
             self.console.say(f"  {source}\n    → {reply}")
 
     def _save_checkpoint(self) -> None:
-        state = {"step": self.learner.step, "best_loss": self._best_loss, "meter": self._meter.sums()}
-        save_variables(self.run.checkpoint_path(self.learner.step), self.learner.variables, state)
+        state = {"best_loss": self._best_loss, "meter": self._meter.sums()}
+        save_variables(self.run.checkpoint_path(self.learner.step), self.learner.variables, self._metadata | state)
         self._saved_step = self.learner.step
         # later ones were damaged when this training went on from an earlier one; they must not drive out whole ones
         until_now = [path for step, path in self.run.checkpoints() if step <= self.learner.step]
         for path in until_now[: -self.config.training.keep_checkpoints]:
             path.unlink(missing_ok=True)
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        """What is kept with weights: when they were learned, and the words they belong to."""
+        return {"step": self.learner.step, "vocabulary": self.vocabulary.fingerprint}
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole; where there is none yet, start from the beginning."""
@@ -215,6 +222,7 @@ class Trainer:
         for step, path in reversed(checkpoints):
             try:
                 state = load_variables(path, self.learner.variables)
+                ensure_same_words(path, state, self.vocabulary)
             except DamagedCheckpoint as damage:
                 self.console.say(
                     f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before"
@@ -271,7 +279,8 @@ class Trainer:
 
         def ask(number: int, frame: Any) -> None:
             if self._signal is None:
-                self.console.say("stopping after this step …")
+                # not print: it may be what the signal interrupted, and it cannot be entered twice
+                os.write(2, b"\nstopping after this step ...\n")
             self._signal = number
 
         try:

@@ -20,7 +20,7 @@ from seq2seq_chat.config import load_config
 from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus
 from seq2seq_chat.corpus.vocabulary import EOS, PAD
 from seq2seq_chat.decoding import beam
-from seq2seq_chat.model import encoder, seq2seq, weights
+from seq2seq_chat.model import deferred, encoder, seq2seq
 from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
@@ -120,7 +120,7 @@ def sampled_softmax_in_the_reported_loss(patch: pytest.MonkeyPatch, folder: Path
 
 
 def one_gate_never_updated(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    real = weights._weight_gradient
+    real = deferred._weight_gradient
 
     def weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]]) -> tf.Tensor | None:
         gradient = real(uses)
@@ -128,7 +128,7 @@ def one_gate_never_updated(patch: pytest.MonkeyPatch, folder: Path) -> None:
         frozen = tf.range(columns) < (columns // 4 if columns == 4 * 64 else 0)  # of an LSTM with 64 units
         return tf.where(frozen, 0.0, gradient)
 
-    patch.setattr(weights, "_weight_gradient", weight_gradient)
+    patch.setattr(deferred, "_weight_gradient", weight_gradient)
 
 
 def input_reversed_in_training_only(patch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.corpus.vocabulary import EOS
+from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.model.weights import DeferredGradients
 from seq2seq_chat.training.gradients import sum_repeated_rows
 
 VOCABULARY = 23

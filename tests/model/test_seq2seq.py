@@ -96,9 +96,11 @@ SAMPLES = [([5, 6, 7], [8, 9, EOS]), ([4], [EOS]), ([9, 8, 7, 6, 5], [4, 5, 6, 7
 def test_loss_equals_the_equations(architecture: dict[str, object]) -> None:
     model = make_model(**architecture)
     reference = Reference(model)
-    expected = sum(reference.loss(source, target) for source, target in SAMPLES)
-    loss = model.loss(*padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5))
-    assert float(loss.nats) == pytest.approx(expected, rel=1e-5)
+    expected = [reference.loss(source, target) for source, target in SAMPLES]
+    batch = *padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5)
+    loss = model.loss(*batch)
+    assert float(loss.nats) == pytest.approx(sum(expected), rel=1e-5)
+    np.testing.assert_allclose(model.log_probabilities(*batch), np.negative(expected), rtol=1e-5)
     assert int(loss.tokens) == sum(len(target) for _, target in SAMPLES)
 
 

@@ -1,0 +1,205 @@
+"""Gradients of what an unrolled loop uses at every step, taken once for all steps.
+
+An unrolled network uses each weight at every step. Plain automatic differentiation computes a weight's gradient as
+the sum of one small product for each step. Here the weights are constants inside the loop; only the gradients of what
+their products gave are propagated step by step, and a weight's gradient is one large product over all steps at the
+end::
+
+    dL/dW = concat(x_1, …, x_T)ᵀ · concat(dL/d(x_1 W), …, dL/d(x_T W))
+
+The same holds for what the decoder attends to. The model does not know about it: it writes ``self.recurrent(x)``.
+Whoever trains it opens a :class:`DeferredGradients` around the forward pass in the place of a ``tf.GradientTape``.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+
+Gradient = Union[tf.Tensor, tf.IndexedSlices]
+
+_recorder: contextvars.ContextVar[Optional[DeferredGradients]] = contextvars.ContextVar("recorder", default=None)
+
+
+def product(x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
+    """x W. x: [..., inputs], W: [inputs, outputs], the same at all steps → [..., outputs]."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        return recorder.product(x, matrix)
+    return _flat_product(x, matrix)
+
+
+def weighted_sum(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Σ weights_i values_i. weights: [batch, n], values: [batch, n, units], the same at all steps → [batch, units]."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        return recorder.shared(values).weighted_sum(weights)
+    return tf.matmul(weights[:, tf.newaxis], values)[:, 0]
+
+
+def add_to_each(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+    """keys_i + query. keys: [batch, n, units], the same at all steps, query: [batch, units] → [batch, n, units]."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        return recorder.shared(keys).add_to_each(query)
+    return keys + query[:, tf.newaxis]
+
+
+class DeferredGradients:
+    """A gradient tape that defers the gradients of matrices used by :func:`product` to one product each.
+
+    Use it as a context around the forward pass, then call :meth:`gradient` once::
+
+        with DeferredGradients() as tape:
+            loss = …
+        gradients = tape.gradient(loss, model.trainable_variables)
+    """
+
+    def __init__(self) -> None:
+        self._tape = tf.GradientTape()
+        self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
+        self._products: dict[Any, Callable[[tf.Tensor], tf.Tensor]] = {}
+        self._output_gradients: dict[Any, list[tf.Tensor | None]] = {}
+        self._shared: dict[int, SharedTensor] = {}
+
+    def __enter__(self) -> DeferredGradients:
+        self._token = _recorder.set(self)
+        self._tape.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._tape.__exit__(*error)
+        _recorder.reset(self._token)
+
+    def product(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
+        """x W with W held constant; remembers what went in and what came out."""
+        key = matrix.ref()
+        if key not in self._products:
+            with self._tape.stop_recording():
+                self._products[key] = _constant_product(matrix)
+        y = self._products[key](x)
+        self._tape.watch(y)
+        self._uses.setdefault(key, []).append((x, y))
+        return y
+
+    def shared(self, tensor: tf.Tensor) -> SharedTensor:
+        """A tensor that is used at every step of a loop."""
+        if id(tensor) not in self._shared:
+            self._shared[id(tensor)] = SharedTensor(tensor)
+        return self._shared[id(tensor)]
+
+    def gradient(self, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Gradient]:
+        """The gradient of a scalar loss for each variable; None where the loss does not depend on it."""
+        deferred = [key for key in (v.ref() for v in variables) if key in self._uses]
+        direct = [v for v in variables if v.ref() not in self._uses]
+        outputs = [y for key in deferred for _, y in self._uses[key]]
+        found = self._tape.gradient(loss, direct + outputs)
+        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, found, strict=False)}
+        output_gradients = iter(found[len(direct) :])
+        for key in deferred:
+            self._output_gradients[key] = [next(output_gradients) for _ in self._uses[key]]
+            pairs = zip(self._uses[key], self._output_gradients[key], strict=True)
+            gradients[key] = _weight_gradient([(x, dy) for (x, _), dy in pairs if dy is not None])
+        return [gradients[v.ref()] for v in variables]
+
+    def gradient_by_use(self, matrix: tf.Variable) -> list[tf.Tensor | None]:
+        """After :meth:`gradient`: the loss's gradient for what each product with a matrix gave, in order of use.
+
+        Of a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
+        """
+        return self._output_gradients[matrix.ref()]
+
+
+class SharedTensor:
+    """A tensor, computed once, that every step of a loop uses: what the decoder attends to.
+
+    Inside the loop it is a constant. What automatic differentiation would keep for it - a gradient of its full size
+    from every step, all alive until they are summed - is put together in one product, or summed as it comes. To learn
+    when all steps are done, every use also takes a scalar that is made from the tensor, and whose gradient is asked
+    for last.
+    """
+
+    def __init__(self, tensor: tf.Tensor) -> None:
+        self._tensor = tensor  # keeps the tensor alive, so that nothing else gets its id
+        self._constant = tf.stop_gradient(tensor)
+        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # (weights, gradient of their weighted sum) of each use
+        self._total: tf.Tensor | None = None  # gradients of the additions so far
+        self._anchor = self._make_anchor(tensor)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        """See the function of this name."""
+
+        @tf.custom_gradient
+        def use(weights: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                self._sums.append((weights, dy))
+                return tf.matmul(dy[:, tf.newaxis], self._constant, transpose_b=True)[:, 0], tf.zeros([])
+
+            return tf.matmul(weights[:, tf.newaxis], self._constant)[:, 0], gradient
+
+        return use(weights, self._anchor)
+
+    def add_to_each(self, query: tf.Tensor) -> tf.Tensor:
+        """See the function of this name."""
+
+        @tf.custom_gradient
+        def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                self._total = dy if self._total is None else self._total + dy
+                return tf.reduce_sum(dy, axis=1), tf.zeros([])
+
+            return self._constant + query[:, tf.newaxis], gradient
+
+        return use(query, self._anchor)
+
+    def _make_anchor(self, tensor: tf.Tensor) -> tf.Tensor:
+        @tf.custom_gradient
+        def anchor(tensor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            return tf.zeros([]), lambda _: self._gradient()
+
+        return anchor(tensor)
+
+    def _gradient(self) -> tf.Tensor:
+        """Of all uses: [batch, n, units]."""
+        parts = [] if self._total is None else [self._total]
+        if self._sums:
+            weights, gradients = (tf.stack(part, axis=1) for part in zip(*self._sums, strict=True))
+            parts.append(tf.matmul(weights, gradients, transpose_a=True))
+        return tf.add_n(parts)
+
+
+def _constant_product(matrix: tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The function x → x W for a constant W, and its gradient dy → dy Wᵀ.
+
+    The transposed matrix is made once: CPU kernels multiply a few rows with a stored transposed matrix three times as
+    fast as with one that is to be read transposed. The shape assertion changes nothing and keeps the graph optimizer
+    from folding the transposition back into the products.
+    """
+    constant = tf.convert_to_tensor(matrix)
+    transposed = tf.ensure_shape(tf.transpose(constant), [matrix.shape[1], matrix.shape[0]])
+
+    @tf.custom_gradient
+    def product(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        return _flat_product(x, constant), lambda dy: _flat_product(dy, transposed)
+
+    return product
+
+
+def _flat_product(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """x: [..., inputs], matrix: [inputs, outputs] → [..., outputs], as one matrix product."""
+    if x.shape.rank == 2:
+        return tf.matmul(x, matrix)
+    flat = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix)
+    return tf.reshape(flat, tf.concat([tf.shape(x)[:-1], [matrix.shape[-1]]], axis=0))
+
+
+def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]]) -> Optional[tf.Tensor]:
+    """Σ_t x_tᵀ dy_t as one product over all uses: [inputs, outputs]."""
+    if not uses:
+        return None
+    x = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x, _ in uses], axis=0)
+    dy = tf.concat([tf.reshape(dy, [-1, dy.shape[-1]]) for _, dy in uses], axis=0)
+    return tf.matmul(x, dy, transpose_a=True)
