@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +11,7 @@ from seq2seq_chat.checks.subject import Finding, Progress, Subject
 from seq2seq_chat.config import Config
 from seq2seq_chat.corpus.encoded import Batch
 from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.checkpoints import plain_name
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -32,10 +32,8 @@ def check_gradients(subject: Subject, progress: Progress) -> Finding:
     progress("gradients")
     _, gradients, tape = training_step.gradients(batch, tf.constant(0, tf.int64))
     finite = all(np.all(np.isfinite(tf.convert_to_tensor(g))) for g in gradients if g is not None)
-    by_step = {
-        part: [_norm(g) for g in tape.gradient_by_use(cell.recurrent.matrix)]
-        for part, cell in (("encoder", model.encoder.cells[-1]), ("decoder", model.decoder.cells[-1]))
-    }
+    last_word = _of_the_last_word(model, batch)
+    by_step = _norms(model, tape, "of all words") | _norms(model, last_word, "of the last word")
     draw_norms(by_step, subject.folder / PICTURE, f"{config.model.cell}, {config.model.attention} attention")
 
     progress("update")
@@ -50,14 +48,15 @@ def check_gradients(subject: Subject, progress: Progress) -> Finding:
     ]
     clipped = _clipped_move(config, batch, norm / 2) if subject.config.training.gradient_clipping else norm / 2
     clipping = abs(clipped / (norm / 2) - 1) <= TOLERANCE and abs(_length(moves) / norm - 1) <= TOLERANCE
-    ratio = by_step["encoder"][0] / by_step["encoder"][-1] if by_step["encoder"][-1] else 0.0
+    far, near = (by_step["decoder, of the last word"][step] for step in (0, -1))
     return Finding(
         passed=finite and not still and clipping,
         figure=f"norm {norm:.3g}{'' if finite else ', not finite'}, {len(still)} variables with still units, "
         f"clipping {'works' if clipping else 'does not work'}",
         threshold="finite, all units move, clipping as configured",
         detail=("; ".join(still) + "; " if still else "")
-        + f"the first encoder step gets {ratio:.2g} times the gradient of the last, see {subject.folder / PICTURE}",
+        + f"of the last word's loss the first decoder step gets {far / near if near else 0:.2g} times "
+        f"what the last one gets, see {subject.folder / PICTURE}",
     )
 
 
@@ -72,6 +71,24 @@ def _batch(config: Config, steps: int) -> Batch:
     source, target = rng.integers(len(SPECIAL_WORDS), VOCABULARY, (2, SAMPLES, steps)).astype(np.int32)
     full = np.full(SAMPLES, steps, np.int32)
     return Batch(source, full, target, full)
+
+
+def _of_the_last_word(model: Seq2Seq, batch: Batch) -> DeferredGradients:
+    """The gradient of the last word's loss alone: all that reaches earlier steps has come through the network."""
+    with DeferredGradients() as tape:
+        hidden, words, _ = model.teacher_forced(*batch)
+        loss = tf.reduce_mean(model.output.full_loss(hidden[-SAMPLES:], words[-SAMPLES:]))
+    tape.gradient(loss, model.trainable_variables)
+    return tape
+
+
+def _norms(model: Seq2Seq, tape: DeferredGradients, loss: str) -> dict[str, list[float]]:
+    """The gradient's norm at the gates of the top cells, step by step."""
+    cells = {"encoder": model.encoder.cells[-1], "decoder": model.decoder.cells[-1]}
+    return {
+        f"{part}, {loss}": [_norm(gradient) for gradient in tape.gradient_by_use(cell.recurrent.matrix)]
+        for part, cell in cells.items()
+    }
 
 
 def _clipped_move(config: Config, batch: Batch, largest: float) -> float:
@@ -100,21 +117,26 @@ def _norm(gradient: tf.Tensor | None) -> float:
 
 
 def draw_norms(by_step: dict[str, list[float]], path: Path, title: str) -> None:
-    """A picture of the gradient's norm at every time step, encoder and decoder."""
+    """A picture of the gradient's norm at every time step: lines of encoder and decoder, by their labels."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
-    styles: dict[str, Any] = {
-        "encoder": {"marker": "o", "color": "#0072b2"},
-        "decoder": {"marker": "s", "color": "#d55e00"},
-    }
-    for part, norms in by_step.items():
-        axes.semilogy(range(1, len(norms) + 1), norms, label=part, markersize=4, **styles[part])
-    axes.set(xlabel="time step", ylabel="gradient norm of the cell's gates", title=title)
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for label, norms in by_step.items():
+        encoder, everything = label.startswith("encoder"), "all" in label
+        axes.semilogy(
+            range(1, len(norms) + 1),
+            norms,
+            label=f"{label}'s loss" if not everything else label.replace("all words", "all words' loss"),
+            color="#0072b2" if encoder else "#d55e00",
+            marker="o" if encoder else "s",
+            linestyle="-" if everything else "--",
+            markersize=4,
+        )
+    axes.set(xlabel="time step", ylabel="gradient norm at the cell's gates", title=title)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(ncols=2, fontsize="small")
     figure.savefig(path, dpi=150)
     plt.close(figure)

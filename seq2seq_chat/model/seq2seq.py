@@ -68,7 +68,7 @@ class Seq2Seq(tf.Module):
                 that only fill the batch.
             sampler: draws the words of the sampled softmax at ``step``; without one the loss is the exact one.
         """
-        hidden, words, _ = self._teacher_forced(source, source_lengths, target, target_lengths, dropout)
+        hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, dropout)
         if sampler is not None:
             nats = self.output.sampled_loss(hidden, words, sampler(step))
         else:
@@ -79,10 +79,10 @@ class Seq2Seq(tf.Module):
         self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
     ) -> tf.Tensor:
         """log P(target | source) of every sample, in nats: [batch]. Arguments as for :meth:`loss`."""
-        hidden, words, rows = self._teacher_forced(source, source_lengths, target, target_lengths)
+        hidden, words, rows = self.teacher_forced(source, source_lengths, target, target_lengths)
         return -tf.math.unsorted_segment_sum(self.output.full_loss(hidden, words), rows, tf.shape(target)[0])
 
-    def _teacher_forced(
+    def teacher_forced(
         self,
         source: tf.Tensor,
         source_lengths: tf.Tensor,
@@ -90,7 +90,10 @@ class Seq2Seq(tf.Module):
         target_lengths: tf.Tensor,
         dropout: Optional[Dropout] = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """h̃ before every real target word, these words, and their rows: [tokens, hidden], [tokens], [tokens]."""
+        """h̃ before every real target word, these words, and their rows: [tokens, hidden], [tokens], [tokens].
+
+        Step by step: first the first words of all samples, then the second ones, and so on.
+        """
         encoded = self.encode(source, source_lengths, dropout)
         words = tf.transpose(target)  # time first from here on
         hidden = self.decoder.unroll(self.target_embedding(decoder_inputs(words)), encoded, dropout)

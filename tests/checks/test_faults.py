@@ -5,6 +5,7 @@ They are the faults that cost people weeks: the model trains, the loss falls, an
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +85,7 @@ def in_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -> N
     after = textwrap.indent(textwrap.dedent(fault), "    ")
     end = "\n    return metadata\n\nrestore.load_variables = load_variables\n"
     (folder / "sitecustomize.py").write_text(textwrap.dedent(code) + after + end)
-    patch.setenv("PYTHONPATH", str(folder))
+    patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{CONFIG.parents[1]}")
 
 
 def decoder_inputs_off_by_one(patch: pytest.MonkeyPatch, folder: Path) -> None:
