@@ -214,7 +214,7 @@ def check(
     copy-task      sequences are copied exactly
     """
     from seq2seq_chat.config import load_config
-    from seq2seq_chat.environment import load_tensorflow, make_deterministic
+    from seq2seq_chat.environment import load_tensorflow
 
     settings = load_config(config, overrides)
     load_tensorflow()
@@ -225,7 +225,6 @@ def check(
     unknown = [name for name in only if name not in CHECKS]
     if unknown:
         raise UserError(f"--only {unknown[0]}: there is no such check; there are {', '.join(CHECKS)}")
-    make_deterministic(settings.seed)
     folder = create_checks_folder(results, settings)
     subject = Subject(settings, folder, fast=fast, full_size=full_size)
     if subject.missing_data is not None:

@@ -20,6 +20,7 @@ from seq2seq_chat.checks.overfitting import check_overfitting
 from seq2seq_chat.checks.padding import check_padding
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.checks.subject import Finding, Progress, Subject
+from seq2seq_chat.environment import make_deterministic
 from seq2seq_chat.training.console import duration
 
 CHECKS: dict[str, Callable[[Subject, Progress], Finding]] = {
@@ -44,7 +45,11 @@ class Verdict(NamedTuple):
 
 
 def run_checks(subject: Subject, only: Sequence[str] = ()) -> list[Verdict]:
-    """Run the checks, or those named, in their order, and print what they find."""
+    """Run the checks, or those named, in their order, and print what they find.
+
+    From here on this process computes deterministically: the checks compare bits.
+    """
+    make_deterministic(subject.config.seed)
     verdicts = []
     for name, check in CHECKS.items():
         if only and name not in only:
