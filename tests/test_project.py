@@ -82,7 +82,8 @@ def test_wheel_has_package_and_sample_and_nothing_else(tmp_path: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     expected = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py"))
     assert sorted(name for name in names if name.endswith(".py")) == expected
-    assert [name for name in names if not name.endswith(".py")] == ["seq2seq_chat/corpus/sample/conversations.txt"]
+    sample = {f"seq2seq_chat/corpus/sample/{name}.txt" for name in ("conversations", "validation")}
+    assert {name for name in names if not name.endswith(".py")} == sample
 
 
 def test_help_does_not_import_tensorflow() -> None:
