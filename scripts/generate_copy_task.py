@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.checks.copy_task import LONGEST, SEQUENCES, copy_corpus, copy_vocabulary
+from seq2seq_chat.corpus.copy_task import LONGEST, SEQUENCES, copy_corpus, copy_vocabulary
 from seq2seq_chat.corpus.files import write_conversations
 
 
 @click.command()
 @click.option("--output", default="data/copy_task", show_default=True, metavar="DIR")
-@click.option("--longest", default=LONGEST, show_default=True, type=click.IntRange(1), help="Symbols of a sequence.")
+@click.option("--longest", default=LONGEST, show_default=True, type=click.IntRange(3), help="Symbols of a sequence.")
 @click.option("--seed", default=1, show_default=True)
 def main(output: str, longest: int, seed: int) -> None:
     """Write train.txt, validation.txt and test.txt (half of the held-out sequences each), and vocabulary.txt."""

@@ -6,8 +6,8 @@ are imported inside the verbs, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
@@ -18,8 +18,7 @@ from seq2seq_chat import __version__
 from seq2seq_chat.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq_chat.config import Config, Decoding
-    from seq2seq_chat.runs import Run
+    from seq2seq_chat.config import Decoding
 
 WRONG_INPUT, FAILED = 2, 1  # exit statuses: what the user wrote, what went wrong
 
@@ -33,6 +32,9 @@ snapshot_option = click.option(
 
 def main() -> NoReturn:
     """Run the command line; every error that is meant for people becomes a sentence on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a training
     try:
         commands(standalone_mode=False)
     except UserError as error:
@@ -66,83 +68,29 @@ def train(config: Optional[str], overrides: tuple[str, ...], resume: Optional[st
     training may be changed by it or by --set, those that shape the model may not.
     """
     from seq2seq_chat.config import load_config
-    from seq2seq_chat.environment import describe_environment, load_tensorflow, make_deterministic
-    from seq2seq_chat.runs import create_run, find_run
+    from seq2seq_chat.environment import load_tensorflow
+    from seq2seq_chat.runs import find_run
 
-    if resume is None:
-        if config is None:
-            raise click.UsageError("name a CONFIG to train, or a RUN to --resume")
-        settings = load_config(config, overrides)
-        load_tensorflow()
-        from seq2seq_chat.corpus.training_vocabulary import training_vocabulary
+    if config is None and resume is None:
+        raise click.UsageError("name a CONFIG to train, or a RUN to --resume")
+    run = find_run(resume, results) if resume else None
+    settings = load_config(config or (run.path / "config.json" if run else ""), overrides)
+    load_tensorflow()
+    from seq2seq_chat.training.experiment import TrainingFailed, resume_experiment, start_experiment
+    from seq2seq_chat.training.trainer import Interrupted
 
-        vocabulary = training_vocabulary(settings.data)
-        make_deterministic(settings.seed)
-        run = create_run(results, settings, vocabulary, describe_environment())
-        try:
-            _train(run, settings, new=True)
-        except (UserError, KeyboardInterrupt):
-            if not run.checkpoints():  # refused or stopped before the first step: nothing half-made is left
-                shutil.rmtree(run.path)
-            raise
-    else:
-        run = find_run(resume, results)
-        settings = load_config(config or run.path / "config.json", overrides)
-        _ensure_same_model(run, settings)
-        load_tensorflow()
-        make_deterministic(settings.seed)
-        _train(run, settings, new=False)
-
-
-def _train(run: Run, settings: Config, new: bool) -> None:
-    import tensorflow as tf
-
-    from seq2seq_chat.training.trainer import Interrupted, LossNotFinite, Trainer
-
-    with run.lock():
-        trainer = Trainer(run, settings, run.vocabulary)
-        if not new:
-            run.save_config(settings)
-        go_on = f"go on with: seq2seq-chat train --resume {run.path}"
-        try:
-            trainer.train()
-        except Interrupted as stop:
-            click.echo(f"stopped and saved; {go_on}", err=True)
-            click.echo(run.path)
-            sys.exit(128 + stop.signal_number)
-        except LossNotFinite as error:
-            _exit_with(str(error), FAILED)
-        except UserError as error:
-            _exit_with(f"{error}\nThe training stopped; {go_on}", FAILED)
-        except OSError as error:
-            _exit_with(f"{error.filename or run.path}: {error.strerror}; the training stopped, {go_on}", FAILED)
-        except tf.errors.ResourceExhaustedError:
-            _exit_with(f"out of memory; lower training.batch_size or model.hidden_size, then {go_on}", FAILED)
+    try:
+        if run is None:
+            run = start_experiment(settings, results)
+        else:
+            resume_experiment(run, settings)
+    except Interrupted as stop:
+        click.echo(f"stopped and saved; go on with: seq2seq-chat train --resume {stop.run.path}", err=True)
+        click.echo(stop.run.path)
+        sys.exit(128 + stop.signal_number)
+    except TrainingFailed as error:
+        _exit_with(str(error), FAILED)
     click.echo(run.path)
-
-
-def _ensure_same_model(run: Run, settings: Config) -> None:
-    """What shapes the variables, or the meaning of what was learned, cannot change when a run goes on."""
-    before = run.config
-    differing = [
-        f"{section}.{key} ({json.dumps(was)} → {json.dumps(now)})"
-        for section in ("data", "model")
-        for (key, was), now in zip(
-            getattr(before, section).model_dump().items(),
-            getattr(settings, section).model_dump().values(),
-            strict=True,
-        )
-        if was != now
-    ]
-    if before.seed != settings.seed:
-        differing.append(f"seed ({before.seed} → {settings.seed})")
-    if before.training.optimizer != settings.training.optimizer:  # what it remembers is of no use to another one
-        differing.append(f"training.optimizer ({before.training.optimizer} → {settings.training.optimizer})")
-    if differing:
-        raise UserError(
-            f"run {run.name} cannot go on with other settings of {', '.join(differing)}; "
-            "set them back, or start a new run without --resume"
-        )
 
 
 @commands.command()
@@ -188,7 +136,7 @@ def _decoding(decoding: Decoding, beam_width: Optional[int], n_best: Optional[in
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--only", multiple=True, metavar="NAME", help="Run this check only; may be given several times.")
 @click.option("--fast", is_flag=True, help="Copy sequences of at most 10 symbols, not 40.")
-@click.option("--full-size", is_flag=True, help="Use the sizes of CONFIG, not those that a check needs.")
+@click.option("--full-size", is_flag=True, help="Use the hidden, embedding and projection sizes of CONFIG.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the verdicts to a file as well.")
 @results_option
 def check(
@@ -217,9 +165,10 @@ def check(
     from seq2seq_chat.environment import load_tensorflow
 
     settings = load_config(config, overrides)
+    _ensure_folder(json_file)
     load_tensorflow()
     from seq2seq_chat.checks.subject import Subject
-    from seq2seq_chat.checks.suite import CHECKS, run_checks, summary, write_verdicts
+    from seq2seq_chat.checks.suite import CHECKS, run_checks, summary, tidy, write_verdicts
     from seq2seq_chat.runs import create_checks_folder
 
     unknown = [name for name in only if name not in CHECKS]
@@ -232,6 +181,7 @@ def check(
     verdicts = run_checks(subject, only)
     click.echo("\n" + summary(verdicts))
     write_verdicts(verdicts, folder / "checks.json")
+    tidy(folder)
     if json_file:
         write_verdicts(verdicts, Path(json_file))
     click.echo(folder)
@@ -241,7 +191,7 @@ def check(
 
 @commands.command()
 @click.argument("run", metavar="RUN")
-@click.option("--data", metavar="FILE", help="Corpus file.  [default: the run's data.test]")
+@click.option("--data", metavar="FILE", help="Corpus file.  [default: the run's data.test, else data.validation]")
 @snapshot_option
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Use N samples, evenly spread over the corpus.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures to a file as well.")
@@ -255,8 +205,10 @@ def evaluate(
     from seq2seq_chat.runs import find_run
 
     found = find_run(run, results)
+    _ensure_folder(json_file)
     load_tensorflow()
     from seq2seq_chat.analysis.evaluate import evaluate_run
+    from seq2seq_chat.training.metrics import finite_or_null
 
     figures = evaluate_run(found, data, snapshot, limit, _warn)
     click.echo(f"{found.name}, {figures['snapshot']} (step {figures['step']:,}), on {figures['data']}")
@@ -266,7 +218,7 @@ def evaluate(
     click.echo(f"tokens      {figures['tokens']:,}")
     if json_file:
         with atomic_write(Path(json_file)) as file:
-            file.write(json.dumps(figures, indent=2) + "\n")
+            file.write(json.dumps(finite_or_null(figures), indent=2) + "\n")
 
 
 @commands.command()
@@ -336,6 +288,12 @@ def schema(output: Optional[str]) -> None:
         return
     with atomic_write(Path(output)) as file:
         file.write(json_schema())
+
+
+def _ensure_folder(file: Optional[str]) -> None:
+    """Raises UserError before any work is done for a file that could not be written."""
+    if file is not None and not Path(file).absolute().parent.is_dir():
+        raise UserError(f"--json {file}: its folder does not exist; make it first")
 
 
 def _warn(text: str) -> None:

@@ -53,11 +53,11 @@ class Data(Section):
 
     train: FilePath = Field(description="corpus file to learn from, relative to the working directory")
     validation: Optional[FilePath] = Field(
-        None, description="corpus file for the loss while training; none: not validated"
+        None, description="corpus file for the loss while training; null: not validated"
     )
     test: Optional[FilePath] = Field(None, description="corpus file that `evaluate` uses unless told otherwise")
     vocabulary: Optional[FilePath] = Field(
-        None, description="vocabulary file, one word a line; none: counted on the training corpus"
+        None, description="vocabulary file, one word a line; null: counted on the training corpus"
     )
     vocabulary_size: Annotated[int, Field(gt=4)] = Field(
         50_000, description="words the model knows, the four special ones included; rarer words are <unknown>"
@@ -69,7 +69,7 @@ class Data(Section):
     buckets: Union[Literal["auto"], list[Limits], None] = Field(
         None,
         description="step limits [source, target] of batches, each a graph of its own; samples go where they fit, so "
-        "that little is computed for padding; auto: chosen from the corpus's lengths; none: one graph of all steps",
+        "that little is computed for padding; auto: chosen from the corpus's lengths; null: one graph of all steps",
     )
     most_buckets: PositiveInt = Field(4, description="graphs that `buckets: auto` may choose")
     reverse_input: bool = Field(False, description="feed the source utterance to the encoder last word first")
@@ -85,7 +85,7 @@ class Model(Section):
     hidden_size: Units = Field(2048, description="units of a cell's state")
     embedding_size: Units = Field(1024, description="units of a word vector")
     projection_size: Optional[Units] = Field(
-        1024, description="units between the decoder and the softmax; none: the softmax reads the decoder directly"
+        1024, description="units between the decoder and the softmax; null: the softmax reads the decoder directly"
     )
     attention: Literal["additive", "none"] = Field("additive", description="score of the decoder's attention")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -110,16 +110,16 @@ class Training(Section):
     learning_rate: PositiveFloat = Field(0.01, description="size of an update")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="momentum of rmsprop and sgd")
     gradient_clipping: Optional[PositiveFloat] = Field(
-        10.0, description="largest global norm of the gradient; longer ones are rescaled; none: never"
+        10.0, description="largest global norm of the gradient; longer ones are rescaled; null: never"
     )
     sampled_softmax: Optional[PositiveInt] = Field(
         512,
-        description="words sampled for the training loss where the vocabulary is larger; none: always the full softmax",
+        description="words sampled for the training loss where the vocabulary is larger; null: always the full softmax",
     )
     log_every: PositiveInt = Field(50, description="steps between two lines of training metrics")
     validate_every: PositiveInt = Field(10_000, description="steps between two validations")
     validation_limit: Optional[PositiveInt] = Field(
-        10_000, description="samples of the validation corpus that are used, evenly spread; none: all"
+        10_000, description="samples of the validation corpus that are used, evenly spread; null: all"
     )
     sample_replies: Annotated[int, Field(ge=0)] = Field(
         5, description="validation utterances that are answered at each validation, to watch the model learn"
@@ -127,7 +127,7 @@ class Training(Section):
     checkpoint_every: PositiveInt = Field(10_000, description="steps between two checkpoints")
     keep_checkpoints: PositiveInt = Field(3, description="newest checkpoints that are kept")
     snapshot_every: Optional[PositiveInt] = Field(
-        500_000, description="steps between two snapshots of the weights that are kept for ever; none: no snapshots"
+        500_000, description="steps between two snapshots of the weights that are kept for ever; null: no snapshots"
     )
 
     @model_validator(mode="after")

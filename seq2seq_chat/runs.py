@@ -122,7 +122,10 @@ class Run:
         if snapshot is None or snapshot == LATEST:
             saved = self.checkpoints() + [(snapshot_step(name), self._snapshot_file(name)) for name in self.snapshots()]
             if not saved:
-                raise RunError(f"run {self.name} has no checkpoint yet; wait until its training has saved one")
+                remedy = (
+                    "wait until its training has saved one" if self.is_locked() else "its training ended before one"
+                )
+                raise RunError(f"run {self.name} has no checkpoint yet; {remedy}")
             return [path for _, path in sorted(saved, key=lambda entry: entry[0], reverse=True)]
         if snapshot == BEST and self.best_path.is_file():
             return [self.best_path]

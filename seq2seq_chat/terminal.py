@@ -34,8 +34,9 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
         elif text.startswith("/"):
             print(HELP)
         elif text:
-            last = bot.reply(text, decoding)
-            print("\n".join(_lines(last, scores)) if last.hypotheses else UNREADABLE)
+            reply = bot.reply(text, decoding)
+            last = reply if reply.hypotheses else last
+            print("\n".join(f"bot: {line}" for line in _lines(reply, scores)) if reply.hypotheses else UNREADABLE)
 
 
 def answer_lines(bot: Chatbot, decoding: Decoding, scores: bool, lines: IO[bytes], out: IO[str]) -> None:

@@ -208,7 +208,7 @@ def test_a_conversation(talk: Callable[..., list[str]], bot: Chatbot) -> None:
     lines = talk("you see the tree1 ?", "", "  we like it ", "/quit")
     assert "You are talking to tiny. /quit or Ctrl-D ends the conversation" in lines[0]
     beam = Decoding(method="beam", beam_width=3)
-    assert lines[2:] == [bot.reply("you see the tree1 ?", beam).text, bot.reply("we like it", beam).text]
+    assert lines[2:] == [f"bot: {bot.reply(text, beam).text}" for text in ("you see the tree1 ?", "we like it")]
 
 
 @pytest.mark.parametrize("end", ["/quit", EOFError(), KeyboardInterrupt()], ids=repr)
@@ -228,7 +228,7 @@ def test_odd_things_said_in_a_conversation(talk: Callable[..., list[str]]) -> No
 def test_why(talk: Callable[..., list[str]], bot: Chatbot) -> None:
     lines = talk("you frobnicate the tree1 ?", "/why", "/quit", scores=True)[2:]
     reply = bot.reply("you frobnicate the tree1 ?", Decoding(method="beam", beam_width=3, n_best=3))
-    assert lines[:3] == [f"{hypothesis.score:.4f}\t{hypothesis.text}" for hypothesis in reply.hypotheses]
+    assert lines[:3] == [f"bot: {hypothesis.score:.4f}\t{hypothesis.text}" for hypothesis in reply.hypotheses]
     assert lines[3:5] == ["I read: you frobnicate the tree1 ?", "I do not know: frobnicate"]
     assert [line.split(maxsplit=1)[1] for line in lines[5:8]] == [hypothesis.text for hypothesis in reply.hypotheses]
     looked_at = dict(pair.split(" ← ") for pair in lines[8].removeprefix("looking at: ").split(", ") if " ← " in pair)

@@ -161,7 +161,7 @@ REFUSED = {
     "malformed set": Refused(["training.steps"], ["--set training.steps: write KEY=VALUE"]),
     "too large": Refused(["model.hidden_size=1000000"], ["GB are free; lower", "model.hidden_size"]),
     "too large a batch": Refused(["training.batch_size=100000000"], ["GB are free; lower training.batch_size"]),
-    "no corpus": Refused(["data.train=none.txt"], ["none.txt does not exist", "Check the path"]),
+    "no corpus": Refused(["data.train=none.txt"], ["none.txt does not exist", "relative to the working directory"]),
     "corpus is a folder": Refused(["data.train=."], ["is a folder. Name a file in it"]),
     "empty corpus": Refused(["data.train=empty.txt"], ["empty.txt holds no utterance", "one utterance a line"]),
     "blank corpus": Refused(["data.train=blank.txt"], ["blank.txt", "needs"]),
@@ -280,7 +280,7 @@ def test_evaluating_on_nothing(cli: Cli, tiny_run: Path, odd_files: Path) -> Non
         assert told in answer.complaint
         assert not (odd_files / "figures.json").exists()
     answer = cli("evaluate", tiny_run, "--json", odd_files / "none" / "figures.json")
-    assert "figures.json could not be written" in answer.complaint
+    assert "figures.json: its folder does not exist" in answer.complaint
 
 
 def test_a_run_without_a_corpus_to_evaluate_on(cli: Cli, own_run: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_run_without_a_checkpoint(cli: Cli, own_run: Path) -> None:
     shutil.rmtree(own_run / "snapshots")
     shutil.rmtree(own_run / "checkpoints")
     for verb in ("chat", "evaluate"):
-        assert "has no checkpoint yet; wait until its training has saved one" in cli(verb, own_run).complaint
+        assert "has no checkpoint yet; its training ended before one" in cli(verb, own_run).complaint
 
 
 def test_a_vocabulary_of_another_size(cli: Cli, own_run: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_run_that_is_finished(cli: Cli, own_run: Path) -> None:
         ("model.hidden_size=32", "model.hidden_size (16 → 32)"),
         ("data.reverse_input=true", "data.reverse_input (false → true)"),
         ("seed=4", "seed (3 → 4)"),
-        ("training.optimizer=sgd", "training.optimizer (adam → sgd)"),
+        ("training.optimizer=sgd", 'training.optimizer ("adam" → "sgd")'),
         ("model.hiden_size=32", "did you mean model.hidden_size?"),
         ("training.batch_size=100000000", "GB are free; lower training.batch_size"),
     ],
@@ -459,6 +459,37 @@ def test_changes_that_a_run_cannot_take(cli: Cli, own_run: Path, override: str, 
     before = contents(own_run)
     assert told in cli("train", "--resume", own_run, "--set", override).complaint
     assert contents(own_run) == before
+
+
+def test_a_run_goes_on_with_its_corpus_wherever_that_lies(cli: Cli, own_run: Path, tmp_path: Path) -> None:
+    """A step number is a place in the corpus: another corpus is refused, the same one elsewhere is not."""
+    learned = Path(json.loads((own_run / "config.json").read_text(encoding="utf-8"))["data"]["train"])
+    moved, other = tmp_path / "moved.txt", tmp_path / "other.txt"
+    shutil.copy(learned, moved)
+    lines = learned.read_text(encoding="utf-8").splitlines(keepends=True)
+    other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+    more = ("--set", "training.steps=21")
+    told = cli("train", "--resume", own_run, "--set", f"data.train={other}", *more).complaint
+    assert "is not the corpus that run" in told
+    assert cli("train", "--resume", own_run, "--set", f"data.train={moved}", *more).status == 0
+    assert (own_run / "checkpoints" / "0000000021.npz").is_file()
+
+
+def test_a_loss_that_is_no_number_stops_and_leaves_what_was_good(cli: Cli, own_run: Path, tiny_config: Path) -> None:
+    """The update itself makes the weights infinite; the loss before it is still a number."""
+    wild = ("--set", "training.optimizer=sgd", "--set", "training.learning_rate=1e38", "--set", "training.steps=1")
+    answer = cli("train", tiny_config, "--results", own_run.parents[1] / "new", *wild)
+    assert answer.status == 1
+    assert "not a finite number any more at step 1; nothing was saved. Try a lower training.learning_rate" in answer.err
+    assert not list((own_run.parents[1] / "new").iterdir()), "a run that saved nothing is of no use"
+
+    kept = {path.name for path in (own_run / "checkpoints").iterdir()}
+    faster = ("--set", "training.learning_rate=1e38", "--set", "training.steps=40")
+    answer = cli("train", "--resume", own_run, *faster)
+    assert answer.status == 1
+    assert "the checkpoint of step 20 is from before" in answer.err
+    assert {path.name for path in (own_run / "checkpoints").iterdir()} == kept
+    assert cli("chat", own_run, stdin=b"you see the tree1 ?\n").out.strip()
 
 
 def test_a_run_that_is_being_trained(cli: Cli, own_run: Path) -> None:

@@ -281,7 +281,9 @@ def save(run: Run, *files: str) -> None:
 
 def test_weight_files(three: Path) -> None:
     run = find_run("latest", three)
-    with pytest.raises(RunError, match="no checkpoint yet; wait until its training has saved one"):
+    with pytest.raises(RunError, match="no checkpoint yet; its training ended before one"):
+        run.weight_files()
+    with run.lock(), pytest.raises(RunError, match="no checkpoint yet; wait until its training has saved one"):
         run.weight_files()
     save(run, "snapshots/2k/weights.npz", "snapshots/0.5M/weights.npz", "snapshots/900/weights.npz")
     (run.path / "snapshots" / "1.0M").mkdir()  # without weights: being written

@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from seq2seq_chat.checks.learning import learn_to_answer
 from seq2seq_chat.checks.subject import Finding, Progress, Subject
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.corpus.copy_task import LONGEST, copy_corpus, copy_vocabulary
 
-SYMBOLS = 20  # the integers 0 to 19
-SEQUENCES, HELD_OUT, LEAST = 10_000, 500, 0.99
-LONGEST, LONGEST_FAST = 40, 10
+LEAST = 0.99
+LONGEST_FAST = 10
 LONGEST_WITHOUT_ATTENTION = 5  # all of it must pass through one small state
 MOST_STEPS = 3000
-
-
-def copy_sequences(count: int, longest: int, seed: int) -> list[str]:
-    """Sequences of 1 to ``longest`` symbols, length and content equally likely, as a function of the seed."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, longest + 1, count)
-    return [" ".join(map(str, rng.integers(0, SYMBOLS, length))) for length in lengths]
-
-
-def copy_corpus(longest: int, seed: int) -> tuple[list[str], list[str]]:
-    """10,000 sequences to learn from, and 500 others that are none of them."""
-    sequences = copy_sequences(2 * SEQUENCES, longest, seed)
-    known = set(sequences[:SEQUENCES])
-    held_out = [sequence for sequence in sequences[SEQUENCES:] if sequence not in known]
-    return sequences[:SEQUENCES], held_out[:HELD_OUT]
-
-
-def copy_vocabulary() -> Vocabulary:
-    """The symbols, in their own order."""
-    return Vocabulary([*SPECIAL_WORDS, *map(str, range(SYMBOLS))])
 
 
 def check_copy_task(subject: Subject, progress: Progress) -> Finding:
@@ -41,8 +18,9 @@ def check_copy_task(subject: Subject, progress: Progress) -> Finding:
     if subject.config.model.attention == "none":
         longest = min(longest, LONGEST_WITHOUT_ATTENTION)
     sequences, held_out = copy_corpus(longest, subject.config.seed)
+    vocabulary = copy_vocabulary()
     config = subject.sized(
-        SYMBOLS + len(SPECIAL_WORDS),
+        len(vocabulary),
         hidden=128,
         units=64,
         steps=longest + 1,
@@ -56,7 +34,7 @@ def check_copy_task(subject: Subject, progress: Progress) -> Finding:
     learned = learn_to_answer(
         subject,
         config,
-        copy_vocabulary(),
+        vocabulary,
         "copy_task",
         [(sequence, sequence) for sequence in sequences],
         asked=[(sequence, sequence) for sequence in held_out],

@@ -13,6 +13,8 @@ MOST_STEPS = 900
 def check_overfitting(subject: Subject, progress: Progress) -> Finding:
     """Greedy replies to real utterances are, word for word, the ones that were learned. Dropout is off."""
     pairs = _pairs(subject)
+    if not pairs:
+        return Finding(False, "no sample", f"≥ {100 * LEAST:.0f} %", "no sample is short enough for the model's steps")
     vocabulary = Vocabulary.from_counts(Vocabulary.count(words.split() for pair in pairs for words in pair), 10**6)
     steps = max(len(words.split()) for pair in pairs for words in pair) + 1
     config = subject.sized(
@@ -47,7 +49,8 @@ def _pairs(subject: Subject) -> list[tuple[str, str]]:
     pairs: dict[str, str] = {}
     for source, target in subject.real_samples():
         if len(source) <= model.encoder_steps and len(target) < model.decoder_steps:
-            pairs.setdefault(" ".join(source), " ".join(target))
+            # a corpus file of words: the space, where tokens are characters, becomes one
+            pairs.setdefault(*(" ".join(token.strip("<>") for token in tokens) for tokens in (source, target)))
         if len(pairs) == SAMPLES:
             break
     return list(pairs.items())

@@ -43,7 +43,7 @@ def check_save_and_load(subject: Subject, progress: Progress) -> Finding:
     command = [sys.executable, "-m", "seq2seq_chat.checks.save_and_load", str(run.path), str(answer)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        return Finding(False, "loading failed", "equal bits", done.stderr.strip().splitlines()[-1])
+        return Finding(False, "loading failed", "equal bits", done.stderr.strip()[-200:])
     with np.load(answer) as found:
         unequal = int(np.sum(found["logits"] != logits))
         apart = float(np.max(np.abs(found["losses"] - losses)))

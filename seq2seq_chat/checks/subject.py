@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -24,6 +25,8 @@ SAMPLE_CORPUS = str(resources.files("seq2seq_chat") / "corpus" / "sample" / "con
 Progress = Callable[[str], object]
 """Told from time to time how far a check is."""
 
+LOOKED_AT = 1000  # samples that are read to see whether a corpus can be used
+
 
 class Finding(NamedTuple):
     """What a check found."""
@@ -38,8 +41,9 @@ class Finding(NamedTuple):
 class Subject:
     """A configuration under test.
 
-    The architecture is used as it is: cell, layers, attention, projection, sampled softmax, reversal. Sizes shrink to
-    what a check needs unless ``full_size`` is set.
+    The architecture is used as it is: cell, layers, attention, projection, sampled softmax (where there are words
+    enough to sample from), reversal. Hidden, embedding and projection sizes shrink to what a check needs unless
+    ``full_size`` is set; vocabulary, steps, optimizer and learning rate are each check's own.
 
     Args:
         config: the experiment that somebody is about to train.
@@ -53,11 +57,12 @@ class Subject:
     @cached_property
     def missing_data(self) -> Optional[str]:
         """Why the configured corpus cannot be used, or None where it can."""
+        data = self.config.data
         try:
-            next(read_tokens(self.config.data.train, self.config.data.level))
-        except (UserError, StopIteration) as error:
-            return str(error) or f"{self.config.data.train} has no utterance"
-        return None
+            first = list(islice(iterate_samples(read_tokens(data.train, data.level), data.pairing), LOOKED_AT))
+        except UserError as error:
+            return str(error)
+        return None if first else f"{data.train} has no two utterances that belong together"
 
     def real_samples(self) -> Iterator[tuple[list[str], list[str]]]:
         """(source, target) of the configured training corpus, or of the bundled one where that is missing."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from seq2seq_chat.atomic import atomic_write
 from seq2seq_chat.checks.copy_task import check_copy_task
@@ -21,6 +22,7 @@ from seq2seq_chat.checks.padding import check_padding
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.checks.subject import Finding, Progress, Subject
 from seq2seq_chat.environment import make_deterministic
+from seq2seq_chat.errors import UserError
 from seq2seq_chat.training.console import duration
 
 CHECKS: dict[str, Callable[[Subject, Progress], Finding]] = {
@@ -56,7 +58,10 @@ def run_checks(subject: Subject, only: Sequence[str] = ()) -> list[Verdict]:
             continue
         line = _Line(name)
         begun = time.monotonic()
-        finding = check(subject, line.progress)
+        try:
+            finding = check(subject, line.progress)
+        except UserError as error:
+            finding = Finding(False, "could not be checked", "-", str(error))
         verdicts.append(Verdict(name, finding, time.monotonic() - begun))
         line.end(verdicts[-1])
     return verdicts
@@ -86,6 +91,15 @@ def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
         file.write(json.dumps({"passed": passed, "checks": found}, indent=2) + "\n")
 
 
+def tidy(folder: Path) -> None:
+    """Keep verdicts and pictures; corpora and runs that the checks made are of no further use."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.suffix not in (".json", ".png"):
+            entry.unlink()
+
+
 def _word(finding: Finding) -> str:
     return "passed" if finding.passed else "FAILED"
 
@@ -95,12 +109,12 @@ class _Line:
 
     def __init__(self, name: str) -> None:
         self._name, self._shown = name, ""
-        self._stream: Optional[object] = sys.stderr if sys.stderr.isatty() else None
+        self._seen = sys.stderr.isatty()
         self.progress("…")
 
     def progress(self, text: str) -> None:
         """Show how far the check is."""
-        if self._stream is None:
+        if not self._seen:
             return
         line = f"{self._name}: {text}"[:100]
         print("\r" + line.ljust(len(self._shown)), end="", file=sys.stderr, flush=True)
@@ -108,7 +122,7 @@ class _Line:
 
     def end(self, verdict: Verdict) -> None:
         """Put the verdict where the progress was."""
-        if self._stream is not None:
+        if self._seen:
             print("\r" + " " * len(self._shown) + "\r", end="", file=sys.stderr, flush=True)
         finding = verdict.finding
         print(f"{_word(finding)}  {self._name}: {finding.figure} (must be: {finding.threshold})", flush=True)

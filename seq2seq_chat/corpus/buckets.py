@@ -19,6 +19,7 @@ Bucket = tuple[int, int]
 """Step limits: (source, target)."""
 
 Lengths = npt.NDArray[np.int32]
+GRID = 30  # limits tried for source and target each; all of them for models of up to 30 steps
 DECODER_STEP = 2.0  # encoder steps that a decoder step with attention and output costs, roughly
 
 
@@ -46,16 +47,17 @@ def choose_buckets(source: Lengths, target: Lengths, limits: Bucket, most: int) 
     """At most ``most`` buckets that make a corpus cheap, cheapest first.
 
     Starting from the model's limits, the bucket that saves most is added again and again, then each is moved to where
-    it saves most until nothing gets better. All pairs of limits are tried.
+    it saves most until nothing gets better. Tried are all pairs of limits, or of many limits ``GRID`` evenly spread.
 
     Args:
         source: words of each source; target: words of each target with its end marker. [samples]
         limits: the model's steps.
     """
-    counts = np.zeros([limits[0] + 1, limits[1] + 1])
-    np.add.at(counts, (np.minimum(source, limits[0]), np.minimum(target, limits[1])), 1)
-    candidates = [(s, t) for s in range(1, limits[0] + 1) for t in range(1, limits[1] + 1)]
-    prices = {bucket: _price_table(bucket, limits) for bucket in candidates}
+    sources, targets = _grid(limits[0]), _grid(limits[1])
+    counts = np.zeros([len(sources), len(targets)])
+    np.add.at(counts, (_places(source, sources), _places(target, targets)), 1)
+    candidates = [(int(s), int(t)) for s in sources for t in targets]
+    prices = {bucket: _price_table(bucket, sources, targets) for bucket in candidates}
 
     def total(tables: list[npt.NDArray[Any]]) -> float:
         return float((np.minimum.reduce(tables) * counts).sum())
@@ -78,6 +80,16 @@ def choose_buckets(source: Lengths, target: Lengths, limits: Bucket, most: int) 
     return complete_buckets(chosen, limits)
 
 
+def _grid(limit: int) -> npt.NDArray[np.int64]:
+    """The step limits that are tried, ascending, the last one being the model's own."""
+    return np.unique(np.ceil(np.linspace(1, limit, min(limit, GRID))).astype(np.int64))
+
+
+def _places(lengths: Lengths, grid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Which limit of the grid is the smallest that holds each length; the last one takes what is longer."""
+    return np.minimum(np.searchsorted(grid, lengths), len(grid) - 1)
+
+
 def route(source: Lengths, target: Lengths, buckets: Sequence[Bucket]) -> list[npt.NDArray[np.int64]]:
     """The samples of each bucket, ascending. The buckets are ordered, and the last one takes what fits nowhere."""
     place = np.full(len(source), len(buckets) - 1, np.int16)
@@ -86,8 +98,7 @@ def route(source: Lengths, target: Lengths, buckets: Sequence[Bucket]) -> list[n
     return [np.flatnonzero(place == number) for number in range(len(buckets))]
 
 
-def _price_table(bucket: Bucket, limits: Bucket) -> npt.NDArray[Any]:
+def _price_table(bucket: Bucket, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """What a sample of each pair of lengths costs in a bucket; infinite where it does not fit."""
-    table = np.full([limits[0] + 1, limits[1] + 1], np.inf)
-    table[: bucket[0] + 1, : bucket[1] + 1] = cost(bucket)
-    return table
+    fits = (sources <= bucket[0])[:, np.newaxis] & (targets <= bucket[1])
+    return np.where(fits, cost(bucket), np.inf)

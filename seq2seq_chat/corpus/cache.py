@@ -113,7 +113,7 @@ def _roots(corpus: Path) -> list[Path]:
     absolute = os.path.abspath(corpus)
     user = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not user.is_absolute():  # the XDG specification has relative values ignored
-        user = Path("~/.cache").expanduser()
+        user = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  Path's own fails for a user without a name
     place = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
     return [
         Path(f"{absolute}.cache"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from seq2seq_chat.corpus.encoding import encode
 from seq2seq_chat.corpus.files import CorpusError
 from seq2seq_chat.corpus.samples import Pairing
 from seq2seq_chat.corpus.text import Level
-from seq2seq_chat.corpus.vocabulary import EOS, PAD, Vocabulary
+from seq2seq_chat.corpus.vocabulary import EOS, PAD, UNKNOWN, Vocabulary
 
 IntArray = npt.NDArray[np.int32]
 
@@ -82,6 +83,18 @@ class EncodedCorpus:
             return lengths
 
         return cls(load_or_build(path, key, build))
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this corpus from others, wherever it lies: its sizes and its first and last million tokens."""
+        digest = hashlib.sha256(f"{len(self._tokens)} {len(self._offsets)} {len(self._samples)}".encode())
+        for part in (self._tokens[:1_000_000], self._tokens[-1_000_000:]):
+            digest.update(np.asarray(part, dtype=np.int32).tobytes())
+        return digest.hexdigest()
+
+    def unknown_share(self) -> float:
+        """Share of the first million tokens that are not in the vocabulary, 0 to 1."""
+        return float(np.mean(self._tokens[:1_000_000] == UNKNOWN))
 
     def __len__(self) -> int:
         """Number of samples."""

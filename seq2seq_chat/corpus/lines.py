@@ -63,7 +63,7 @@ def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool =
 def unreadable(path: Path, fault: Exception, error: type[UserError]) -> UserError:
     """What to tell people when opening or reading ``path`` failed with ``fault``."""
     if isinstance(fault, FileNotFoundError):
-        return error(f"{path} does not exist. Check the path.")
+        return error(f"{path} does not exist. Paths are relative to the working directory ({Path.cwd()}).")
     if isinstance(fault, IsADirectoryError):
         return error(f"{path} is a folder. Name a file in it.")
     if isinstance(fault, (EOFError, zlib.error, gzip.BadGzipFile)):

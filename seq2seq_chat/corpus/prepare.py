@@ -91,6 +91,11 @@ def prepare(
         vocabulary = Vocabulary.from_counts(counts, vocabulary_size)
         vocabulary.save(folder / VOCABULARY_FILE)
         statistics = corpus_statistics(paths, vocabulary, level, pairing, source_steps, target_steps)
+        if not statistics["total"]["samples"]:
+            raise CorpusError(
+                "There are no two utterances that belong together in what was read. "
+                "Each needs a line of its own, ended by a line feed."
+            )
         with atomic_write(folder / STATISTICS_FILE) as stream:
             stream.write(json.dumps(statistics, indent=2) + "\n")
     return statistics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -16,12 +17,12 @@ Shares = tuple[float, float, float]
 
 DEFAULT_SHARES: Shares = (97, 1, 2)
 
-_SPLIT_IN_NAME = re.compile(r"(?<![a-z])(train|validation|valid|test)(?![a-z])")
+_SPLIT_IN_NAME = re.compile(r"(?<![a-z])(train|validation|valid|val|dev|test)(?![a-z])")
 
 
 def check_shares(shares: Shares) -> None:
     """Raise a UserError unless the shares are none below zero and train has some."""
-    if len(shares) != len(SPLITS) or min(shares) < 0 or shares[0] <= 0:
+    if len(shares) != len(SPLITS) or not all(0 <= share < math.inf for share in shares) or not shares[0]:
         raise UserError(
             f"A corpus cannot be split by {tuple(shares)}. Give three numbers of zero or more for "
             "train, validation and test, such as 97, 1 and 2; train must not be zero."
@@ -67,7 +68,7 @@ def complete_splits(count: int, shares: Shares, seed: int) -> list[str]:
 def official_splits(files: Iterable[Path]) -> dict[Path, str] | None:
     """The split of each file by its name, if every name tells one and all three are there.
 
-    A name tells its split by one of the words train, validation (or valid) and test.
+    A name tells its split by one of the words train, validation (or valid, val, dev) and test.
     """
     splits: dict[Path, str] = {}
     for file in files:
@@ -75,7 +76,7 @@ def official_splits(files: Iterable[Path]) -> dict[Path, str] | None:
         if len(found) != 1:
             return None
         name = found.pop()
-        splits[file] = "validation" if name == "valid" else name
+        splits[file] = "validation" if name in ("valid", "val", "dev") else name
     return splits if set(splits.values()) == set(SPLITS) else None
 
 

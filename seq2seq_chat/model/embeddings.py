@@ -56,6 +56,8 @@ def load_vectors(path: Union[str, Path], words: Sequence[str], size: int) -> tup
                 row = wanted.pop(word, None)
                 if row is not None:
                     vectors.append(np.array(numbers, dtype=np.float32))
+                    if not np.all(np.isfinite(vectors[-1])):
+                        raise ValueError(f"the vector of {word} has a number that is not finite")
                     rows.append(row)
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file in UTF-8; convert binary vectors to word2vec's text format") from None

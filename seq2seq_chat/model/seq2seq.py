@@ -36,7 +36,7 @@ class Seq2Seq(tf.Module):
         super().__init__()
         self.config, self.vocabulary_size, self.seed = config, vocabulary_size, seed
         if config.shared_embeddings:
-            self.source_embedding = Embedding("embedding", vocabulary_size, config.embedding_size, seed)
+            self.source_embedding = Embedding("embedding/shared", vocabulary_size, config.embedding_size, seed)
             self.target_embedding = self.source_embedding
         else:
             self.source_embedding = Embedding("embedding/source", vocabulary_size, config.embedding_size, seed)

@@ -30,6 +30,9 @@ class Console:
             print(text, flush=True)
         if self._bar is not None:
             self._bar.refresh()
+        self._log(text)
+
+    def _log(self, text: str) -> None:
         with open(self._log_file, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
@@ -55,12 +58,16 @@ class Console:
 
     def training_line(self, line: dict[str, Any]) -> None:
         """Report the means of a stretch of training; the bar shows them where there is one."""
+        loss = "sampled loss" if line["softmax"] == "sampled" else "loss"
         text = (
-            f"step {line['step']:,} of {self._steps:,}: loss {line['loss']:.3f}, perplexity {line['perplexity']:.1f}, "
+            f"step {line['step']:,} of {self._steps:,}: "
+            f"{loss} {line['loss']:.3f}, perplexity {line['perplexity']:.1f}, "
             f"{line['tokens'] / max(line['seconds'], 1e-9):,.0f} target tokens/s, {self._left(line['step'])} left"
         )
         if self._bar is None:
             self.say(text)
+        else:
+            self._log(text)
 
     def end(self) -> None:
         """Take the progress bar away."""

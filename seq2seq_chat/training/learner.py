@@ -30,6 +30,7 @@ class Learner:
         self.batches = Batches(corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
         self._order = self.batches.ordered(config.seed)
         self._training_step = TrainingStep(self.model, self.optimizer, config)
+        self.sampled = self._training_step.sampled
 
     @property
     def variables(self) -> list[tf.Variable]:

@@ -97,8 +97,8 @@ def ensure_memory(estimate: MemoryEstimate, available: float) -> None:
 
 
 def gigabytes(size: float) -> str:
-    """1.9e9 → "1.9 GB"."""
-    return f"{size / 1e9:.1f} GB"
+    """1.9e9 → "1.9 GB", 2.5e6 → "3 MB"."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
 
 
 def _meminfo_available() -> float:

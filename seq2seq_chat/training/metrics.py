@@ -15,10 +15,12 @@ from seq2seq_chat.training.validation import perplexity
 class Meter:
     """Sums over the steps since the last line of metrics.
 
-    Results are taken from the device only when they are asked for, so that a GPU need not wait for the host.
+    ``sampled`` says that the losses are estimates of a sampled softmax, and is told with them. Results are taken from
+    the device only when they are asked for, so that a GPU need not wait for the host.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sampled: bool) -> None:
+        self._sampled = sampled
         self.reset()
 
     def reset(self) -> None:
@@ -58,6 +60,7 @@ class Meter:
             "tokens": int(sums["tokens"]),
             "seconds": round(sums["seconds"], 3),
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
+            "softmax": "sampled" if self._sampled else "full",
         }
 
 
@@ -69,9 +72,8 @@ class JsonLines:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line; an infinite perplexity becomes null, which is all that JSON has for it."""
-        line = {key: None if value in (math.inf, -math.inf) else value for key, value in line.items()}
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(finite_or_null(line)) + "\n")
 
     def read(self) -> list[dict[str, Any]]:
         """All whole lines; a last line that was cut by a crash is passed over."""
@@ -84,6 +86,13 @@ class JsonLines:
             kept = [line for line in lines if step is not None and line["step"] <= step]
             with atomic_write(self._path) as file:
                 file.writelines(json.dumps(line) + "\n" for line in kept)
+
+
+def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:
+    """The same with null for what is infinite or no number, for which JSON has nothing."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in line.items()
+    }
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -37,6 +37,11 @@ class TrainingStep:
         return result
 
     @property
+    def sampled(self) -> bool:
+        """Whether the loss is the estimate of a sampled softmax."""
+        return self._sampler is not None
+
+    @property
     def traces(self) -> int:
         """How many graphs were built; more than one for each bucket is a fault."""
         return int(self._graph.experimental_get_tracing_count())

@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Optional
 
@@ -17,6 +17,7 @@ from seq2seq_chat.corpus.encoded import EncodedCorpus
 from seq2seq_chat.corpus.text import detokenize
 from seq2seq_chat.corpus.vocabulary import EOS, Vocabulary
 from seq2seq_chat.decoding.reply_search import ReplySearch
+from seq2seq_chat.errors import UserError
 from seq2seq_chat.model.embeddings import load_vectors
 from seq2seq_chat.model.seq2seq import outline, parameters_by_part
 from seq2seq_chat.runs import Run, RunError
@@ -37,9 +38,9 @@ class LossNotFinite(Exception):
 class Interrupted(Exception):
     """A signal asked the training to stop, and it saved and stopped."""
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(self, run: Run, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)
-        self.signal_number = signal_number
+        self.run, self.signal_number = run, signal_number
 
 
 class Trainer:
@@ -67,9 +68,11 @@ class Trainer:
         self._announce()
         self.learner = Learner(config, len(vocabulary), self.corpus)
         self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input)
-        self._search = ReplySearch(self.learner.model, Decoding(method="greedy", allow_unknown=True))
+        self._search = ReplySearch(
+            self.learner.model, Decoding(method="greedy", allow_unknown=config.decoding.allow_unknown)
+        )
         self._metrics, self._samples = JsonLines(run.metrics_file), JsonLines(run.samples_file)
-        self._meter = Meter()
+        self._meter = Meter(sampled=self.learner.sampled)
         self._tensorboard = tf.summary.create_file_writer(str(run.tensorboard))
         self._best_loss = math.inf
         self._saved_step = 0
@@ -99,7 +102,7 @@ class Trainer:
         finally:
             self.console.end()
         if self._signal is not None and self.learner.step < training.steps:
-            raise Interrupted(self._signal)
+            raise Interrupted(self.run, self._signal)
 
     def _train_one_step(self) -> None:
         begun = time.monotonic()
@@ -117,6 +120,7 @@ class Trainer:
             self._validate()
         if training.snapshot_every and self.learner.step % training.snapshot_every == 0:
             self._check_finite()
+            self._check_weights()
             save_variables(
                 self.run.snapshot_path(self.learner.step),
                 self.learner.model.trainable_variables,
@@ -130,13 +134,21 @@ class Trainer:
         sums = self._meter.sums()
         if math.isfinite(sums["nats"]) and math.isfinite(sums["gradient_norm"]):
             return
+        raise self._not_finite("loss")
+
+    def _check_weights(self) -> None:
+        """The last update may have been the one too many, which the loss before it does not show."""
+        if not all(bool(tf.reduce_all(tf.math.is_finite(v))) for v in self.learner.model.trainable_variables):
+            raise self._not_finite("weights")
+
+    def _not_finite(self, what: str) -> LossNotFinite:
         saved = (
             f"the checkpoint of step {self._saved_step:,} is from before" if self._saved_step else "nothing was saved"
         )
-        raise LossNotFinite(
-            f"the loss is not a finite number any more at step {self.learner.step:,}; {saved}. Try a lower "
+        return LossNotFinite(
+            f"the {what} is not a finite number any more at step {self.learner.step:,}; {saved}. Try a lower "
             f"training.learning_rate (it is {self.config.training.learning_rate:g}) or a lower "
-            f"training.gradient_clipping (it is {self.config.training.gradient_clipping})"
+            f"training.gradient_clipping (it is {self.config.training.gradient_clipping or 'not set'})"
         )
 
     def _log_training(self) -> None:
@@ -168,6 +180,8 @@ class Trainer:
         with self._tensorboard.as_default(step=self.learner.step):
             tf.summary.scalar("validation/loss", result.loss)
             tf.summary.scalar("validation/perplexity", result.perplexity)
+        if not math.isfinite(result.loss):
+            raise self._not_finite("validation loss")
         best = result.loss < self._best_loss
         if best:
             self._best_loss = result.loss
@@ -203,6 +217,7 @@ class Trainer:
             self.console.say(f"  {source}\n    → {reply}")
 
     def _save_checkpoint(self) -> None:
+        self._check_weights()
         state = {"best_loss": self._best_loss, "meter": self._meter.sums()}
         save_variables(self.run.checkpoint_path(self.learner.step), self.learner.variables, self._metadata | state)
         self._saved_step = self.learner.step
@@ -214,7 +229,11 @@ class Trainer:
     @property
     def _metadata(self) -> dict[str, Any]:
         """What is kept with weights: when they were learned, and the words they belong to."""
-        return {"step": self.learner.step, "vocabulary": self.vocabulary.fingerprint}
+        return {
+            "step": self.learner.step,
+            "vocabulary": self.vocabulary.fingerprint,
+            "corpus": self.corpus.fingerprint,
+        }
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole; where there is none yet, start from the beginning."""
@@ -223,6 +242,7 @@ class Trainer:
             try:
                 state = load_variables(path, self.learner.variables)
                 ensure_same_words(path, state, self.vocabulary)
+                self._ensure_same_corpus(state)
             except DamagedCheckpoint as damage:
                 self.console.say(
                     f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before"
@@ -242,11 +262,21 @@ class Trainer:
         self._metrics.forget_after(self.learner.step or None)
         self._samples.forget_after(self.learner.step or None)
 
+    def _ensure_same_corpus(self, state: Mapping[str, Any]) -> None:
+        """A step number is a place in the corpus, and in another corpus it is another place."""
+        if state.get("corpus", self.corpus.fingerprint) != self.corpus.fingerprint:
+            raise UserError(
+                f"{self.config.data.train} is not the corpus that run {self.run.name} has been learning; "
+                "name the old one with --set data.train=FILE, or start a new run"
+            )
+
     def _start_from_pretrained(self) -> None:
         path = self.config.model.pretrained_embeddings
         if not path:
             return
         rows, vectors = load_vectors(path, self.vocabulary.words, self.config.model.embedding_size)
+        if not len(rows):
+            raise UserError(f"{path}: has a vector for none of the {len(self.vocabulary):,} words of the vocabulary")
         tables = {
             table.ref(): table
             for table in (self.learner.model.source_embedding.table, self.learner.model.target_embedding.table)
@@ -268,7 +298,8 @@ class Trainer:
         ensure_memory(estimate, available)
         buckets = configured_buckets(self.config, self.corpus)
         self.console.say(
-            f"{len(self.corpus):,} samples to learn from"
+            f"{len(self.corpus):,} samples to learn from ({100 * self.corpus.unknown_share():.1f} % of their words are "
+            "<unknown>)"
             + (f", {len(self.validation):,} to validate with" if self.validation else ", none to validate with")
             + f"; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
         )
@@ -278,9 +309,10 @@ class Trainer:
         """While training, SIGINT and SIGTERM ask for a stop after the step that is being computed."""
 
         def ask(number: int, frame: Any) -> None:
-            if self._signal is None:
-                # not print: it may be what the signal interrupted, and it cannot be entered twice
-                os.write(2, b"\nstopping after this step ...\n")
+            if self._signal is not None:  # asked twice: the person does not want to wait
+                raise KeyboardInterrupt
+            # not print: it may be what the signal interrupted, and it cannot be entered twice
+            os.write(2, b"\nstopping after this step ...\n")
             self._signal = number
 
         try:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.checks import suite
-from seq2seq_chat.checks.copy_task import copy_corpus, copy_sequences
 from seq2seq_chat.checks.data import check_data
+from seq2seq_chat.checks.overfitting import _pairs, check_overfitting
 from seq2seq_chat.checks.subject import Finding, Subject
 from seq2seq_chat.checks.suite import Verdict, run_checks, summary, write_verdicts
 from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.corpus.copy_task import copy_corpus, copy_sequences
 from seq2seq_chat.corpus.files import write_conversations
+from seq2seq_chat.errors import UserError
 
 
 def configuration(folder: Path, **model: object) -> Config:
@@ -53,6 +55,33 @@ def test_missing_data_is_told_and_the_bundled_sample_is_used(tmp_path: Path) -> 
     assert not finding.passed and "train.txt" in finding.detail
     source, target = next(subject.real_samples())
     assert (" ".join(source), len(target)) == ("hello !", 13)
+
+
+def test_characters_and_samples_that_do_not_fit(tmp_path: Path) -> None:
+    write_conversations(tmp_path / "train.txt", [("hi you", "oh")])
+    config = configuration(tmp_path, encoder_steps=8)
+    characters = config.model_copy(update={"data": config.data.model_copy(update={"level": "character"})})
+    assert _pairs(Subject(characters, tmp_path)) == [("h i space y o u", "o h")]
+    short = configuration(tmp_path, encoder_steps=1)
+    finding = check_overfitting(Subject(short, tmp_path), quiet)
+    assert not finding.passed and "no sample is short enough" in finding.detail
+
+
+def test_a_check_that_cannot_be_made_fails_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(subject: Subject, progress: object) -> Finding:
+        raise UserError("the disk is full")
+
+    def good(subject: Subject, progress: object) -> Finding:
+        return Finding(True, "0.5", "≤ 1")
+
+    monkeypatch.setattr(suite, "CHECKS", {"broken": broken, "good": good})
+    verdicts = run_checks(Subject(configuration(tmp_path), tmp_path))
+    assert [(v.check, v.finding.passed, v.finding.detail) for v in verdicts] == [
+        ("broken", False, "the disk is full"),
+        ("good", True, ""),
+    ]
 
 
 def test_sizes_shrink_and_the_architecture_does_not(tmp_path: Path) -> None:

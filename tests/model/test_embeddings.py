@@ -30,6 +30,7 @@ def test_vectors_of_known_words_are_read(tmp_path: Path, header: str) -> None:
     [
         (b"cat 1 2 3\n", r"line 1: 3 numbers, but model.embedding_size is 2"),
         (b"1 2\ncat 1 2\nsat 1 two\n", r"line 3: .*two"),
+        (b"1 2\ncat 1 nan\n", "line 2: the vector of cat has a number that is not finite"),
         (b"cat \xff\xfe 1\n", "not a text file in UTF-8"),
     ],
 )

@@ -47,6 +47,16 @@ def test_two_buckets_are_the_best_two() -> None:
     assert total(choose_buckets(source, target, (7, 7), 2)) == min(map(total, every))
 
 
+def test_long_models_get_buckets_too() -> None:
+    """Characters: hundreds of steps, of which only some limits are tried."""
+    rng = np.random.default_rng(1)
+    source, target = rng.integers(1, 300, (2, 1000)).astype(np.int32)
+    buckets = choose_buckets(source, target, (250, 200), 4)
+    assert len(buckets) == 4 and buckets[-1] == (250, 200)
+    padded = sum(cost(b) * len(m) for b, m in zip(buckets, route(source, target, buckets), strict=True))
+    assert padded < 0.9 * cost((250, 200)) * len(source)
+
+
 def test_buckets_beyond_the_model_are_refused() -> None:
     with pytest.raises(UserError, match=r"\[40, 10\] is larger than the model's steps"):
         complete_buckets([(40, 10)], (30, 30))
