@@ -1,3 +1,8 @@
 """Train, check, analyse and talk to conversational sequence-to-sequence models."""
 
+import os
+
 __version__ = "0.1.0"
+
+# TensorFlow reads it when it is imported; without it a conversation begins with ten lines about graphics cards
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

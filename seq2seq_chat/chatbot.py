@@ -78,10 +78,11 @@ class Chatbot:
             lengths = np.array([length for _, length in fitted], np.int32)
             found = self._search(decoding or self.config.decoding)(np.stack([ids for ids, _ in fitted]), lengths)
         seconds = time.perf_counter() - begun
+        place = {row: number for number, row in enumerate(readable)}
         replies = []
         for row, words in enumerate(sources):
             read = words[-steps:]
-            hypotheses = self._hypotheses(found, readable.index(row), len(read)) if found and words else []
+            hypotheses = self._hypotheses(found, place[row], len(read)) if found and words else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.vocabulary]
             replies.append(Reply(hypotheses[0].text if hypotheses else "", hypotheses, read, unknown, seconds))
         return replies

@@ -31,7 +31,6 @@ def load_tensorflow() -> Any:
             f"this is Python {platform.python_version()}, and TensorFlow {TENSORFLOW} exists for Python 3.10 and 3.11 "
             "only; make the environment with one of them (./run.sh looks for it)"
         )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         import tensorflow as tf
     except ImportError as error:

@@ -180,3 +180,17 @@ def test_fit_source(ids: list[int], steps: int, reverse: bool, expected: tuple[l
     source, length = fit_source(ids, steps, reverse)
     assert (source.tolist(), length) == expected
     assert source.dtype == np.int32
+
+
+def test_a_corpus_is_known_wherever_it_lies(corpus_file: Write, letters: Vocabulary, tmp_path: Path) -> None:
+    path = corpus_file("a b / c / d x!", "e", "f / * / g")
+    corpus = EncodedCorpus.open(path, letters)
+    copied = tmp_path / "elsewhere.txt"
+    copied.write_bytes(path.read_bytes())
+    assert EncodedCorpus.open(copied, letters).fingerprint == corpus.fingerprint
+    copied.write_bytes(path.read_bytes().replace(b"a b", b"b a"))
+    assert EncodedCorpus.open(copied, letters).fingerprint != corpus.fingerprint
+
+
+def test_the_share_of_unknown_words(corpus_file: Write, letters: Vocabulary) -> None:
+    assert EncodedCorpus.open(corpus_file("a b / c x"), letters).unknown_share() == 0.25
