@@ -1,0 +1,44 @@
+"""Every shipped experiment trains: a few steps of each, on the bundled sample and at a small size."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat.checks.subject import SAMPLE_CORPUS
+
+EXPERIMENTS = sorted((Path(__file__).parents[1] / "configs").glob("*.json"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: path.stem)
+def test_a_shipped_experiment_trains(cli: Callable[..., object], tmp_path: Path, experiment: Path) -> None:
+    small = {
+        "data.train": SAMPLE_CORPUS,
+        "data.validation": SAMPLE_CORPUS,
+        "data.vocabulary": "null",
+        "data.pairing": "sliding",
+        "data.most_buckets": 2,
+        "model.hidden_size": 12,
+        "model.embedding_size": 8,
+        "model.projection_size": 8,
+        "training.batch_size": 8,
+        "training.steps": 3,
+        "training.log_every": 1,
+        "training.validation_limit": 20,
+    }
+    options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
+    answer = cli("train", experiment, "--results", tmp_path, *options)
+    assert answer.status == 0, answer
+    run = Path(answer.out.splitlines()[-1])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3]
+    vocabulary = len((run / "vocabulary.txt").read_text(encoding="utf-8").splitlines())
+    (exact,) = [line["loss"] for line in lines if line["kind"] == "validation"]
+    assert exact < 1.02 * math.log(vocabulary)
+    assert (run / "checkpoints" / "0000000003.npz").is_file()
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    assert config["name"] == experiment.stem
