@@ -70,9 +70,8 @@ def estimate_memory(config: Config, vocabulary: int) -> MemoryEstimate:
 
 def available_memory() -> float:
     """Bytes a training may use: of the GPU where there is one, else of the machine or its container."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        limit = _gpu_memory(gpus[0])
+    if tf.config.list_physical_devices("GPU"):
+        limit = _gpu_memory()
         if limit is not None:
             return limit
     free = _meminfo_available()
@@ -125,7 +124,8 @@ def _number(path: Path) -> Optional[float]:
         return None
 
 
-def _gpu_memory(gpu: object) -> Optional[float]:
+def _gpu_memory() -> Optional[float]:
+    """Bytes of the first GPU."""
     try:
         from tensorflow.python.client import device_lib  # the only way to the size without allocating all of it
 
