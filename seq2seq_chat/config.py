@@ -116,6 +116,10 @@ class Training(Section):
         512,
         description="words sampled for the training loss where the vocabulary is larger; null: always the full softmax",
     )
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32",
+        description="type in which matrices are multiplied while training; weights, optimizer and loss stay in float32",
+    )
     log_every: PositiveInt = Field(50, description="steps between two lines of training metrics")
     validate_every: PositiveInt = Field(10_000, description="steps between two validations")
     validation_limit: Optional[PositiveInt] = Field(

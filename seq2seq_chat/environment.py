@@ -90,14 +90,23 @@ def _version(package: str) -> str | None:
         return None
 
 
+def processor_flags() -> set[str]:
+    """The instruction sets of the processor by their Linux names; empty where the system does not tell."""
+    return set((_cpuinfo("flags") or "").split())
+
+
 def _processor() -> str:
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(key: str) -> str | None:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+            if line.partition(":")[0].strip() == key:
+                return line.partition(":")[2].strip()
     except OSError:
         pass
-    return platform.processor() or platform.machine()
+    return None
 
 
 def _gpus() -> list[str]:

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
+from seq2seq_chat.model.attention import MASKED
+from seq2seq_chat.model.deferred import product_with_rows
 from seq2seq_chat.model.weights import Weight, glorot
 
 
@@ -32,23 +34,31 @@ class Output(tf.Module):
 
     def logits(self, projected: tf.Tensor) -> tf.Tensor:
         """projected: [tokens, projection] → [tokens, vocabulary]."""
-        return tf.matmul(projected, self.words, transpose_b=True) + self.bias
+        return product_with_rows(projected, self.words) + self.bias
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the whole vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, self.logits(self.project(hidden)))
 
     def sampled_loss(self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords) -> tf.Tensor:
-        """An estimate of :meth:`full_loss` from some words (Jean et al. 2015). Same shapes; for training only."""
-        return tf.nn.sampled_softmax_loss(
-            weights=self.words,
-            biases=self.bias,
-            labels=tf.cast(targets, tf.int64)[:, tf.newaxis],
-            inputs=self.project(hidden),
-            num_sampled=sample.words.shape[0],
-            num_classes=self.vocabulary_size,
-            sampled_values=(sample.words, tf.gather(sample.expected_counts, targets)[:, tf.newaxis], sample.expected),
+        """An estimate of :meth:`full_loss` from some words (Jean et al. 2015). Same shapes; for training only.
+
+        Cross-entropy over the right word and the sampled ones, each logit less the logarithm of how often its word was
+        expected. A sampled word that is the right one is left out, every time it was drawn: TensorFlow's own
+        ``sampled_softmax_loss`` leaves out one of two.
+        """
+        projected, words = self.project(hidden), tf.cast(sample.words, targets.dtype)
+        vectors = tf.gather(self.words, tf.concat([targets, words], axis=0))
+        offsets = tf.gather(self.bias, tf.concat([targets, words], axis=0)) - tf.math.log(
+            tf.concat([tf.gather(sample.expected_counts, targets), sample.expected], axis=0)
         )
+        sizes = [tf.shape(targets)[0], words.shape[0]]
+        (right, others), (right_offset, other_offsets) = tf.split(vectors, sizes), tf.split(offsets, sizes)
+        right_logits = tf.reduce_sum(projected * right, axis=1) + right_offset
+        other_logits = product_with_rows(projected, others) + other_offsets
+        other_logits = tf.where(targets[:, tf.newaxis] == words, MASKED, other_logits)
+        logits = tf.concat([right_logits[:, tf.newaxis], other_logits], axis=1)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.zeros_like(targets), logits)
 
 
 class SampledWords(NamedTuple):

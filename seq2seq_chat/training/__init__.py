@@ -1,5 +1,5 @@
 """Training.
 
-Reading order: order, batches, gradients, optimizers, step, validation, checkpoints, restore, memory, metrics, console,
-trainer.
+Reading order: order, batches, gradients, precision, optimizers, step, validation, checkpoints, restore, memory,
+metrics, console, trainer.
 """

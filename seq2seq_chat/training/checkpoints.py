@@ -46,8 +46,10 @@ def save_variables(path: Path, variables: Iterable[tf.Variable], metadata: Mappi
         archive.writestr(METADATA, json.dumps(dict(metadata)))
 
 
-def read_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays called ``names`` and the metadata of a checkpoint.
+def read_arrays(
+    path: Path, names: Iterable[str], optional: Iterable[str] = ()
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays called ``names``, those called ``optional`` that are there, and the metadata of a checkpoint.
 
     Raises:
         DamagedCheckpoint: the file is not whole.
@@ -61,21 +63,28 @@ def read_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, np.ndarray]
                 if archive.testzip() is not None:  # a name may be missing because it was damaged
                     raise zipfile.BadZipFile(f"{missing[0]} cannot be found")
                 raise MismatchError(f"{path}: has no variable {missing[0]}; it belongs to another model or optimizer")
-            arrays = {name: _read_array(archive, name) for name in names}
+            found = [*names, *(name for name in optional if f"{name}.npy" in members)]
+            arrays = {name: _read_array(archive, name) for name in found}
             return arrays, json.loads(archive.read(METADATA))
     except DAMAGE as error:
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 
-def load_variables(path: Path, variables: Iterable[tf.Variable]) -> dict[str, Any]:
+def load_variables(
+    path: Path, variables: Iterable[tf.Variable], optional: Iterable[tf.Variable] = ()
+) -> dict[str, Any]:
     """Give variables the values of a checkpoint, all or none, and return its metadata.
+
+    ``optional`` variables keep their values where the checkpoint has none for them.
 
     Raises:
         DamagedCheckpoint: the file is not whole.
         MismatchError: the file is of a model of another shape.
     """
     variables = list(variables)
-    arrays, metadata = read_arrays(path, [plain_name(variable) for variable in variables])
+    optional = {plain_name(variable): variable for variable in optional}
+    arrays, metadata = read_arrays(path, [plain_name(variable) for variable in variables], optional)
+    variables += [variable for name, variable in optional.items() if name in arrays]
     for variable in variables:
         array = arrays[plain_name(variable)]
         if tuple(variable.shape) != array.shape:

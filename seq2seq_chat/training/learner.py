@@ -9,11 +9,14 @@ from seq2seq_chat.corpus.encoded import EncodedCorpus
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.batches import Batches, configured_buckets
 from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.precision import loss_scale_variables
 from seq2seq_chat.training.step import StepResult, TrainingStep
 
 
 class Learner:
-    """Model, optimizer and the order of the samples; all that changes while learning is in ``variables`` and ``step``.
+    """Model, optimizer and the order of the samples.
+
+    All that changes while learning is in ``variables``, ``precision_variables`` and ``step``.
 
     Args:
         config: the experiment.
@@ -36,6 +39,11 @@ class Learner:
     def variables(self) -> list[tf.Variable]:
         """The model's variables and the optimizer's."""
         return [*self.model.trainable_variables, *self.optimizer.variables()]
+
+    @property
+    def precision_variables(self) -> list[tf.Variable]:
+        """What belongs to the precision; a training that goes on in another precision has others, or none."""
+        return loss_scale_variables(self.optimizer)
 
     def learn(self) -> StepResult:
         """Learn from the next batch."""

@@ -29,6 +29,8 @@ class TrainingStep:
         self._model, self._optimizer = model, optimizer
         self._clip, self._seed, self._rate = config.training.gradient_clipping, config.seed, config.model.dropout
         self._sampler = softmax_sampler(model.vocabulary_size, config.training.sampled_softmax, config.seed)
+        self._compute = tf.as_dtype(config.training.precision)
+        self._scales_loss = config.training.precision == "float16"
         self._graph = tf.function(self._trace, autograph=False)
 
     def __call__(self, batch: Batch, step: int) -> StepResult:
@@ -52,12 +54,19 @@ class TrainingStep:
         loss, gradients, _ = self.gradients(Batch(source, source_length, target, target_length), step)
         gradients, norm = clip_by_global_norm(gradients, self._clip)
         self._optimizer.apply_gradients(zip(gradients, self._model.trainable_variables, strict=True))
+        if self._scales_loss:  # an overflow is no fault here: the optimizer leaves such a step out
+            norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
         return StepResult(loss, norm)
 
     def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], DeferredGradients]:
         """The loss of a batch, the gradients of its mean per token for all variables, and the tape they came from."""
         dropout = Dropout(self._rate, self._seed, step) if self._rate else None
-        with DeferredGradients() as tape:
+        with DeferredGradients(self._compute) as tape:
             loss = self._model.loss(*batch, sampler=self._sampler, dropout=dropout, step=step)
-            per_token = loss.nats / loss.tokens
-        return loss, tape.gradient(per_token, self._model.trainable_variables), tape
+            objective = loss.nats / loss.tokens
+            if self._scales_loss:
+                objective = self._optimizer.get_scaled_loss(objective)
+        gradients = tape.gradient(objective, self._model.trainable_variables)
+        if self._scales_loss:
+            gradients = self._optimizer.get_unscaled_gradients(gradients)
+        return loss, gradients, tape

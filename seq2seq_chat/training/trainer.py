@@ -27,6 +27,7 @@ from seq2seq_chat.training.console import Console, duration
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import JsonLines, Meter
+from seq2seq_chat.training.precision import ensure_available
 from seq2seq_chat.training.restore import ensure_same_words
 from seq2seq_chat.training.validation import LossFunction, spread
 
@@ -65,6 +66,7 @@ class Trainer:
             if data.validation
             else None
         )
+        ensure_available(config.training.precision)
         self._announce()
         self.learner = Learner(config, len(vocabulary), self.corpus)
         self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input)
@@ -219,7 +221,8 @@ class Trainer:
     def _save_checkpoint(self) -> None:
         self._check_weights()
         state = {"best_loss": self._best_loss, "meter": self._meter.sums()}
-        save_variables(self.run.checkpoint_path(self.learner.step), self.learner.variables, self._metadata | state)
+        variables = [*self.learner.variables, *self.learner.precision_variables]
+        save_variables(self.run.checkpoint_path(self.learner.step), variables, self._metadata | state)
         self._saved_step = self.learner.step
         # later ones were damaged when this training went on from an earlier one; they must not drive out whole ones
         until_now = [path for step, path in self.run.checkpoints() if step <= self.learner.step]
@@ -240,7 +243,7 @@ class Trainer:
         checkpoints = self.run.checkpoints()
         for step, path in reversed(checkpoints):
             try:
-                state = load_variables(path, self.learner.variables)
+                state = load_variables(path, self.learner.variables, optional=self.learner.precision_variables)
                 ensure_same_words(path, state, self.vocabulary)
                 self._ensure_same_corpus(state)
             except DamagedCheckpoint as damage:

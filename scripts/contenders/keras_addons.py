@@ -1,0 +1,242 @@
+"""Training step and search as they are ordinarily written with Keras layers and the seq2seq part of TensorFlow Addons.
+
+Both compute what ours compute, from the same weights, but for what the addons decide:
+
+- ``tf.clip_by_global_norm`` takes the norm of a sparse gradient before rows that occur several times are summed, so a
+  gradient that is long enough to be clipped is clipped to a somewhat different length.
+- ``tf.nn.sampled_softmax_loss`` counts a right word that was sampled twice once among the wrong ones.
+- The searches take the softmax themselves. Padding and the start marker, which are never words of a reply, get a large
+  negative bias. A word's probability is thereby one among the words that may come; ours leaves the forbidden words
+  their share. The two are the same where the model gives no probability to padding and start marker, as every model
+  does that has learned something. ``<unknown>`` may come, as in ours with ``allow_unknown``.
+- Beam search goes on until all hypotheses have ended; ours until those have that are asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contenders.workload import Size, Workload
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that the addons' development has ended
+    import tensorflow_addons as tfa
+
+PAD, GO, EOS = 0, 1, 2
+NEVER = -1e9  # a logit that exp() turns into zero
+LARGEST_NORM = 10.0
+
+
+class Network(tf.Module):
+    """Embeddings, LSTM encoder, LSTM decoder with additive attention and input feeding, projection."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray], size: Size) -> None:
+        super().__init__()
+        layers = tf.keras.layers
+        self.source_embedding = layers.Embedding(size.vocabulary, size.embedding)
+        self.target_embedding = layers.Embedding(size.vocabulary, size.embedding)
+        self.encoder = layers.LSTM(size.hidden, return_sequences=True, return_state=True)
+        self.inner_cell = layers.LSTMCell(size.hidden)
+        self.attention = tfa.seq2seq.BahdanauAttention(size.hidden)
+        self.combine = layers.Dense(size.hidden, activation="tanh", use_bias=False)
+        self.cell = tfa.seq2seq.AttentionWrapper(self.inner_cell, self.attention, attention_layer=self.combine)
+        self.projection = layers.Dense(size.projection, use_bias=False)
+        self._build(size)
+        self._load(weights)
+
+    def start(self, source: tf.Tensor, lengths: tf.Tensor, width: int = 1) -> Any:
+        """The decoder's state before the first word, for ``width`` hypotheses of each source: [batch · width, …].
+
+        source: ids [batch, source steps], lengths: [batch].
+        """
+        mask = tf.sequence_mask(lengths, tf.shape(source)[1])
+        outputs, *state = self.encoder(self.source_embedding(source), mask=mask)
+        if width > 1:
+            outputs, state, lengths = tfa.seq2seq.tile_batch((outputs, state, lengths), multiplier=width)
+        self.attention.setup_memory(outputs, memory_sequence_length=lengths)
+        zeros = self.cell.get_initial_state(batch_size=tf.shape(lengths)[0], dtype=tf.float32)
+        return zeros.clone(cell_state=state)
+
+    def _build(self, size: Size) -> None:
+        """Make the variables, by computing one step."""
+        ids = tf.fill([1, size.steps], GO)
+        state = self.start(ids, tf.constant([size.steps]))
+        output, _ = self.cell(self.target_embedding(ids[:, 0]), state)
+        self.projection(output)
+
+    def _load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Copy our weights: gates in the order i, f, o, g; W_c for [context; output]; h̃ fed beside h."""
+
+        def ours(name: str) -> np.ndarray:
+            return np.asarray(weights[f"{name}:0"])
+
+        def gates(name: str) -> np.ndarray:
+            i, f, o, g = np.split(ours(name), 4, axis=-1)
+            return np.concatenate([i, f, g, o], axis=-1)
+
+        self.source_embedding.set_weights([ours("embedding/source")])
+        self.target_embedding.set_weights([ours("embedding/target")])
+        self.encoder.set_weights([gates(f"encoder/layer0/{name}") for name in ("input", "recurrent", "bias")])
+        fed, recurrent = np.split(gates("decoder/layer0/recurrent"), 2)
+        inputs = np.concatenate([gates("decoder/layer0/input"), fed])
+        self.inner_cell.set_weights([inputs, recurrent, gates("decoder/layer0/bias")])
+        self.attention.memory_layer.set_weights([ours("decoder/attention/key")])
+        self.attention.query_layer.set_weights([ours("decoder/attention/query")])
+        self.attention.attention_v.assign(ours("decoder/attention/score"))
+        context, output = np.split(ours("decoder/combine"), 2)
+        self.combine.set_weights([np.concatenate([output, context])])
+        self.projection.set_weights([ours("output/projection")])
+
+
+class TrainingStep(tf.Module):
+    """Loss, gradients, clipping and update on one batch after the other.
+
+    Args:
+        workload: weights to start from, batches, sampled words.
+        precision: "float32".
+    """
+
+    def __init__(self, workload: Workload, precision: str = "float32") -> None:
+        super().__init__()
+        if precision != "float32":
+            raise ValueError(f"no such precision: {precision}")
+        self._workload = workload
+        self._network = Network(workload.weights, workload.size)
+        self._words = tf.Variable(workload.weights["output/words:0"])
+        self._bias = tf.Variable(workload.weights["output/bias:0"])
+        self._decoder = tfa.seq2seq.BasicDecoder(
+            self._network.cell, tfa.seq2seq.TrainingSampler(), self._network.projection
+        )
+        self._optimizer = tf.keras.optimizers.legacy.Adagrad(0.01, initial_accumulator_value=0.1)
+        self._counts = tf.constant(workload.expected_counts)
+        self._graph = tf.function(self._learn)
+
+    def __call__(self, number: int) -> float:
+        """Learn from a batch; the loss before the update, in nats per target token."""
+        batches = (self._workload.source, self._workload.target, self._workload.sampled_words)
+        return float(self._graph(*(tf.constant(batch[number]) for batch in batches)))
+
+    def _learn(self, source: tf.Tensor, target: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(source, target, sampled)
+        variables = self.trainable_variables
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), LARGEST_NORM)
+        self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    def _loss(self, source: tf.Tensor, target: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
+        """source: ids [batch, source steps], target: ids [batch, target steps], sampled: [sampled] → scalar."""
+        size, network = self._workload.size, self._network
+        previous_words = tf.concat([tf.fill([tf.shape(target)[0], 1], GO), target[:, :-1]], axis=1)
+        outputs, _, _ = self._decoder(
+            network.target_embedding(previous_words),
+            initial_state=network.start(source, real_words(source)),
+            sequence_length=real_words(target),
+        )
+        labels = tf.cast(tf.reshape(target, [-1, 1]), tf.int64)
+        nats = tf.nn.sampled_softmax_loss(
+            weights=self._words,
+            biases=self._bias,
+            labels=labels,
+            inputs=tf.reshape(outputs.rnn_output, [-1, size.projection]),
+            num_sampled=size.sampled,
+            num_classes=size.vocabulary,
+            sampled_values=(sampled, tf.gather(self._counts, labels), tf.gather(self._counts, sampled)),
+        )
+        return tf.reduce_mean(nats)
+
+
+def real_words(ids: tf.Tensor) -> tf.Tensor:
+    """The length of each row without padding. ids: [batch, steps] → int32 [batch]."""
+    return tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1)
+
+
+class Replies(NamedTuple):
+    """The replies found for a batch of utterances, best first."""
+
+    words: np.ndarray  # int32 [batch, n, steps]; the end marker included, padded after it
+    scores: np.ndarray  # float32 [batch, n]; sum of log-probabilities in nats
+
+
+class Decoding:
+    """Greedy search and beam search, each compiled once; beam search once for each width.
+
+    Args:
+        weights: our weights by the names of our variables.
+        size: how large they are; ``steps`` is the number of words of an utterance and of a reply at most.
+    """
+
+    def __init__(self, weights: Mapping[str, np.ndarray], size: Size) -> None:
+        self._steps, self._network = size.steps, Network(weights, size)
+        words = tf.keras.layers.Dense(size.vocabulary)
+        words.build([None, size.projection])
+        bias = np.array(weights["output/bias:0"])
+        bias[[PAD, GO]] = NEVER
+        words.set_weights([np.transpose(weights["output/words:0"]), bias])
+        self._logits = tf.keras.Sequential([self._network.projection, words])
+        self._limits = {"maximum_iterations": size.steps, "parallel_iterations": 1}
+        self._greedy = self._compiled(self._search_greedily)
+        self._beams: dict[int, Any] = {}
+
+    def greedy(self, source: np.ndarray, lengths: np.ndarray) -> Replies:
+        """source: ids int32 [batch, source steps], lengths: int32 [batch] → one reply for each."""
+        return Replies(*(part.numpy() for part in self._greedy(source, lengths)))
+
+    def beam(self, source: np.ndarray, lengths: np.ndarray, width: int) -> Replies:
+        """source: ids int32 [batch, source steps], lengths: int32 [batch] → ``width`` replies for each."""
+        if width not in self._beams:
+            self._beams[width] = self._compiled(functools.partial(self._search_beam, width=width))
+        return Replies(*(part.numpy() for part in self._beams[width](source, lengths)))
+
+    def _compiled(self, search: Any) -> Any:
+        return tf.function(
+            search,
+            input_signature=[tf.TensorSpec([None, self._steps], tf.int32), tf.TensorSpec([None], tf.int32)],
+        )
+
+    def _search_greedily(self, source: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        decoder = tfa.seq2seq.BasicDecoder(
+            self._network.cell,
+            tfa.seq2seq.GreedyEmbeddingSampler(self._network.target_embedding),
+            self._logits,
+            **self._limits,
+        )
+        outputs, _, reply_lengths = decoder(
+            None,
+            start_tokens=tf.fill([tf.shape(source)[0]], GO),
+            end_token=EOS,
+            initial_state=self._network.start(source, lengths),
+        )
+        nats = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs.sample_id, outputs.rnn_output)
+        real = tf.sequence_mask(reply_lengths, tf.shape(nats)[1])
+        scores = -tf.reduce_sum(tf.where(real, nats, 0.0), axis=1)
+        return self._padded(outputs.sample_id[:, tf.newaxis]), scores[:, tf.newaxis]
+
+    def _search_beam(self, source: tf.Tensor, lengths: tf.Tensor, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+        decoder = tfa.seq2seq.BeamSearchDecoder(
+            self._network.cell,
+            width,
+            embedding_fn=self._network.target_embedding,
+            output_layer=self._logits,
+            length_penalty_weight=0.0,
+            **self._limits,
+        )
+        outputs, state, _ = decoder(
+            None,
+            start_tokens=tf.fill([tf.shape(source)[0]], GO),
+            end_token=EOS,
+            initial_state=self._network.start(source, lengths, width),
+        )
+        return self._padded(tf.transpose(outputs.predicted_ids, [0, 2, 1])), state.log_probs
+
+    def _padded(self, words: tf.Tensor) -> tf.Tensor:
+        """Padding after the end markers. words: [batch, n, steps of the longest] → [batch, n, steps]."""
+        after = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
+        missing = self._steps - tf.shape(words)[2]
+        return tf.pad(tf.where(after, PAD, words), [[0, 0], [0, 0], [0, missing]], constant_values=PAD)

@@ -1,0 +1,66 @@
+"""Our own training step and decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contenders.workload import Workload, model_config
+from seq2seq_chat.config import Config
+from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.training import step as step_module
+from seq2seq_chat.training.optimizers import build_optimizer
+
+
+class TrainingStep:
+    """One training step on a batch of the workload.
+
+    Args:
+        precision: as in training.precision.
+        deferred: False for plain automatic differentiation.
+    """
+
+    def __init__(self, workload: Workload, precision: str = "float32", deferred: bool = True) -> None:
+        self._workload = workload
+        size = workload.size
+        config = Config.model_validate(
+            {
+                "name": "benchmark",
+                "seed": 1,
+                "data": {"train": "none"},
+                "model": model_config(size).model_dump(),
+                "training": {
+                    "batch_size": size.batch,
+                    "optimizer": "adagrad",
+                    "learning_rate": 0.01,
+                    "gradient_clipping": 10.0,
+                    "sampled_softmax": size.sampled,
+                    "precision": precision,
+                },
+            }
+        )
+        self._model = Seq2Seq(config.model, size.vocabulary, config.seed)
+        for variable in self._model.trainable_variables:
+            variable.assign(workload.weights[variable.name])
+        kind = step_module.TrainingStep if deferred else _PlainStep
+        self._step = kind(self._model, build_optimizer(config.training), config)
+
+    def __call__(self, number: int) -> float:
+        """Learn from batch ``number``; the loss in nats per target token before the update."""
+        source, target = self._workload.source[number], self._workload.target[number]
+        full = np.full(len(source), source.shape[1], np.int32)
+        loss = self._step(Batch(source, full, target, full), number).loss
+        return float(loss.nats / loss.tokens)
+
+
+class _PlainStep(step_module.TrainingStep):
+    """The same graph, differentiated by TensorFlow alone."""
+
+    def gradients(self, batch: Batch, step: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(*batch, sampler=self._sampler, step=step)
+            per_token = loss.nats / loss.tokens
+        return loss, tape.gradient(per_token, self._model.trainable_variables), tape

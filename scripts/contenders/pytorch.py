@@ -1,0 +1,164 @@
+"""The training step as it is ordinarily written in PyTorch: modules, a loop over ``nn.LSTMCell``, ``torch.optim``.
+
+It computes what ours computes, from the same weights. Two things do not come by themselves:
+
+- PyTorch's cells have two biases that are added; both would be learned, so that their sum learned twice as fast. The
+  second one is zero and stays so.
+- The gradients of word tables are sparse, and ``nn.utils.clip_grad_norm_`` takes dense ones only. Rows that occur
+  several times are summed before the norm is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from contenders.workload import Size, Workload
+
+PAD, GO = 0, 1
+LARGEST_NORM = 10.0
+
+
+class Network(nn.Module):
+    """Embeddings, LSTM encoder, LSTM decoder with additive attention and input feeding, projection, word table."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        hidden = size.hidden
+        self.source_embedding = nn.Embedding(size.vocabulary, size.embedding, sparse=True)
+        self.target_embedding = nn.Embedding(size.vocabulary, size.embedding, sparse=True)
+        self.encoder = nn.LSTM(size.embedding, hidden, batch_first=True)
+        self.cell = nn.LSTMCell(size.embedding + hidden, hidden)
+        self.key = nn.Linear(hidden, hidden, bias=False)
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.score = nn.Linear(hidden, 1, bias=False)
+        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+        self.projection = nn.Linear(hidden, size.projection, bias=False)
+        self.words = nn.Embedding(size.vocabulary, size.projection, sparse=True)
+        self.bias = nn.Embedding(size.vocabulary, 1, sparse=True)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """source: ids [batch, source steps], target: ids [batch, target steps] → [batch, target steps, projection]."""
+        memory, (h, c) = self.encoder(self.source_embedding(source))
+        keys, padding = self.key(memory), source == PAD
+        state, attentional = (h[0], c[0]), torch.zeros_like(h[0])
+        previous_words = functional.pad(target[:, :-1], (1, 0), value=GO)
+        outputs = []
+        for x in self.target_embedding(previous_words).unbind(1):
+            state = self.cell(torch.cat([x, attentional], 1), state)
+            context = self.attend(memory, keys, padding, state[0])
+            attentional = torch.tanh(self.combine(torch.cat([context, state[0]], 1)))
+            outputs.append(attentional)
+        return self.projection(torch.stack(outputs, 1))
+
+    def attend(self, memory: Tensor, keys: Tensor, padding: Tensor, output: Tensor) -> Tensor:
+        """memory, keys: [batch, source steps, hidden], padding: [batch, source steps], output: [batch, hidden]."""
+        scores = self.score(torch.tanh(keys + self.query(output).unsqueeze(1))).squeeze(2)
+        weights = torch.softmax(scores.masked_fill(padding, -torch.inf), 1)
+        return torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
+
+    def sampled_loss(self, projected: Tensor, target: Tensor, sampled: Tensor, log_counts: Tensor) -> Tensor:
+        """Sampled softmax, in nats per token.
+
+        Args:
+            projected: [tokens, projection].
+            target: the right words, [tokens].
+            sampled: [sampled].
+            log_counts: logarithm of how often each word is expected to be sampled, [vocabulary].
+        """
+        ids = torch.cat([target, sampled])
+        vectors, biases = self.words(ids), self.bias(ids).squeeze(1) - log_counts[ids]
+        tokens = len(target)
+        true = (projected * vectors[:tokens]).sum(1) + biases[:tokens]
+        others = projected @ vectors[tokens:].T + biases[tokens:]
+        others = others.masked_fill(target.unsqueeze(1) == sampled, -torch.inf)  # these are no wrong words
+        logits = torch.cat([true.unsqueeze(1), others], 1)
+        return functional.cross_entropy(logits.float(), torch.zeros_like(target))
+
+
+class TrainingStep:
+    """Loss, gradients, clipping and update on one batch after the other.
+
+    Args:
+        workload: weights to start from, batches, sampled words.
+        precision: "float32", or "bfloat16" for the products that ``torch.autocast`` computes in it.
+    """
+
+    def __init__(self, workload: Workload, precision: str = "float32") -> None:
+        if precision not in ("float32", "bfloat16"):
+            raise ValueError(f"no such precision: {precision}")
+        self._workload, self._reduced = workload, precision == "bfloat16"
+        self._network = Network(workload.size)
+        load(self._network, workload)
+        self._parameters = [p for p in self._network.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.Adagrad(self._parameters, lr=0.01, initial_accumulator_value=0.1, eps=1e-7)
+        self._log_counts = torch.from_numpy(np.log(workload.expected_counts))
+        torch.sparse.check_sparse_tensor_invariants.disable()  # as by default; PyTorch warns where it is not said
+
+    def __call__(self, number: int) -> float:
+        """Learn from a batch; the loss before the update, in nats per target token."""
+        source = torch.from_numpy(self._workload.source[number]).long()
+        target = torch.from_numpy(self._workload.target[number]).long()
+        sampled = torch.from_numpy(self._workload.sampled_words[number])
+        self._optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._reduced):
+            projected = self._network(source, target).flatten(0, 1)
+            loss = self._network.sampled_loss(projected, target.flatten(), sampled, self._log_counts)
+        loss.backward()
+        clip_gradients(self._parameters)
+        self._optimizer.step()
+        return loss.item()
+
+
+@torch.no_grad()
+def clip_gradients(parameters: list[nn.Parameter]) -> None:
+    """Rescale all gradients together where their global norm is too large."""
+    values = []
+    for parameter in parameters:
+        assert parameter.grad is not None
+        if parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+            values.append(parameter.grad.values())
+        else:
+            values.append(parameter.grad)
+    norm = nn.utils.get_total_norm(values)
+    if norm > LARGEST_NORM:
+        for value in values:
+            value.mul_(LARGEST_NORM / norm)
+
+
+def load(network: Network, workload: Workload) -> None:
+    """Copy our weights, matrices of [inputs, outputs] with gates in the order i, f, o, g, to where they belong."""
+
+    def ours(name: str) -> Tensor:
+        return torch.from_numpy(np.array(workload.weights[f"{name}:0"]))
+
+    def gates(name: str) -> Tensor:
+        i, f, o, g = ours(name).chunk(4, dim=-1)
+        return torch.cat([i, f, g, o], -1).movedim(-1, 0)  # [4 hidden, inputs]; of a bias [4 hidden]
+
+    fed, recurrent = gates("decoder/layer0/recurrent").chunk(2, dim=1)  # of h̃ and of h, side by side
+    biases = {"encoder.bias_{}h_l0": gates("encoder/layer0/bias"), "cell.bias_{}h": gates("decoder/layer0/bias")}
+    network.load_state_dict(
+        {
+            "source_embedding.weight": ours("embedding/source"),
+            "target_embedding.weight": ours("embedding/target"),
+            "encoder.weight_ih_l0": gates("encoder/layer0/input"),
+            "encoder.weight_hh_l0": gates("encoder/layer0/recurrent"),
+            "cell.weight_ih": torch.cat([gates("decoder/layer0/input"), fed], 1),
+            "cell.weight_hh": recurrent,
+            "key.weight": ours("decoder/attention/key").T,
+            "query.weight": ours("decoder/attention/query").T,
+            "score.weight": ours("decoder/attention/score").unsqueeze(0),
+            "combine.weight": ours("decoder/combine").T,
+            "projection.weight": ours("output/projection").T,
+            "words.weight": ours("output/words"),
+            "bias.weight": ours("output/bias").unsqueeze(1),
+            **{name.format("i"): bias for name, bias in biases.items()},
+            **{name.format("h"): torch.zeros_like(bias) for name, bias in biases.items()},
+        }
+    )
+    for name in biases:
+        network.get_parameter(name.format("h")).requires_grad_(False)

@@ -1,0 +1,122 @@
+"""What all contenders compute: the sizes of the benchmarks, and the same weights, batches and sampled words for all.
+
+They are written to a folder once, so that a contender needs neither TensorFlow nor this project to read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Size(NamedTuple):
+    """How large model and batches are."""
+
+    embedding: int
+    hidden: int
+    projection: int
+    vocabulary: int
+    sampled: int
+    batch: int = 64
+    steps: int = 30  # of encoder and decoder
+
+    def forward_products(self) -> int:
+        """Multiplications in all matrix products of one batch's forward pass; words are full length."""
+        e, h = self.embedding, self.hidden
+        encoder = (e + h) * 4 * h + h * h  # gates, attention keys
+        attention = h * h + self.steps * h + 2 * h * h  # query, weighted sum, h̃
+        decoder = (e + 2 * h) * 4 * h + attention + h * self.projection
+        softmax = (self.sampled + 1) * self.projection
+        return self.batch * self.steps * (encoder + decoder + softmax)
+
+    def step_flop(self) -> int:
+        """Floating-point operations of a training step: the backward pass needs two products for each forward one."""
+        return 3 * 2 * self.forward_products()
+
+
+SIZES = {
+    "thesis": Size(1024, 2048, 1024, 50_000, 512),
+    "medium": Size(512, 512, 256, 20_000, 512),
+    "small": Size(128, 256, 128, 5_000, 256),
+    "tiny": Size(12, 16, 8, 60, 20, batch=3, steps=5),  # for tests of the benchmarks
+}
+
+
+class Workload(NamedTuple):
+    """What was written: weights by the names of our variables, and one batch and one draw of words for each step."""
+
+    size: Size
+    weights: Mapping[str, np.ndarray]
+    source: np.ndarray  # ids, int32 [steps, batch, source steps]; no padding
+    target: np.ndarray  # ids with the end marker at the end, int32 [steps, batch, target steps]; no padding
+    sampled_words: np.ndarray  # int64 [steps, sampled]
+    expected_counts: np.ndarray  # how often each word is expected in a draw: float32 [vocabulary]
+
+
+class _WeightFiles(Mapping[str, np.ndarray]):
+    """Arrays in files, read when asked for."""
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        self._files = {name: folder / f"weight{number}.npy" for number, name in enumerate(names)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return np.load(self._files[name], mmap_mode="r")
+
+    def __iter__(self) -> Any:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1) -> None:
+    """Write the workload of a size for a number of training steps."""
+    import tensorflow as tf
+
+    from seq2seq_chat.corpus.vocabulary import EOS
+    from seq2seq_chat.model.output import WordSampler
+    from seq2seq_chat.model.seq2seq import Seq2Seq
+
+    size = SIZES[size_name]
+    variables = Seq2Seq(model_config(size), size.vocabulary, seed).trainable_variables
+    for number, variable in enumerate(variables):
+        np.save(folder / f"weight{number}.npy", variable.numpy())
+    sampler = WordSampler(size.vocabulary, size.sampled, seed)
+    draws = [sampler(tf.constant(step, tf.int64)) for step in range(steps)]
+    numbers = np.random.default_rng(seed)
+    words = 4 + np.minimum(  # words are as frequent as Zipf's law says
+        np.exp(numbers.random((2, steps, size.batch, size.steps)) * np.log(size.vocabulary - 4)), size.vocabulary - 5
+    ).astype(np.int32)
+    words[1, :, :, -1] = EOS
+    np.savez(
+        folder / "batches.npz",
+        source=words[0],
+        target=words[1],
+        sampled_words=np.stack([draw.words.numpy() for draw in draws]),
+        expected_counts=draws[0].expected_counts.numpy(),
+    )
+    (folder / "workload.json").write_text(json.dumps({"size": size_name, "weights": [v.name for v in variables]}))
+
+
+def read_workload(folder: Path) -> Workload:
+    """The workload that was written to a folder; needs NumPy only."""
+    about = json.loads((folder / "workload.json").read_text())
+    with np.load(folder / "batches.npz") as batches:
+        return Workload(SIZES[about["size"]], _WeightFiles(folder, about["weights"]), **batches)
+
+
+def model_config(size: Size) -> Any:
+    """The configuration of our model at this size."""
+    from seq2seq_chat.config import Model
+
+    return Model(
+        embedding_size=size.embedding,
+        hidden_size=size.hidden,
+        projection_size=size.projection,
+        encoder_steps=size.steps,
+        decoder_steps=size.steps,
+    )

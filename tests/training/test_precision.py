@@ -1,0 +1,138 @@
+"""Products in narrow types: rounded as they should be, weights not rounded, overflow survived, refused where absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ml_dtypes import bfloat16
+
+from seq2seq_chat.model.deferred import DeferredGradients, product, product_with_rows
+from seq2seq_chat.training import precision
+from seq2seq_chat.training.checkpoints import load_variables, save_variables
+from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.precision import PrecisionUnavailable, ensure_available, loss_scale_variables
+from tests.training.test_step import VOCABULARY, configuration, make_step, random_batch
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    return x.astype(bfloat16).astype(np.float64)
+
+
+def test_products_round_their_operands_and_keep_float32_around_them() -> None:
+    rng = np.random.default_rng(0)
+    x, w, rows, dy = (rng.normal(size=s).astype(np.float32) for s in [(7, 5), (5, 3), (4, 3), (7, 4)])
+    matrix, table = tf.Variable(w), tf.Variable(rows)
+    with DeferredGradients(tf.bfloat16) as tape:
+        y = product(tf.constant(x), matrix)
+        z = product_with_rows(y, table)
+        loss = tf.reduce_sum(z * dy)
+    d_matrix, d_table = tape.gradient(loss, [matrix, table])
+    assert {t.dtype for t in (y, z, d_matrix, d_table)} == {tf.float32}
+    half = 2.0**-8  # a result is rounded to eight bits
+    expected_y = rounded(x) @ rounded(w)
+    np.testing.assert_allclose(y, expected_y, rtol=half, atol=1e-6)
+    np.testing.assert_allclose(z, rounded(y.numpy()) @ rounded(rows).T, rtol=half, atol=1e-6)
+    np.testing.assert_allclose(d_table, rounded(dy).T @ rounded(y.numpy()), rtol=half, atol=1e-6)
+    expected = rounded(x).T @ rounded(rounded(dy) @ rounded(rows))
+    np.testing.assert_allclose(d_matrix, expected, rtol=2 * half, atol=2 * half)
+
+
+@pytest.mark.parametrize("sampled", [8, None])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_gradients_are_those_of_float32_but_for_rounding(kind: str, sampled: int | None) -> None:
+    def gradients(precision: str) -> list[np.ndarray]:
+        _, step = make_step(configuration(precision=precision, sampled_softmax=sampled))
+        found = step.gradients(random_batch(1), tf.constant(0, tf.int64))[1]
+        return [tf.convert_to_tensor(gradient).numpy() for gradient in found]
+
+    exact, narrow = gradients("float32"), gradients(kind)
+    flat, near = (np.concatenate([g.ravel() for g in part]) for part in (exact, narrow))
+    assert np.any(flat != near)  # else nothing was computed in the narrow type
+    assert np.linalg.norm(flat - near) < 0.02 * np.linalg.norm(flat)
+
+
+def test_updates_smaller_than_the_narrow_type_can_tell_are_kept() -> None:
+    model, step = make_step(configuration(precision="bfloat16", optimizer="sgd", learning_rate=1e-3))
+    assert {variable.dtype for variable in model.trainable_variables} == {tf.float32}
+    matrix = model.encoder.cells[0].recurrent.matrix
+    before = matrix.numpy()
+    step(random_batch(1), 0)
+    change = matrix.numpy() - before
+    assert np.mean(change != 0) > 0.9
+    assert np.mean(matrix.numpy().astype(bfloat16) != before.astype(bfloat16)) < 0.05
+
+
+def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
+    config = configuration(precision="float16", learning_rate=0.1)
+    model, step = make_step(config)
+    scale, good_steps = loss_scale_variables(step._optimizer)
+    scale.assign(2.0**40)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    result = step(random_batch(1), 0)
+    assert scale.numpy() == 2.0**39
+    assert np.isfinite(result.loss.nats) and np.isfinite(result.gradient_norm)
+    for variable, old in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable, old)
+    scale.assign(2.0**10)
+    step(random_batch(1), 0)
+    assert good_steps.numpy() == 1
+    assert any(np.any(v.numpy() != old) for v, old in zip(model.trainable_variables, before, strict=True))
+
+
+def test_a_training_goes_on_in_another_precision(tmp_path: Path) -> None:
+    config = configuration(precision="float16")
+    model, step = make_step(config)
+    optimizer = step._optimizer
+    save_variables(tmp_path / "float32.npz", [*model.trainable_variables, *optimizer.variables()], {})
+    scale, good_steps = loss_scale_variables(optimizer)
+    scale.assign(64.0)
+    load_variables(tmp_path / "float32.npz", model.trainable_variables, optional=[scale, good_steps])
+    assert scale.numpy() == 64.0  # there was none in the file
+    save_variables(tmp_path / "float16.npz", [*model.trainable_variables, scale, good_steps], {})
+    scale.assign(2.0)
+    load_variables(tmp_path / "float16.npz", model.trainable_variables, optional=[scale, good_steps])
+    assert scale.numpy() == 64.0
+    load_variables(tmp_path / "float16.npz", model.trainable_variables)
+
+
+class Gpu:
+    name = "gpu"
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "capability", "refused"),
+    [
+        ("float32", set(), None, None),
+        ("bfloat16", {"avx512_bf16"}, None, None),
+        ("bfloat16", {"amx_bf16"}, None, None),
+        ("bfloat16", {"avx512f"}, None, "no instructions"),
+        ("float16", {"avx512_bf16"}, None, "precision=bfloat16"),
+        ("float16", {"avx512f"}, None, "precision=float32"),
+        ("float16", set(), (7, 0), None),
+        ("float16", set(), (6, 1), "needs compute capability 7.0, and a GPU has 6.1"),
+        ("bfloat16", {"avx512_bf16"}, (7, 5), "needs compute capability 8.0"),
+        ("bfloat16", set(), (9, 0), None),
+    ],
+)
+def test_what_the_device_cannot_is_refused_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, kind: str, flags: set[str], capability: Any, refused: str | None
+) -> None:
+    monkeypatch.setattr(precision, "processor_flags", lambda: flags)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [Gpu()] if capability else [])
+    details = {"compute_capability": capability, "device_name": "a GPU"}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda _: details)
+    if refused is None:
+        ensure_available(kind)
+    else:
+        with pytest.raises(PrecisionUnavailable, match=refused):
+            ensure_available(kind)
+
+
+def test_only_float16_scales_the_loss() -> None:
+    assert VOCABULARY > 8
+    for kind, variables in (("float32", 0), ("bfloat16", 0), ("float16", 2)):
+        assert len(loss_scale_variables(build_optimizer(configuration(precision=kind).training))) == variables
