@@ -103,6 +103,10 @@ class Training(Section):
     """How the variables are learned."""
 
     batch_size: PositiveInt = Field(64, description="samples in a step")
+    batch_parts: Optional[PositiveInt] = Field(
+        None,
+        description="parts of a batch that are computed side by side, each on its cores; null: as suits the machine",
+    )
     steps: PositiveInt = Field(3_000_000, description="batches until training is finished")
     optimizer: Literal["adagrad", "adadelta", "adam", "rmsprop", "sgd"] = Field(
         "adagrad", description="rule that turns gradients into updates"
@@ -133,6 +137,12 @@ class Training(Section):
     snapshot_every: Optional[PositiveInt] = Field(
         500_000, description="steps between two snapshots of the weights that are kept for ever; null: no snapshots"
     )
+
+    @model_validator(mode="after")
+    def _every_part_has_rows(self) -> Training:
+        if self.batch_parts is not None and self.batch_parts > self.batch_size:
+            raise ValueError(f"batch_parts is {self.batch_parts}, but a batch has {self.batch_size} samples only")
+        return self
 
     @model_validator(mode="after")
     def _momentum_has_a_reader(self) -> Training:

@@ -89,8 +89,7 @@ class Network(tf.Module):
         self.attention.memory_layer.set_weights([ours("decoder/attention/key")])
         self.attention.query_layer.set_weights([ours("decoder/attention/query")])
         self.attention.attention_v.assign(ours("decoder/attention/score"))
-        context, output = np.split(ours("decoder/combine"), 2)
-        self.combine.set_weights([np.concatenate([output, context])])
+        self.combine.set_weights([np.concatenate([ours(f"decoder/combine/{part}") for part in ("output", "context")])])
         self.projection.set_weights([ours("output/projection")])
 
 
@@ -117,7 +116,7 @@ class TrainingStep(tf.Module):
         self._counts = tf.constant(workload.expected_counts)
         self._graph = tf.function(self._learn)
 
-    def __call__(self, number: int) -> float:
+    def step(self, number: int) -> float:
         """Learn from a batch; the loss before the update, in nats per target token."""
         batches = (self._workload.source, self._workload.target, self._workload.sampled_words)
         return float(self._graph(*(tf.constant(batch[number]) for batch in batches)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +13,7 @@ from seq2seq_chat.corpus.encoded import Batch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
 from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.parts import batch_parts, loss_in_parts, share_cores
 
 
 class TrainingStep:
@@ -21,9 +22,12 @@ class TrainingStep:
     Args:
         precision: as in training.precision.
         deferred: False for plain automatic differentiation.
+        parts: into how many parts a batch is divided; None for what suits the machine.
     """
 
-    def __init__(self, workload: Workload, precision: str = "float32", deferred: bool = True) -> None:
+    def __init__(
+        self, workload: Workload, precision: str = "float32", deferred: bool = True, parts: Optional[int] = None
+    ) -> None:
         self._workload = workload
         size = workload.size
         config = Config.model_validate(
@@ -39,16 +43,18 @@ class TrainingStep:
                     "gradient_clipping": 10.0,
                     "sampled_softmax": size.sampled,
                     "precision": precision,
+                    "batch_parts": parts,
                 },
             }
         )
+        share_cores(batch_parts(config))
         self._model = Seq2Seq(config.model, size.vocabulary, config.seed)
         for variable in self._model.trainable_variables:
             variable.assign(workload.weights[variable.name])
         kind = step_module.TrainingStep if deferred else _PlainStep
         self._step = kind(self._model, build_optimizer(config.training), config)
 
-    def __call__(self, number: int) -> float:
+    def step(self, number: int) -> float:
         """Learn from batch ``number``; the loss in nats per target token before the update."""
         source, target = self._workload.source[number], self._workload.target[number]
         full = np.full(len(source), source.shape[1], np.int32)
@@ -61,6 +67,6 @@ class _PlainStep(step_module.TrainingStep):
 
     def gradients(self, batch: Batch, step: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
-            loss = self._model.loss(*batch, sampler=self._sampler, step=step)
+            loss = loss_in_parts(self._model, batch, self._parts, sampler=self._sampler, step=step)
             per_token = loss.nats / loss.tokens
         return loss, tape.gradient(per_token, self._model.trainable_variables), tape

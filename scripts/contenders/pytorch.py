@@ -97,7 +97,7 @@ class TrainingStep:
         self._log_counts = torch.from_numpy(np.log(workload.expected_counts))
         torch.sparse.check_sparse_tensor_invariants.disable()  # as by default; PyTorch warns where it is not said
 
-    def __call__(self, number: int) -> float:
+    def step(self, number: int) -> float:
         """Learn from a batch; the loss before the update, in nats per target token."""
         source = torch.from_numpy(self._workload.source[number]).long()
         target = torch.from_numpy(self._workload.target[number]).long()
@@ -152,7 +152,7 @@ def load(network: Network, workload: Workload) -> None:
             "key.weight": ours("decoder/attention/key").T,
             "query.weight": ours("decoder/attention/query").T,
             "score.weight": ours("decoder/attention/score").unsqueeze(0),
-            "combine.weight": ours("decoder/combine").T,
+            "combine.weight": torch.cat([ours("decoder/combine/context"), ours("decoder/combine/output")]).T,
             "projection.weight": ours("output/projection").T,
             "words.weight": ours("output/words"),
             "bias.weight": ours("output/bias").unsqueeze(1),

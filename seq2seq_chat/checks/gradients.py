@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,8 +26,9 @@ PICTURE = "gradient_norms.png"
 def check_gradients(subject: Subject, progress: Progress) -> Finding:
     """One step of plain gradient descent at rate 1, in which every variable moves by its clipped gradient."""
     steps = min(MOST_STEPS, max(subject.config.model.encoder_steps, subject.config.model.decoder_steps))
-    descent = {"training__optimizer": "sgd", "training__learning_rate": 1.0, "training__momentum": 0.0}
-    config = subject.sized(VOCABULARY, hidden=64, units=48, steps=steps, **descent, training__gradient_clipping=None)
+    descent: dict[str, Any] = {"training__optimizer": "sgd", "training__learning_rate": 1.0, "training__momentum": 0.0}
+    descent |= {"training__gradient_clipping": None, "training__batch_parts": 1}
+    config = subject.sized(VOCABULARY, hidden=64, units=48, steps=steps, **descent)
     batch = _batch(config, steps)
     model, training_step = _start(config)
     progress("gradients")

@@ -19,7 +19,7 @@ MASKED = -1e9  # a score that exp() turns into zero
 class Memory(NamedTuple):
     """What the decoder attends to; computed once from the encoder's outputs."""
 
-    values: tf.Tensor  # h: [batch, source steps, hidden]
+    values: tf.Tensor  # what is summed, h or what is made of it: [batch, source steps, hidden]
     keys: tf.Tensor  # the values as the score needs them: [batch, source steps, units]
     mask: tf.Tensor  # 0 for real words, MASKED for padding: [batch, source steps]
 

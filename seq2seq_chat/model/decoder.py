@@ -29,6 +29,12 @@ class Decoder(tf.Module):
         d_t = cell([x_t; h̃_{t-1}])      c_t = attention(d_t)      h̃_t = tanh(W_c [c_t; d_t])
 
     Without attention nothing is fed and h̃_t = d_t. Source: Luong et al. 2015; documents 000 and 002.
+
+    As c_t is a weighted sum, its half of W_c is taken into the sum, once for all steps: with W_c = [C; D]
+
+    ::
+
+        W_c [c_t; d_t] = Σ_i a_ti (C h_i) + D d_t
     """
 
     def __init__(self, config: Model, seed: int) -> None:
@@ -40,7 +46,10 @@ class Decoder(tf.Module):
             if attends
             else None
         )
-        self.combine = Weight("decoder/combine", 2 * hidden, hidden, seed) if attends else None
+        self.combine_context, self.combine_output = (
+            Weight(f"decoder/combine/{part}", hidden, hidden, seed, all_inputs=2 * hidden) if attends else None
+            for part in ("context", "output")
+        )
         self.cells = [
             CELLS[config.cell](
                 f"decoder/layer{layer}",
@@ -54,7 +63,10 @@ class Decoder(tf.Module):
 
     def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
         """The state before the first word, and what will be attended to."""
-        memory = self.attention.remember(encoded.outputs, encoded.lengths) if self.attention else None
+        memory = None
+        if self.attention is not None and self.combine_context is not None:
+            memory = self.attention.remember(encoded.outputs, encoded.lengths)
+            memory = memory._replace(values=self.combine_context(memory.values))
         return DecoderState(encoded.states, tf.zeros_like(encoded.states[-1].output)), memory
 
     def prepare(self, vectors: tf.Tensor) -> tf.Tensor:
@@ -76,9 +88,9 @@ class Decoder(tf.Module):
             cells.append(cell(prepared if layer == 0 else cell.prepare(None), fed, state.cells[layer]))
             fed = drop(dropout, cells[-1].output, f"decoder/{layer}/{place}") if layer + 1 < len(self.cells) else None
         output, weights = cells[-1].output, None
-        if self.attention is not None and self.combine is not None and memory is not None:
+        if self.attention is not None and self.combine_output is not None and memory is not None:
             context, weights = self.attention(memory, output)
-            output = tf.tanh(self.combine(tf.concat([context, output], axis=1)))
+            output = tf.tanh(context + self.combine_output(output))
         return output, DecoderState(tuple(cells), output), weights
 
     def unroll(self, vectors: tf.Tensor, encoded: Encoded, dropout: Optional[Dropout] = None) -> tf.Tensor:

@@ -14,6 +14,7 @@ Whoever trains it opens a :class:`DeferredGradients` around the forward pass in 
 from __future__ import annotations
 
 import contextvars
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
@@ -75,7 +76,7 @@ class DeferredGradients:
         self._compute = compute
         self._tape = tf.GradientTape()
         self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
-        self._products: dict[Any, Callable[[tf.Tensor], tf.Tensor]] = {}
+        self._products: dict[Any, ConstantMatrix] = {}
         self._output_gradients: dict[Any, list[tf.Tensor | None]] = {}
         self._shared: dict[int, SharedTensor] = {}
 
@@ -93,8 +94,8 @@ class DeferredGradients:
         key = matrix.ref()
         if key not in self._products:
             with self._tape.stop_recording():
-                self._products[key] = _constant_product(matrix, self._compute)
-        y = self._products[key](x)
+                self._products[key] = ConstantMatrix(matrix, self._compute)
+        y = self._products[key].product(x)
         self._tape.watch(y)
         self._uses.setdefault(key, []).append((x, y))
         return y
@@ -190,25 +191,38 @@ class SharedTensor:
         return tf.add_n(parts)
 
 
-def _constant_product(matrix: tf.Variable, compute: tf.DType) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The function x → x W for a constant W, and its gradient dy → dy Wᵀ.
+class ConstantMatrix:
+    """A matrix W that stays the same during a step: products x W, whose gradients for x are dy Wᵀ.
 
-    CPU kernels read a few rows times a float32 matrix three to six times as fast where it is stored as it is used, and
-    in the narrow types, which are multiplied in pairs along the inner dimension, faster where it is stored transposed.
-    One needs W and its transposed copy either way, made once; the types only swap their roles. The shape assertion
-    changes nothing and keeps the graph optimizer from folding the transposition back into the products.
+    CPU kernels multiply a few float32 rows three to six times as fast with a matrix that is stored as it is used, and
+    rows of the narrow types, which are multiplied in pairs along the inner dimension, faster with one that is stored
+    transposed. Either way one needs W and its transposed copy for a loop; the types only swap their roles. What is
+    multiplied outside the loop, [steps, batch, …] at once, is large enough for either.
     """
-    constant = tf.cast(tf.convert_to_tensor(matrix), compute)
-    transposed = tf.ensure_shape(tf.transpose(constant), [matrix.shape[1], matrix.shape[0]])
-    in_pairs = compute != tf.float32
 
-    @tf.custom_gradient
-    def product(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        if in_pairs:
-            return _flat_product(x, transposed, True), lambda dy: _flat_product(dy, constant, True)
-        return _flat_product(x, constant), lambda dy: _flat_product(dy, transposed)
+    def __init__(self, matrix: tf.Variable, compute: tf.DType) -> None:
+        self._matrix = tf.cast(tf.convert_to_tensor(matrix), compute)
+        self._pairs = compute != tf.float32
 
-    return product
+    def product(self, x: tf.Tensor) -> tf.Tensor:
+        """x: [..., inputs] → x W: [..., outputs]."""
+        one_step = x.shape.rank == 2
+
+        @tf.custom_gradient
+        def use(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+            if not one_step:
+                return _flat_product(x, self._matrix), lambda dy: _flat_product(dy, self._matrix, transposed=True)
+            if self._pairs:
+                y = _flat_product(x, self._transposed, transposed=True)
+                return y, lambda dy: _flat_product(dy, self._matrix, transposed=True)
+            return _flat_product(x, self._matrix), lambda dy: _flat_product(dy, self._transposed)
+
+        return use(x)
+
+    @functools.cached_property
+    def _transposed(self) -> tf.Tensor:
+        """Wᵀ, stored. The shape assertion changes nothing and keeps the graph optimizer from undoing it."""
+        return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
 
 
 def _flat_product(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:

@@ -15,16 +15,21 @@ class Dropout:
         rate: share of units that are set to zero; the others are scaled by 1 / (1 - rate).
         seed: the experiment's seed.
         step: the training step, a scalar integer tensor.
+        part: number of the part of the batch.
     """
 
-    def __init__(self, rate: float, seed: int, step: tf.Tensor) -> None:
-        self._rate, self._seed, self._step = rate, seed, tf.cast(step, tf.int64)
+    def __init__(self, rate: float, seed: int, step: tf.Tensor, part: int = 0) -> None:
+        self._rate, self._seed, self._step, self._part = rate, seed, tf.cast(step, tf.int64), part
+
+    def of_part(self, part: int) -> Dropout:
+        """The same for another part of the batch, with draws of its own."""
+        return Dropout(self._rate, self._seed, self._step, part)
 
     def __call__(self, x: tf.Tensor, place: str) -> tf.Tensor:
         """x: any shape. ``place`` tells one use from another within a step."""
         if not self._rate:
             return x
-        digest = int.from_bytes(hashlib.sha256(f"{self._seed} {place}".encode()).digest()[:6], "big")
+        digest = int.from_bytes(hashlib.sha256(f"{self._seed} {self._part} {place}".encode()).digest()[:6], "big")
         return tf.nn.experimental.stateless_dropout(
             x, self._rate, seed=tf.stack([tf.constant(digest, tf.int64), self._step])
         )

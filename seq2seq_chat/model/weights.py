@@ -11,12 +11,14 @@ import tensorflow as tf
 from seq2seq_chat.model.deferred import product
 
 
-def glorot(shape: Sequence[int], seed: int, name: str) -> tf.Tensor:
-    """Uniform numbers of variance 2 / (rows + columns), a function of the seed and the variable's name.
+def glorot(shape: Sequence[int], seed: int, name: str, inputs: int = 0) -> tf.Tensor:
+    """Uniform numbers of variance 2 / (inputs + columns), a function of the seed and the variable's name.
+
+    ``inputs`` are the rows, unless the matrix is a part of a taller one with more.
 
     Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
     """
-    return uniform(shape, math.sqrt(6.0 / (shape[0] + shape[-1])), seed, name)
+    return uniform(shape, math.sqrt(6.0 / ((inputs or shape[0]) + shape[-1])), seed, name)
 
 
 def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tensor:
@@ -26,11 +28,11 @@ def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tens
 
 
 class Weight(tf.Module):
-    """A matrix W ∈ R^(inputs × outputs), used as x W."""
+    """A matrix W ∈ R^(inputs × outputs), used as x W; ``all_inputs`` counts those of the matrix it is a part of."""
 
-    def __init__(self, name: str, inputs: int, outputs: int, seed: int) -> None:
+    def __init__(self, name: str, inputs: int, outputs: int, seed: int, all_inputs: int = 0) -> None:
         super().__init__()
-        self.matrix = tf.Variable(glorot([inputs, outputs], seed, name), name=name)
+        self.matrix = tf.Variable(glorot([inputs, outputs], seed, name, all_inputs), name=name)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""

@@ -1,5 +1,5 @@
 """Training.
 
-Reading order: order, batches, gradients, precision, optimizers, step, validation, checkpoints, restore, memory,
+Reading order: order, batches, gradients, precision, optimizers, parts, step, validation, checkpoints, restore, memory,
 metrics, console, trainer.
 """

@@ -14,6 +14,7 @@ from seq2seq_chat.corpus.training_vocabulary import training_vocabulary
 from seq2seq_chat.environment import describe_environment, make_deterministic
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run, create_run
+from seq2seq_chat.training.parts import batch_parts, share_cores
 from seq2seq_chat.training.trainer import LossNotFinite, Trainer
 
 PATHS = ("train", "validation", "test", "vocabulary")  # files may move; what is in them is compared when it is read
@@ -31,6 +32,7 @@ def start_experiment(config: Config, results: Union[str, Path]) -> Run:
         TrainingFailed, Interrupted: see :func:`_train`.
     """
     vocabulary = training_vocabulary(config.data)
+    share_cores(batch_parts(config))
     make_deterministic(config.seed)
     run = create_run(results, config, vocabulary, describe_environment())
     try:
@@ -50,6 +52,7 @@ def resume_experiment(run: Run, config: Config) -> None:
         TrainingFailed, Interrupted: see :func:`_train`.
     """
     _ensure_same_model(run, config)
+    share_cores(batch_parts(config))
     make_deterministic(config.seed)
     _train(run, config, new=False)
 

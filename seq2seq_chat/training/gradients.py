@@ -25,8 +25,8 @@ def sum_repeated_rows(gradient: Gradient) -> Gradient:
 
 def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
     """sqrt(Σ ‖g‖²) over all variables. Sparse gradients must have no repeated rows."""
-    squares = [tf.reduce_sum(tf.square(g.values if isinstance(g, tf.IndexedSlices) else g)) for g in gradients]
-    return tf.sqrt(tf.add_n(squares))
+    half_squares = [tf.nn.l2_loss(g.values if isinstance(g, tf.IndexedSlices) else g) for g in gradients]  # one pass
+    return tf.sqrt(2.0 * tf.add_n(half_squares))
 
 
 def clip_by_global_norm(gradients: Sequence[Gradient], largest: Optional[float]) -> tuple[list[Gradient], tf.Tensor]:
@@ -46,4 +46,5 @@ def clip_by_global_norm(gradients: Sequence[Gradient], largest: Optional[float])
             return tf.IndexedSlices(gradient.values * scale, gradient.indices, gradient.dense_shape)
         return gradient * scale
 
-    return [rescaled(gradient) for gradient in gradients], norm
+    # most gradients are short enough, and to multiply all of them by one would read and write them for nothing
+    return tf.cond(norm <= largest, lambda: gradients, lambda: [rescaled(gradient) for gradient in gradients]), norm

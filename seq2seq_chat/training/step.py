@@ -13,6 +13,7 @@ from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.gradients import clip_by_global_norm
+from seq2seq_chat.training.parts import batch_parts, loss_in_parts
 
 
 class StepResult(NamedTuple):
@@ -29,6 +30,7 @@ class TrainingStep:
         self._model, self._optimizer = model, optimizer
         self._clip, self._seed, self._rate = config.training.gradient_clipping, config.seed, config.model.dropout
         self._sampler = softmax_sampler(model.vocabulary_size, config.training.sampled_softmax, config.seed)
+        self._parts = batch_parts(config)
         self._compute = tf.as_dtype(config.training.precision)
         self._scales_loss = config.training.precision == "float16"
         self._graph = tf.function(self._trace, autograph=False)
@@ -62,7 +64,7 @@ class TrainingStep:
         """The loss of a batch, the gradients of its mean per token for all variables, and the tape they came from."""
         dropout = Dropout(self._rate, self._seed, step) if self._rate else None
         with DeferredGradients(self._compute) as tape:
-            loss = self._model.loss(*batch, sampler=self._sampler, dropout=dropout, step=step)
+            loss = loss_in_parts(self._model, batch, self._parts, dropout, sampler=self._sampler, step=step)
             objective = loss.nats / loss.tokens
             if self._scales_loss:
                 objective = self._optimizer.get_scaled_loss(objective)

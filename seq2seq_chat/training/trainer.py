@@ -27,6 +27,7 @@ from seq2seq_chat.training.console import Console, duration
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import JsonLines, Meter
+from seq2seq_chat.training.parts import batch_parts
 from seq2seq_chat.training.precision import ensure_available
 from seq2seq_chat.training.restore import ensure_same_words
 from seq2seq_chat.training.validation import LossFunction, spread
@@ -69,7 +70,7 @@ class Trainer:
         ensure_available(config.training.precision)
         self._announce()
         self.learner = Learner(config, len(vocabulary), self.corpus)
-        self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input)
+        self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input, batch_parts(config))
         self._search = ReplySearch(
             self.learner.model, Decoding(method="greedy", allow_unknown=config.decoding.allow_unknown)
         )

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.corpus.buckets import Bucket
-from seq2seq_chat.corpus.encoded import EncodedCorpus
+from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.batches import Batches
+from seq2seq_chat.training.parts import loss_in_parts
 
 MOST_ROWS = 64
 LOGITS_AT_ONCE = 30e6  # [tokens, vocabulary]: bounds the memory of the full softmax
@@ -42,12 +43,20 @@ def perplexity(loss: float) -> float:
 
 
 class LossFunction:
-    """The exact loss as one graph for each bucket, for any number of corpora."""
+    """The exact loss as one graph for each bucket, for any number of corpora.
 
-    def __init__(self, model: Seq2Seq, buckets: Sequence[Bucket], reverse_input: bool) -> None:
+    Args:
+        model: whose loss.
+        buckets: step limits, the model's own last.
+        reverse_input: whether the encoder reads last word first.
+        parts: parts of a batch that are computed side by side.
+    """
+
+    def __init__(self, model: Seq2Seq, buckets: Sequence[Bucket], reverse_input: bool, parts: int = 1) -> None:
         self._buckets, self._reverse = buckets, reverse_input
         self._rows = max(1, min(MOST_ROWS, int(LOGITS_AT_ONCE / model.vocabulary_size / buckets[-1][1])))
-        self._graph = tf.function(model.loss, autograph=False)
+        parts = min(parts, self._rows)
+        self._graph = tf.function(lambda *batch: loss_in_parts(model, Batch(*batch), parts), autograph=False)
 
     def __call__(
         self, corpus: EncodedCorpus, limit: Optional[int] = None, tick: Callable[[int], object] = lambda samples: None

@@ -71,7 +71,9 @@ class Reference:
                 u = np.array([self.v["decoder/attention/score"] @ np.tanh(h @ w1 + d @ w2) for h in outputs])
                 a = np.exp(u) / np.exp(u).sum()
                 context = a @ np.array(outputs)
-                attentional = np.tanh(np.concatenate([context, d]) @ self.v["decoder/combine"])
+                attentional = np.tanh(
+                    context @ self.v["decoder/combine/context"] + d @ self.v["decoder/combine/output"]
+                )
             p = attentional @ self.v["output/projection"] if self.projects else attentional
             logits = self.v["output/words"] @ p + self.v["output/bias"]
             nats -= logits[word] - np.log(np.exp(logits).sum())

@@ -54,7 +54,7 @@ def test_pytorch_learns_what_ours_learns(workload: Workload) -> None:
     expected = our_losses(workload)
     for precision, tolerance in {"float32": 1e-5, "bfloat16": 2e-2}.items():
         step = Contender(workload, precision)
-        losses = [step(number) for number in range(STEPS)]
+        losses = [step.step(number) for number in range(STEPS)]
         np.testing.assert_allclose(losses, expected, rtol=tolerance, err_msg=precision)
 
 
@@ -67,7 +67,7 @@ def test_pytorch_clips_as_ours_does(workload: Workload, monkeypatch: pytest.Monk
     repetitive = workload._replace(source=np.full_like(workload.source, 9), target=target)
     monkeypatch.setattr(pytorch, "LARGEST_NORM", 0.3)
     step = pytorch.TrainingStep(repetitive)
-    losses = [step(number) for number in range(STEPS)]
+    losses = [step.step(number) for number in range(STEPS)]
     np.testing.assert_allclose(losses, our_losses(repetitive, clipping=0.3), rtol=1e-5)
 
 
@@ -83,7 +83,7 @@ def test_keras_with_addons_learns_what_ours_learns(workload: Workload) -> None:
     assert not any(EOS in words for words in repeated)
     clean = workload._replace(target=target.astype(np.int32))
     step = Contender(clean, "float32")
-    losses = [step(number) for number in range(STEPS)]
+    losses = [step.step(number) for number in range(STEPS)]
     np.testing.assert_allclose(losses, our_losses(clean), rtol=1e-5)
 
 

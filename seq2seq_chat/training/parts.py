@@ -1,0 +1,60 @@
+"""A batch in parts that are computed side by side.
+
+The products of one step of a small model are over in tens of microseconds, and what lies between them sooner: to divide
+each among the cores costs more than it gains. So the batch is divided: each core takes some rows through the whole
+network, and none waits for another until the gradients are put together, which are products over the rows of all parts.
+A large model is better off with all cores at one product, whose weights then pass through the caches once.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from seq2seq_chat.config import Config
+from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
+
+LEAST_ROWS = 16  # of a part: fewer make products that are no faster than those of more
+WIDEST = 1024  # units of a hidden layer above which a product of a batch keeps all cores busy
+
+
+def batch_parts(config: Config) -> int:
+    """Into how many parts a batch is divided: as configured, or what suits model and machine."""
+    if config.training.batch_parts is not None:
+        return config.training.batch_parts
+    if config.model.hidden_size > WIDEST or tf.config.list_physical_devices("GPU"):
+        return 1
+    return max(1, min(available_cores(), config.training.batch_size // LEAST_ROWS))
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share_cores(parts: int) -> None:
+    """Give each part its own cores. This has to come before TensorFlow's first operation, and else changes nothing."""
+    if parts == 1:
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, available_cores() // parts))
+        tf.config.threading.set_inter_op_parallelism_threads(parts)
+    except RuntimeError:  # TensorFlow has started its threads: the results are the same, the speed is not
+        pass
+
+
+def loss_in_parts(
+    model: Seq2Seq, batch: Batch, parts: int, dropout: Optional[Dropout] = None, **arguments: Any
+) -> Loss:
+    """The loss of a batch, part by part; the arguments are those of :meth:`Seq2Seq.loss`."""
+    rows = [len(part) for part in np.array_split(np.arange(batch.source.shape[0]), parts)]
+    losses = [
+        model.loss(*tensors, dropout=dropout and dropout.of_part(number), **arguments)
+        for number, tensors in enumerate(zip(*(tf.split(tensor, rows) for tensor in batch), strict=True))
+    ]
+    return Loss(*(tf.add_n(sums) for sums in zip(*losses, strict=True)))
