@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Time a training step of this system and of others: the same model, weights and batches, in turns, in one run.
+
+Each contender runs in a process of its own; they take turns step by step, so that a slow minute of the machine is slow
+for all of them. What is compared is the median. Run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any, Optional
+
+import click
+from contenders.table import print_table, write_json
+from contenders.worker import Contender, Worker
+from contenders.workload import SIZES, Size, write_workload
+from tqdm import tqdm
+
+from seq2seq_chat.training.precision import unavailable
+
+OURS = Contender("ours, float32", "ours", {})
+OTHERS = {
+    "ours, bfloat16": Contender("ours, bfloat16", "ours", {"precision": "bfloat16"}),
+    "whole batch": Contender("ours, batch not divided", "ours", {"parts": 1}),
+    "plain": Contender("ours, plain automatic differentiation", "ours", {"parts": 1, "deferred": False}),
+    "addons": Contender("Keras cells, addons decoder", "keras_addons", {}),
+    "pytorch": Contender("PyTorch, float32", "pytorch", {}),
+    "pytorch bfloat16": Contender("PyTorch, bfloat16 autocast", "pytorch", {"precision": "bfloat16"}),
+}
+# what fits into 20 GB at the same time; ratios are to ours in the same group
+GROUPS = {"thesis": [["ours, bfloat16", "pytorch", "pytorch bfloat16"], ["plain"], ["addons"]]}
+SQUARE_FLOP = 2 * 4096**3  # of the peak contender's product
+STEPS = {"thesis": 5, "medium": 15, "small": 30, "tiny": 3}
+TOLERANCE = {"float32": 2e-3, "bfloat16": 1e-2}  # of losses; the addons' contender says why it is not smaller
+
+
+@click.command(help=__doc__)
+@click.option("--size", type=click.Choice(list(SIZES)), default="medium", show_default=True)
+@click.option("--steps", type=click.IntRange(1), help="steps that are timed, after two that are not")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="where to write the figures")
+def main(size: str, steps: Optional[int], json_file: Optional[Path]) -> None:
+    """Run the contenders of a size and print what was measured."""
+    steps = steps or STEPS[size]
+    groups = [
+        [OURS, *(OTHERS[name] for name in names if missing(OTHERS[name]) is None)]
+        for names in GROUPS.get(size, [list(OTHERS)])
+    ]
+    for contender in OTHERS.values():
+        if missing(contender):
+            click.echo(f"left out: {contender.label} ({missing(contender)})", err=True)
+    rows: list[dict[str, Any]] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tqdm(total=sum(map(len, groups)) * (steps + 2), unit="step", disable=None) as bar,
+    ):
+        write_workload(Path(folder), size, steps + 2)
+        for group in groups:
+            measured = measure(group, Path(folder), SIZES[size], steps, bar)
+            rows += [row for row in measured if not any(row["contender"] == known["contender"] for known in rows)]
+    print_table(rows, ["contender", "ms", "tokens/s", "GFLOP/s", "% of peak", "first step s", "GB", "loss", "ours is"])
+    if json_file:
+        write_json(json_file, {"size": size, **SIZES[size]._asdict(), "steps": steps, "contenders": rows})
+    wrong = [row["contender"] for row in rows if abs(row["loss"] / rows[0]["loss"] - 1) > TOLERANCE[row["precision"]]]
+    if wrong:
+        raise click.ClickException(f"the first loss of {', '.join(wrong)} is not that of {OURS.label}")
+
+
+def missing(contender: Contender) -> Optional[str]:
+    """Why a contender cannot run here, or None."""
+    needed = {"pytorch": "torch", "keras_addons": "tensorflow_addons"}.get(contender.module)
+    if needed and importlib.util.find_spec(needed) is None:
+        return f"{needed} is not installed"
+    return unavailable(contender.arguments.get("precision", "float32"))
+
+
+def measure(group: Sequence[Contender], folder: Path, size: Size, steps: int, bar: Any) -> list[dict[str, Any]]:
+    """Time some contenders in turns; one row for each."""
+    precisions = sorted({contender.arguments.get("precision", "float32") for contender in group})
+    peaks = [Contender(f"peak, {kind}", "peak", {"precision": kind}) for kind in precisions]
+    with ExitStack() as stack:
+        workers, first_steps, losses = [], [], []
+        for contender in [*peaks, *group]:
+            worker = stack.enter_context(Worker(contender, "TrainingStep", folder))
+            bar.set_description(f"{contender.label}: starting")
+            losses.append(worker.do("step", 0))
+            first_steps.append(worker.age())
+            worker.do("step", 1)
+            workers.append(worker)
+            bar.update(2 * (contender in group))
+        seconds: list[list[float]] = [[] for _ in workers]
+        for number in range(2, steps + 2):
+            for worker, times in zip(workers, seconds, strict=True):
+                bar.set_description(worker.contender.label)
+                times.append(worker.time("step", number))
+                bar.update(worker.contender in group)
+        memory = [worker.peak_memory() for worker in workers]
+    medians = [median(times) for times in seconds]
+    most = {kind: SQUARE_FLOP / time for kind, time in zip(precisions, medians, strict=False)}
+    rows = []
+    for place in range(len(peaks), len(workers)):
+        contender, time = workers[place].contender, medians[place]
+        kind = contender.arguments.get("precision", "float32")
+        rows.append(
+            {
+                "contender": contender.label,
+                "precision": kind,
+                "ms": 1e3 * time,
+                "tokens/s": size.batch * size.steps / time,
+                "GFLOP/s": size.step_flop() / time / 1e9,
+                "% of peak": 100 * size.step_flop() / time / most[kind],
+                "peak GFLOP/s": most[kind] / 1e9,
+                "first step s": first_steps[place],
+                "GB": memory[place] / 1e9,
+                "loss": losses[place],
+                "seconds": seconds[place],
+            }
+        )
+    ours = {row["precision"]: row["ms"] for row in reversed(rows) if row["contender"] in (OURS.label, "ours, bfloat16")}
+    for row in rows:
+        row["ours is"] = row["ms"] / ours.get(row["precision"], ours["float32"])
+    return rows
+
+
+if __name__ == "__main__":
+    main()
