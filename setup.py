@@ -38,7 +38,12 @@ setup(
             "mypy",
             "pytest",
             "ruff",
+            "tensorflow-addons==0.23.0",
             "types-tqdm",
+        ],
+        "benchmark": [  # what scripts/benchmark_*.py compare with
+            "tensorflow-addons==0.23.0",
+            "torch==2.13.0",
         ],
         "dynamic": [  # the dynamic decoder, an alternative to static unrolling
             "tensorflow-addons==0.23.0",

@@ -18,7 +18,7 @@ from typing import Any, Optional
 import click
 from contenders.table import print_table, write_json
 from contenders.worker import Contender, Worker
-from contenders.workload import SIZES, Size, write_workload
+from contenders.workload import SIZES, SQUARE_FLOP, Size, make_workload
 from tqdm import tqdm
 
 from seq2seq_chat.training.precision import unavailable
@@ -34,7 +34,6 @@ OTHERS = {
 }
 # what fits into 20 GB at the same time; ratios are to ours in the same group
 GROUPS = {"thesis": [["ours, bfloat16", "pytorch", "pytorch bfloat16"], ["plain"], ["addons"]]}
-SQUARE_FLOP = 2 * 4096**3  # of the peak contender's product
 STEPS = {"thesis": 5, "medium": 15, "small": 30, "tiny": 3}
 TOLERANCE = {"float32": 2e-3, "bfloat16": 1e-2}  # of losses; the addons' contender says why it is not smaller
 
@@ -58,7 +57,7 @@ def main(size: str, steps: Optional[int], json_file: Optional[Path]) -> None:
         tempfile.TemporaryDirectory() as folder,
         tqdm(total=sum(map(len, groups)) * (steps + 2), unit="step", disable=None) as bar,
     ):
-        write_workload(Path(folder), size, steps + 2)
+        make_workload(Path(folder), size, steps + 2)
         for group in groups:
             measured = measure(group, Path(folder), SIZES[size], steps, bar)
             rows += [row for row in measured if not any(row["contender"] == known["contender"] for known in rows)]

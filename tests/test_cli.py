@@ -420,7 +420,7 @@ def test_a_resumed_training_ends_in_the_same_bits(
 
 def reported(run: Path) -> list[dict[str, Any]]:
     """The metrics of a run, but for the time that was needed."""
-    return [{**line, "seconds": None} for line in lines_of(run / "metrics.jsonl")]
+    return [{**line, "seconds": None, "data_seconds": None} for line in lines_of(run / "metrics.jsonl")]
 
 
 def test_a_training_goes_on_to_more_steps(cli: Cli, own_run: Path) -> None:

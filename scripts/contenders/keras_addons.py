@@ -239,3 +239,17 @@ class Decoding:
         after = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
         missing = self._steps - tf.shape(words)[2]
         return tf.pad(tf.where(after, PAD, words), [[0, 0], [0, 0], [0, missing]], constant_values=PAD)
+
+
+class Search:
+    """The searches as the benchmark calls them."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload, self._decoding = workload, Decoding(workload.weights, workload.size)
+
+    def search(self, first: int, count: int, width: int) -> list[float]:
+        """Answer some sources of the workload; the scores of the best replies. Width 1 is greedy search."""
+        source = self._workload.sources()[first : first + count]
+        lengths = np.full(count, source.shape[1], np.int32)
+        found = self._decoding.greedy(source, lengths) if width == 1 else self._decoding.beam(source, lengths, width)
+        return [float(score) for score in found.scores[:, 0]]

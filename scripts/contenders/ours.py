@@ -1,4 +1,4 @@
-"""Our own training step and decoder."""
+"""Our own training step and search."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from contenders.workload import Workload, model_config
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.decoding.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -70,3 +71,24 @@ class _PlainStep(step_module.TrainingStep):
             loss = loss_in_parts(self._model, batch, self._parts, sampler=self._sampler, step=step)
             per_token = loss.nats / loss.tokens
         return loss, tape.gradient(per_token, self._model.trainable_variables), tape
+
+
+class Search:
+    """Greedy search, or a beam search of some width."""
+
+    def __init__(self, workload: Workload) -> None:
+        size = workload.size
+        self._workload = workload
+        self._model = Seq2Seq(model_config(size), size.vocabulary, seed=1)
+        for variable in self._model.trainable_variables:
+            variable.assign(workload.weights[variable.name])
+        self._searches: dict[int, ReplySearch] = {}
+
+    def search(self, first: int, count: int, width: int) -> list[float]:
+        """Answer some sources of the workload; the scores of the best replies. Width 1 is greedy search."""
+        if width not in self._searches:
+            method: Any = {"method": "beam", "beam_width": width} if width > 1 else {"method": "greedy"}
+            self._searches[width] = ReplySearch(self._model, Decoding(**method, n_best=width, allow_unknown=True))
+        source = self._workload.sources()[first : first + count]
+        found = self._searches[width](source, np.full(count, source.shape[1], np.int32))
+        return [float(score) for score in found.scores[:, 0]]

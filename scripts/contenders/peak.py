@@ -6,15 +6,14 @@ from typing import Any
 
 import tensorflow as tf
 
-WIDTH = 4096
-FLOP = 2 * WIDTH**3
+from contenders.workload import SQUARE
 
 
 class TrainingStep:
     """One product of two square matrices in place of a training step."""
 
     def __init__(self, workload: Any, precision: str) -> None:
-        first, second = (tf.cast(tf.random.normal([WIDTH, WIDTH], seed=n), precision) for n in range(2))
+        first, second = (tf.cast(tf.random.normal([SQUARE, SQUARE], seed=n), precision) for n in range(2))
         self._product = tf.function(lambda: tf.matmul(first, second)[0, 0])
 
     def step(self, number: int) -> float:

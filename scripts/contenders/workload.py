@@ -6,11 +6,17 @@ They are written to a folder once, so that a contender needs neither TensorFlow 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+SQUARE = 4096  # rows and columns of the matrices whose product is taken for the most that a machine can do
+SQUARE_FLOP = 2 * SQUARE**3
 
 
 class Size(NamedTuple):
@@ -56,6 +62,10 @@ class Workload(NamedTuple):
     sampled_words: np.ndarray  # int64 [steps, sampled]
     expected_counts: np.ndarray  # how often each word is expected in a draw: float32 [vocabulary]
 
+    def sources(self) -> np.ndarray:
+        """The sources of all steps: ids, int32 [steps · batch, source steps]."""
+        return self.source.reshape(-1, self.source.shape[2])
+
 
 class _WeightFiles(Mapping[str, np.ndarray]):
     """Arrays in files, read when asked for."""
@@ -73,18 +83,32 @@ class _WeightFiles(Mapping[str, np.ndarray]):
         return len(self._files)
 
 
-def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1) -> None:
-    """Write the workload of a size for a number of training steps."""
+def make_workload(folder: Path, size_name: str, steps: int, forbid: float = 0.0) -> None:
+    """Let another process write the workload, so that this one stays small."""
+    code = "import sys; from contenders.workload import *; write_workload(Path(sys.argv[1]), sys.argv[2], "
+    paths = os.pathsep.join(str(parent) for parent in Path(__file__).resolve().parents[1:3])
+    command = [sys.executable, "-c", f"{code}{steps}, forbid={forbid})", str(folder), size_name]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "3"})
+
+
+def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forbid: float = 0.0) -> None:
+    """Write the workload of a size for a number of training steps.
+
+    ``forbid`` is taken from the biases of padding and start marker, of which a trained model gives no probability.
+    """
     import tensorflow as tf
 
-    from seq2seq_chat.corpus.vocabulary import EOS
+    from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
     from seq2seq_chat.model.output import WordSampler
     from seq2seq_chat.model.seq2seq import Seq2Seq
 
     size = SIZES[size_name]
     variables = Seq2Seq(model_config(size), size.vocabulary, seed).trainable_variables
     for number, variable in enumerate(variables):
-        np.save(folder / f"weight{number}.npy", variable.numpy())
+        values = variable.numpy()
+        if variable.name == "output/bias:0":
+            values[[PAD, GO]] -= forbid
+        np.save(folder / f"weight{number}.npy", values)
     sampler = WordSampler(size.vocabulary, size.sampled, seed)
     draws = [sampler(tf.constant(step, tf.int64)) for step in range(steps)]
     numbers = np.random.default_rng(seed)

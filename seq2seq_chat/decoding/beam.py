@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
-from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction
+from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, best_words
 
 
 def beam_search(
-    step: StepFunction, state: Any, *, batch: tf.Tensor, width: int, n_best: int, steps: int, source_steps: int
+    step: StepFunction,
+    state: Any,
+    *,
+    batch: tf.Tensor,
+    width: int,
+    n_best: int,
+    steps: int,
+    source_steps: int,
+    forbidden: Sequence[int] = (),
 ) -> Hypotheses:
     """The ``n_best`` hypotheses for each utterance by the sum of their log-probabilities.
 
@@ -27,27 +36,32 @@ def beam_search(
         n_best: hypotheses returned, at most ``width``; those that do not exist have a score of -inf.
         steps: words of a reply at most, the end marker included.
         source_steps: width of the attention.
+        forbidden: ids of words that must not come.
     """
 
     def running(t: tf.Tensor, beam: Hypotheses, last: tf.Tensor, state: Any) -> tf.Tensor:
         return (t < steps) & ~tf.reduce_all(beam.ended[:, :n_best])
 
     def extend(t: tf.Tensor, beam: Hypotheses, last: tf.Tensor, state: Any) -> tuple[Any, ...]:
-        log_probabilities, state, attention = step(tf.reshape(last, [-1]), state)
-        words_known = log_probabilities.shape[-1]
-        log_probabilities = tf.reshape(log_probabilities, [batch, width, words_known])
-        nothing_more = tf.one_hot(PAD, words_known, on_value=0.0, off_value=-float("inf"))
-        log_probabilities = tf.where(beam.ended[:, :, tf.newaxis], nothing_more, log_probabilities)
+        said = step(tf.reshape(last, [-1]), state)
+        # no more than ``width`` continuations of a hypothesis can stay; what has ended has one, which is nothing
+        gains, words = best_words(said, width, forbidden)
+        most = gains.shape[-1]
+        gains = tf.reshape(gains, [batch, width, most])
+        nothing_more = tf.one_hot(0, most, on_value=0.0, off_value=-float("inf"))
+        gains = tf.where(beam.ended[:, :, tf.newaxis], nothing_more, gains)
 
-        totals = beam.scores[:, :, tf.newaxis] + log_probabilities
-        scores, choices = tf.math.top_k(tf.reshape(totals, [batch, width * words_known]), width)
-        parents, words = choices // words_known, choices % words_known
+        totals = beam.scores[:, :, tf.newaxis] + gains
+        scores, choices = tf.math.top_k(tf.reshape(totals, [batch, width * most]), width)
+        parents = choices // most
+        words = tf.gather(tf.reshape(words, [batch, width * most]), choices, batch_dims=1)
 
         def follow(rows: tf.Tensor) -> tf.Tensor:
             return tf.gather(rows, parents, batch_dims=1)
 
         ended = follow(beam.ended)
-        attention = follow(tf.reshape(attention, [batch, width, source_steps]))
+        words = tf.where(ended, PAD, words)
+        attention = follow(tf.reshape(said.attention, [batch, width, source_steps]))
         here = tf.one_hot(t, steps, on_value=True, off_value=False)
         beam = Hypotheses(
             words=tf.where(here, words[:, :, tf.newaxis], follow(beam.words)),
@@ -57,7 +71,7 @@ def beam_search(
             ended=ended | (words == EOS) | (scores == -float("inf")),
             attention=tf.where(here[:, tf.newaxis], attention[:, :, tf.newaxis], follow(beam.attention)),
         )
-        return t + 1, beam, words, follow_parents(state, parents)
+        return t + 1, beam, words, follow_parents(said.state, parents)
 
     # before the first word there is one hypothesis, not ``width`` equal ones
     first = tf.where(tf.range(width) == 0, 0.0, -float("inf"))

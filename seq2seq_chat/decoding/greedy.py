@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
-from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction
+from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, best_words
 
 
-def greedy_search(step: StepFunction, state: Any, *, batch: tf.Tensor, steps: int, source_steps: int) -> Hypotheses:
+def greedy_search(
+    step: StepFunction,
+    state: Any,
+    *,
+    batch: tf.Tensor,
+    steps: int,
+    source_steps: int,
+    forbidden: Sequence[int] = (),
+) -> Hypotheses:
     """One hypothesis for each utterance.
 
     Args:
@@ -19,26 +28,27 @@ def greedy_search(step: StepFunction, state: Any, *, batch: tf.Tensor, steps: in
         batch: number of utterances.
         steps: words of a reply at most, the end marker included.
         source_steps: width of the attention.
+        forbidden: ids of words that must not come.
     """
 
     def running(t: tf.Tensor, found: Hypotheses, last: tf.Tensor, state: Any) -> tf.Tensor:
         return (t < steps) & ~tf.reduce_all(found.ended)
 
     def extend(t: tf.Tensor, found: Hypotheses, last: tf.Tensor, state: Any) -> tuple[Any, ...]:
-        log_probabilities, state, attention = step(last, state)
+        said = step(last, state)
         ended = found.ended[:, 0]
-        best = tf.argmax(log_probabilities, axis=1, output_type=tf.int32)
-        word = tf.where(ended, PAD, best)
-        gain = tf.where(ended, 0.0, tf.reduce_max(log_probabilities, axis=1))
+        gains, best = best_words(said, 1, forbidden)
+        word = tf.where(ended, PAD, best[:, 0])
+        gain = tf.where(ended, 0.0, gains[:, 0])
         here = tf.one_hot(t, steps, on_value=True, off_value=False)
         found = Hypotheses(
             words=tf.where(here, word[:, tf.newaxis, tf.newaxis], found.words),
             lengths=found.lengths + tf.cast(~ended, tf.int32)[:, tf.newaxis],
             scores=found.scores + gain[:, tf.newaxis],
             ended=(ended | (word == EOS))[:, tf.newaxis],
-            attention=tf.where(here[:, tf.newaxis], attention[:, tf.newaxis, tf.newaxis], found.attention),
+            attention=tf.where(here[:, tf.newaxis], said.attention[:, tf.newaxis, tf.newaxis], found.attention),
         )
-        return t + 1, found, word, state
+        return t + 1, found, word, said.state
 
     nothing = Hypotheses(
         words=tf.fill([batch, 1, steps], PAD),

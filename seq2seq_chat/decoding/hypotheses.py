@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 
 class Step(NamedTuple):
-    """What the model says about the next word of every row."""
+    """What the model says about the next word of every row: log p(word) = logit - normalizer.
 
-    log_probabilities: tf.Tensor  # [rows, vocabulary]; -inf for words that must not come
+    They are not subtracted for all words of the vocabulary, as searches look at the best few only.
+    """
+
+    logits: tf.Tensor  # [rows, vocabulary]
+    normalizer: tf.Tensor  # log Σ exp of the logits of all words: [rows]
     state: Any  # nested tensors [rows, …], to be given to the next step
     attention: tf.Tensor  # [rows, source steps]; source steps may be 0
 
@@ -28,3 +32,57 @@ class Hypotheses(NamedTuple):
     scores: tf.Tensor  # [batch, n]; sum of log-probabilities in nats; -inf: there is no such hypothesis
     ended: tf.Tensor  # bool [batch, n]; true: with the end marker, false: cut at the step limit
     attention: tf.Tensor  # [batch, n, steps, source steps]
+
+
+BLOCKS = (128, 125, 100, 160, 96, 80, 64, 200, 256)  # sizes of the blocks in which the best words are searched
+
+
+def best_words(step: Step, count: int, forbidden: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
+    """The most probable next words of every row, best first, and of equal ones that with the lowest id first.
+
+    Words that must not come are left out of the choice, but not of the probabilities: a hypothesis scores what the
+    model gives to its words.
+
+    Args:
+        step: what the model says.
+        count: how many words are wanted.
+        forbidden: ids of words that must not come.
+
+    Returns:
+        log-probabilities: [rows, n], -inf where there is no further word, and ids: int32 [rows, n], where n is
+        ``count`` or, if that is smaller, the size of the vocabulary.
+    """
+    vocabulary = step.logits.shape[-1]
+    logits, words = _largest(step.logits, min(count + len(forbidden), vocabulary))
+    for word in forbidden:
+        logits = tf.where(words == word, -float("inf"), logits)
+    best, places = tf.math.top_k(logits, min(count, vocabulary))
+    return best - step.normalizer[:, tf.newaxis], tf.gather(words, places, batch_dims=1)
+
+
+def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
+    """log Σ exp of every row: [rows, vocabulary] → [rows].
+
+    By way of the most probable word, log Σ exp = logit - log p: the softmax is one fast kernel, where the usual way is
+    four passes, and the largest probability is never too small for its logarithm.
+    """
+    return tf.reduce_max(logits, axis=1) - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
+
+
+def _largest(values: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """``tf.math.top_k`` of [rows, n], faster where ``count`` is small.
+
+    The largest values are in the blocks whose largest values are largest, at most ``count`` of them. To find these
+    blocks is one pass over the values, and all that is left to do is to look into them.
+    """
+    size = values.shape[-1]
+    block = next((block for block in BLOCKS if size % block == 0), size)
+    if size < 4 * count * block:
+        return tf.math.top_k(values, count)
+    blocks = tf.reshape(values, [-1, size // block, block])
+    chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices
+    chosen = tf.sort(chosen)  # so that equal values keep their order
+    ids = tf.reshape(chosen[:, :, tf.newaxis] * block + tf.range(block), [-1, count * block])
+    inside = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, count * block])
+    best, places = tf.math.top_k(inside, count)
+    return best, tf.gather(ids, places, batch_dims=1)

@@ -12,7 +12,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.corpus.vocabulary import GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.greedy import greedy_search
-from seq2seq_chat.decoding.hypotheses import Hypotheses, Step, StepFunction
+from seq2seq_chat.decoding.hypotheses import Hypotheses, Step, StepFunction, log_normalizer
 from seq2seq_chat.model.attention import Memory
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
@@ -61,8 +61,10 @@ class ReplySearch:
             "batch": tf.shape(source)[0],
             "steps": config.decoder_steps,
             "source_steps": config.encoder_steps if memory is not None else 0,
+            # padding and the start marker are never words of a reply
+            "forbidden": [PAD, GO] if self._decoding.allow_unknown else [PAD, GO, UNKNOWN],
         }
-        step = model_step(model, memory, self._decoding.allow_unknown)
+        step = model_step(model, memory)
         if self._decoding.method == "greedy":
             return greedy_search(step, state, **limits)
         return beam_search(step, state, width=self._width, n_best=self._decoding.n_best, **limits)
@@ -72,20 +74,13 @@ class ReplySearch:
         return tf.nest.map_structure(lambda part: tf.repeat(part, self._width, axis=0), rows)
 
 
-def model_step(model: Seq2Seq, memory: Optional[Memory], allow_unknown: bool) -> StepFunction:
-    """The model's decoder as a search sees it. Padding and the start marker are never words of a reply.
-
-    Log-probabilities are those of the full softmax also where words are forbidden, so that a hypothesis scores what
-    the model gives to its words.
-    """
-    forbidden = [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
-    penalty = np.zeros(model.vocabulary_size, np.float32)
-    penalty[forbidden] = -np.inf
+def model_step(model: Seq2Seq, memory: Optional[Memory]) -> StepFunction:
+    """The model's decoder as a search sees it."""
 
     def step(words: tf.Tensor, state: Any) -> Step:
         logits, state, attention = model.step(words, state, memory)
         if attention is None:
             attention = tf.zeros([tf.shape(words)[0], 0])
-        return Step(tf.nn.log_softmax(logits) + penalty, state, attention)
+        return Step(logits, log_normalizer(logits), state, attention)
 
     return step

@@ -13,6 +13,8 @@ from seq2seq_chat.model.attention import MASKED
 from seq2seq_chat.model.deferred import product_with_rows
 from seq2seq_chat.model.weights import Weight, glorot
 
+MOST_FEW = 128  # rows up to which a table is better multiplied from the left
+
 
 class Output(tf.Module):
     """p = W_p h̃ ∈ R^P, logits = W_s p + b ∈ R^V; without a projection p = h̃."""
@@ -34,7 +36,21 @@ class Output(tf.Module):
 
     def logits(self, projected: tf.Tensor) -> tf.Tensor:
         """projected: [tokens, projection] → [tokens, vocabulary]."""
-        return product_with_rows(projected, self.words) + self.bias
+        return tf.nn.bias_add(product_with_rows(projected, self.words), self.bias)
+
+    def logits_of_few(self, projected: tf.Tensor) -> tf.Tensor:
+        """The same for decoding, where a few rows make CPU kernels rearrange the large table for little arithmetic.
+
+        (W p)ᵀ is p Wᵀ, and leaves the table as it is. One row alone is no matter of arrangement.
+        """
+        rows = tf.shape(projected)[0]
+        few = (rows > 1) & (rows <= MOST_FEW)
+        product = tf.cond(
+            few,
+            lambda: tf.transpose(tf.matmul(self.words, projected, transpose_b=True)),
+            lambda: tf.matmul(projected, self.words, transpose_b=True),
+        )
+        return tf.nn.bias_add(product, self.bias)
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the whole vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""

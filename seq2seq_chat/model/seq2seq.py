@@ -120,7 +120,7 @@ class Seq2Seq(tf.Module):
         """
         prepared = self.decoder.prepare(self.target_embedding(words))
         hidden, state, weights = self.decoder.step(prepared, state, memory)
-        return self.output.logits(self.output.project(hidden)), state, weights
+        return self.output.logits_of_few(self.output.project(hidden)), state, weights
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import tensorflow as tf
 
 from seq2seq_chat.config import Config
@@ -26,6 +28,7 @@ class Learner:
 
     def __init__(self, config: Config, vocabulary_size: int, corpus: EncodedCorpus) -> None:
         self.step = 0  # steps done
+        self.data_seconds = 0.0  # how long the last step waited for its batch
         self.model = Seq2Seq(config.model, vocabulary_size, config.seed)
         self.optimizer = build_optimizer(config.training)
         self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
@@ -45,8 +48,16 @@ class Learner:
         """What belongs to the precision; a training that goes on in another precision has others, or none."""
         return loss_scale_variables(self.optimizer)
 
+    @property
+    def traces(self) -> int:
+        """Graphs that were built so far, one for each bucket that was learned from."""
+        return self._training_step.traces
+
     def learn(self) -> StepResult:
         """Learn from the next batch."""
-        result = self._training_step(self.batches.batch(*self._order.batch(self.step)), self.step)
+        begun = time.perf_counter()
+        batch = self.batches.batch(*self._order.batch(self.step))
+        self.data_seconds = time.perf_counter() - begun
+        result = self._training_step(batch, self.step)
         self.step += 1
         return result

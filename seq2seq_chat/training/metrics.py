@@ -26,12 +26,20 @@ class Meter:
     def reset(self) -> None:
         """Begin anew."""
         self._pending: list[StepResult] = []
-        self._sums = {"nats": 0.0, "tokens": 0.0, "gradient_norm": 0.0, "steps": 0.0, "seconds": 0.0}
+        self._sums = {
+            "nats": 0.0,
+            "tokens": 0.0,
+            "gradient_norm": 0.0,
+            "steps": 0.0,
+            "seconds": 0.0,
+            "data_seconds": 0.0,
+        }
 
-    def add(self, result: StepResult, seconds: float) -> None:
-        """Count one step."""
+    def add(self, result: StepResult, seconds: float, data_seconds: float) -> None:
+        """Count one step that took some seconds, some of them to get the batch."""
         self._pending.append(result)
         self._sums["seconds"] += seconds
+        self._sums["data_seconds"] += data_seconds
 
     def sums(self) -> dict[str, float]:
         """The sums so far; kept in a checkpoint so that a resumed run reports the same means."""
@@ -59,6 +67,7 @@ class Meter:
             "perplexity": perplexity(loss),
             "tokens": int(sums["tokens"]),
             "seconds": round(sums["seconds"], 3),
+            "data_seconds": round(sums["data_seconds"], 4),
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
             "softmax": "sampled" if self._sampled else "full",
         }

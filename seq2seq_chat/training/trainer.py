@@ -110,7 +110,7 @@ class Trainer:
     def _train_one_step(self) -> None:
         begun = time.monotonic()
         result = self.learner.learn()
-        self._meter.add(result, time.monotonic() - begun)
+        self._meter.add(result, time.monotonic() - begun, self.learner.data_seconds)
         self.console.advance(self.learner.step, self._meter)
 
     def _report_and_save(self) -> None:

@@ -47,7 +47,7 @@ class TableModel:
         index = tf.stack([row, tf.math.floormod(history, self.tables.shape[1])], axis=1)
         log_probabilities = tf.gather_nd(tf.constant(self.tables), index)
         attention = tf.stack([tf.cast(history, tf.float32), tf.cast(row, tf.float32)], axis=1)
-        return Step(log_probabilities, (row, history), attention)
+        return Step(log_probabilities, tf.zeros([tf.shape(words)[0]]), (row, history), attention)
 
     def score(self, row: int, sequence: tuple[int, ...]) -> float:
         history, score = 1, 0.0
@@ -152,7 +152,8 @@ def test_beam_search_finds_what_greedy_misses() -> None:
     table = np.log(np.array([after.get(word, [0, 0, 1, 0, 0, 0]) for word in range(6)], np.float32) + 1e-30)
 
     def step(words: tf.Tensor, state: Any) -> Step:
-        return Step(tf.gather(tf.constant(table), words), state, tf.zeros([tf.shape(words)[0], 0]))
+        rows = tf.shape(words)[0]
+        return Step(tf.gather(tf.constant(table), words), tf.zeros([rows]), state, tf.zeros([rows, 0]))
 
     limits = {"batch": tf.constant(1), "steps": 2, "source_steps": 0}
     greedy = greedy_search(step, tf.zeros([1]), **limits)
@@ -169,7 +170,8 @@ def test_the_search_ends_when_every_hypothesis_has_ended() -> None:
     def step(words: tf.Tensor, state: Any) -> Step:
         calls.append(1)
         ends = tf.one_hot(EOS, 5, on_value=0.0, off_value=NEVER)
-        return Step(tf.tile(ends[tf.newaxis], [tf.shape(words)[0], 1]), state, tf.zeros([tf.shape(words)[0], 0]))
+        rows = tf.shape(words)[0]
+        return Step(tf.tile(ends[tf.newaxis], [rows, 1]), tf.zeros([rows]), state, tf.zeros([rows, 0]))
 
     limits = {"batch": tf.constant(2), "steps": 30, "source_steps": 0}
     greedy = greedy_search(step, tf.zeros([2]), **limits)
