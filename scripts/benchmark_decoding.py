@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -20,10 +20,20 @@ from typing import Any, Optional
 import click
 from contenders.table import print_table, write_json
 from contenders.worker import Contender, Worker
-from contenders.workload import SIZES, make_workload
+from contenders.workload import SIZES, make_workload, write_run
 from tqdm import tqdm
 
-CONTENDERS = [Contender("ours", "ours", {}), Contender("addons", "keras_addons", {})]
+from seq2seq_chat.chatbot import Chatbot
+from seq2seq_chat.config import decoding_with
+from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
+from seq2seq_chat.corpus.text import detokenize
+from seq2seq_chat.runs import Run, find_run
+
+CONTENDERS = [
+    Contender("ours", "ours", {}),
+    Contender("ours, the best reply only", "ours", {"n_best": 1}),
+    Contender("addons", "keras_addons", {}),
+]
 KINDS = [(1, 1), (1, 10), (32, 1), (32, 10)]  # utterances at once, width
 TOLERANCE = 1e-3  # of the best score
 COLUMNS = ["search", "at once", "contender", "median ms", "95 % ms", "replies/s", "GB", "ours is"]
@@ -37,13 +47,20 @@ COLUMNS = ["search", "at once", "contender", "median ms", "95 % ms", "replies/s"
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="where to write the figures")
 def main(size: str, calls: int, run_name: Optional[str], results: str, json_file: Optional[Path]) -> None:
     """Run the contenders and print what was measured."""
-    rows = time_run(run_name, results, calls) if run_name else time_contenders(size, calls)
+    with tempfile.TemporaryDirectory() as folder:
+        if run_name:
+            run = find_run(run_name, results)
+            write_run(Path(folder), run)
+            rows = time_contenders(Path(folder), calls) + time_chatbot(run, calls)
+        else:
+            make_workload(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)
+            rows = time_contenders(Path(folder), calls)
     print_table(rows, COLUMNS)
     if json_file:
         write_json(json_file, {"size": run_name or size, "calls": calls, "searches": rows})
 
 
-def time_contenders(size: str, calls: int) -> list[dict[str, Any]]:
+def time_contenders(folder: Path, calls: int) -> list[dict[str, Any]]:
     """All contenders in turns; a row for each and each kind of search.
 
     Raises:
@@ -51,56 +68,48 @@ def time_contenders(size: str, calls: int) -> list[dict[str, Any]]:
     """
     here = [c for c in CONTENDERS if c.module == "ours" or importlib.util.find_spec("tensorflow_addons")]
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        make_workload(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)
-        bar = stack.enter_context(tqdm(total=len(KINDS) * len(here) * (calls + 1), unit="call", disable=None))
+    with tqdm(total=len(KINDS) * len(here) * (calls + 1), unit="call", disable=None) as bar:
         for at_once, width in KINDS:
-            with ExitStack() as workers_of_a_kind:  # new ones, so that the memory is that of this kind of search
-                workers = [workers_of_a_kind.enter_context(Worker(c, "Search", Path(folder))) for c in here]
-                seconds: list[list[float]] = [[] for _ in workers]
-                scores = []
-                for worker in workers:
-                    bar.set_description(f"{worker.contender.label}: starting")
-                    scores.append(worker.do("search", 0, at_once, width))
-                    bar.update()
-                for call in range(calls):
-                    for worker, times in zip(workers, seconds, strict=True):
-                        times.append(worker.time("search", call % 32 if at_once == 1 else 0, at_once, width))
-                        bar.update()
-                if any(
-                    abs(a - b) > TOLERANCE * abs(a) for other in scores for a, b in zip(scores[0], other, strict=True)
-                ):
-                    raise click.ClickException("the contenders do not find replies of the same score")
-                for worker, times in zip(workers, seconds, strict=True):
-                    row = _row(worker.contender.label, at_once, width, times)
-                    rows.append(row | {"GB": worker.peak_memory() / 1e9, "ours is": median(times) / median(seconds[0])})
+            with ExitStack() as stack:  # new processes for each kind, so that the memory is that of this kind
+                workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in here]
+                rows += time_kind(workers, at_once, width, calls, bar)
     return rows
 
 
-def time_run(name: str, results: str, calls: int) -> list[dict[str, Any]]:
-    """The chat bot of a run, from the text of an utterance to that of its reply."""
-    from seq2seq_chat.chatbot import Chatbot
-    from seq2seq_chat.config import decoding_with
-    from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
-    from seq2seq_chat.corpus.text import detokenize
-    from seq2seq_chat.runs import find_run
+def time_kind(workers: Sequence[Worker], at_once: int, width: int, calls: int, bar: Any) -> list[dict[str, Any]]:
+    """One kind of search by all contenders in turns."""
+    seconds: list[list[float]] = [[] for _ in workers]
+    scores = []
+    for worker in workers:
+        bar.set_description(f"{worker.contender.label}: starting")
+        scores.append(worker.do("search", 0, at_once, width))
+        bar.update()
+    pairs = [pair for other in scores for pair in zip(scores[0], other, strict=True)]
+    if any(abs(one - other) > TOLERANCE * abs(one) for one, other in pairs):
+        raise click.ClickException("the contenders do not find replies of the same score")
+    for call in range(calls):
+        for worker, times in zip(workers, seconds, strict=True):
+            times.append(worker.time("search", call % 32 if at_once == 1 else 0, at_once, width))
+            bar.update()
+    return [
+        _row(worker.contender.label, at_once, width, times)
+        | {"GB": worker.peak_memory() / 1e9, "ours is": median(times) / median(seconds[0])}
+        for worker, times in zip(workers, seconds, strict=True)
+    ]
 
-    bot = Chatbot.load(find_run(name, results))
+
+def time_chatbot(run: Run, calls: int) -> list[dict[str, Any]]:
+    """The chat bot of a run, from the text of an utterance to that of its reply."""
+    bot = Chatbot.load(run)
     data = bot.config.data
     samples = iterate_samples(read_tokens(data.validation or data.train, data.level), data.pairing)
-    texts = [detokenize(source, data.level) for source, _ in islice(samples, 32 * calls)]
+    texts = [detokenize(source, data.level) for source, _ in islice(samples, 32)]
     rows = []
-    for at_once, width in KINDS:
-        decoding = decoding_with(
-            bot.config.decoding, method="beam" if width > 1 else "greedy", beam_width=width, n_best=1
-        )
-        times = []
-        for call in range(calls + 1):
-            first = call * at_once % len(texts)
-            begun = time.perf_counter()
-            bot.replies((texts + texts)[first : first + at_once], decoding)
-            times.append(time.perf_counter() - begun)
-        rows.append(_row("ours", at_once, width, times[1:]))
+    for width in (1, 10):
+        method = "beam" if width > 1 else "greedy"
+        decoding = decoding_with(bot.config.decoding, method=method, beam_width=width, n_best=1)
+        times = [bot.reply(texts[call % len(texts)], decoding).seconds for call in range(calls + 1)]
+        rows.append(_row("ours, from text to text", 1, width, times[1:]))
     return rows
 
 

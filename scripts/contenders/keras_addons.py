@@ -249,7 +249,6 @@ class Search:
 
     def search(self, first: int, count: int, width: int) -> list[float]:
         """Answer some sources of the workload; the scores of the best replies. Width 1 is greedy search."""
-        source = self._workload.sources()[first : first + count]
-        lengths = np.full(count, source.shape[1], np.int32)
+        source, lengths = self._workload.sources(first, count)
         found = self._decoding.greedy(source, lengths) if width == 1 else self._decoding.beam(source, lengths, width)
         return [float(score) for score in found.scores[:, 0]]

@@ -74,21 +74,27 @@ class _PlainStep(step_module.TrainingStep):
 
 
 class Search:
-    """Greedy search, or a beam search of some width."""
+    """Greedy search, or a beam search of some width.
 
-    def __init__(self, workload: Workload) -> None:
+    Args:
+        workload: the weights and what is answered.
+        n_best: how many replies are wanted; None for as many as the width.
+    """
+
+    def __init__(self, workload: Workload, n_best: Optional[int] = None) -> None:
         size = workload.size
         self._workload = workload
         self._model = Seq2Seq(model_config(size), size.vocabulary, seed=1)
         for variable in self._model.trainable_variables:
             variable.assign(workload.weights[variable.name])
+        self._n_best = n_best
         self._searches: dict[int, ReplySearch] = {}
 
     def search(self, first: int, count: int, width: int) -> list[float]:
         """Answer some sources of the workload; the scores of the best replies. Width 1 is greedy search."""
         if width not in self._searches:
             method: Any = {"method": "beam", "beam_width": width} if width > 1 else {"method": "greedy"}
-            self._searches[width] = ReplySearch(self._model, Decoding(**method, n_best=width, allow_unknown=True))
-        source = self._workload.sources()[first : first + count]
-        found = self._searches[width](source, np.full(count, source.shape[1], np.int32))
+            decoding = Decoding(**method, n_best=self._n_best or width, allow_unknown=True)
+            self._searches[width] = ReplySearch(self._model, decoding)
+        found = self._searches[width](*self._workload.sources(first, count))
         return [float(score) for score in found.scores[:, 0]]

@@ -62,9 +62,10 @@ class Workload(NamedTuple):
     sampled_words: np.ndarray  # int64 [steps, sampled]
     expected_counts: np.ndarray  # how often each word is expected in a draw: float32 [vocabulary]
 
-    def sources(self) -> np.ndarray:
-        """The sources of all steps: ids, int32 [steps · batch, source steps]."""
-        return self.source.reshape(-1, self.source.shape[2])
+    def sources(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Some of all steps' sources: ids, int32 [count, source steps], and how many words each has: int32 [count]."""
+        ids = self.source.reshape(-1, self.source.shape[2])[first : first + count]
+        return ids, np.count_nonzero(ids, axis=1).astype(np.int32)
 
 
 class _WeightFiles(Mapping[str, np.ndarray]):
@@ -126,11 +127,48 @@ def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forb
     (folder / "workload.json").write_text(json.dumps({"size": size_name, "weights": [v.name for v in variables]}))
 
 
+def write_run(folder: Path, run: Any) -> None:
+    """Write the weights of a trained run and the utterances that it was validated with.
+
+    Raises:
+        ValueError: the model has parts that the contenders have not.
+    """
+    from seq2seq_chat.corpus.encoded import EncodedCorpus
+    from seq2seq_chat.training.restore import load_trained_model
+
+    trained, config = load_trained_model(run, None, warn=lambda text: None), run.config
+    model, data = config.model, config.data
+    if not (model.projection_size and model.attention == "additive" and model.layers == 1):
+        raise ValueError("the contenders have one layer, additive attention and a projection")
+    sizes = model.embedding_size, model.hidden_size, model.projection_size
+    size = Size(*sizes, len(trained.vocabulary), sampled=1, batch=32, steps=model.encoder_steps)
+    variables = list(trained.model.trainable_variables)
+    shared = {"source": trained.model.source_embedding, "target": trained.model.target_embedding}
+    weights = {v.name: v.numpy() for v in variables} | {f"embedding/{k}:0": e.table.numpy() for k, e in shared.items()}
+    for number, values in enumerate(weights.values()):
+        np.save(folder / f"weight{number}.npy", values)
+    file = data.validation or data.train
+    corpus = EncodedCorpus.open(file, trained.vocabulary, level=data.level, pairing=data.pairing)
+    steps = {"source_steps": model.encoder_steps, "target_steps": model.decoder_steps}
+    chosen = np.arange(64) * len(corpus) // 64
+    batch = corpus.batch(chosen, size=64, reverse=data.reverse_input, **steps)
+    zero = np.zeros([1, 1], np.int64)
+    np.savez(
+        folder / "batches.npz",
+        source=batch.source[np.newaxis],
+        target=batch.target[np.newaxis],
+        sampled_words=zero,
+        expected_counts=zero[0],
+    )
+    (folder / "workload.json").write_text(json.dumps({"size": size, "weights": list(weights)}))
+
+
 def read_workload(folder: Path) -> Workload:
     """The workload that was written to a folder; needs NumPy only."""
     about = json.loads((folder / "workload.json").read_text())
     with np.load(folder / "batches.npz") as batches:
-        return Workload(SIZES[about["size"]], _WeightFiles(folder, about["weights"]), **batches)
+        size = SIZES[about["size"]] if isinstance(about["size"], str) else Size(*about["size"])
+        return Workload(size, _WeightFiles(folder, about["weights"]), **batches)
 
 
 def model_config(size: Size) -> Any:
