@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Optional
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.corpus.encoded import EncodedCorpus
+from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.batches import Batches, configured_buckets
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -35,6 +37,9 @@ class Learner:
         self.buckets = configured_buckets(config, corpus)
         self.batches = Batches(corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
         self._order = self.batches.ordered(config.seed)
+        self._reader = ThreadPoolExecutor(1, "batches")
+        self._next: Future[Batch] = Future()
+        self._next_step: Optional[int] = None
         self._training_step = TrainingStep(self.model, self.optimizer, config)
         self.sampled = self._training_step.sampled
 
@@ -56,8 +61,14 @@ class Learner:
     def learn(self) -> StepResult:
         """Learn from the next batch."""
         begun = time.perf_counter()
-        batch = self.batches.batch(*self._order.batch(self.step))
+        batch = self._next.result() if self._next_step == self.step else self._batch(self.step)
         self.data_seconds = time.perf_counter() - begun
+        self._next_step = self.step + 1
+        self._next = self._reader.submit(self._batch, self._next_step)  # while this step is computed
         result = self._training_step(batch, self.step)
         self.step += 1
         return result
+
+    def _batch(self, step: int) -> Batch:
+        """The samples of a step: which they are depends on nothing but its number."""
+        return self.batches.batch(*self._order.batch(step))
