@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 def run(script: str, *arguments: str, folder: Path) -> dict[str, Any]:
     figures = folder / "figures.json"
     command = [sys.executable, str(SCRIPTS / script), *arguments, "--json", str(figures)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": str(SCRIPTS.parent)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("| ")
     content: dict[str, Any] = json.loads(figures.read_text())
