@@ -27,6 +27,7 @@ from seq2seq_chat.chatbot import Chatbot
 from seq2seq_chat.config import decoding_with
 from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
 from seq2seq_chat.corpus.text import detokenize
+from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run, find_run
 
 CONTENDERS = [
@@ -49,8 +50,11 @@ def main(size: str, calls: int, run_name: Optional[str], results: str, json_file
     """Run the contenders and print what was measured."""
     with tempfile.TemporaryDirectory() as folder:
         if run_name:
-            run = find_run(run_name, results)
-            write_run(Path(folder), run)
+            try:
+                run = find_run(run_name, results)
+                write_run(Path(folder), run)
+            except UserError as error:
+                raise click.UsageError(str(error)) from error
             rows = time_contenders(Path(folder), calls) + time_chatbot(run, calls)
         else:
             make_workload(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)

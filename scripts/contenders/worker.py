@@ -28,7 +28,7 @@ class Worker:
 
     Args:
         contender: what to run.
-        kind: name of the class to make: "TrainingStep" or "Decoding".
+        kind: name of the class to make: "TrainingStep" or "Search".
         folder: where the workload was written.
     """
 

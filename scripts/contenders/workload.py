@@ -86,9 +86,8 @@ class _WeightFiles(Mapping[str, np.ndarray]):
 
 def make_workload(folder: Path, size_name: str, steps: int, forbid: float = 0.0) -> None:
     """Let another process write the workload, so that this one stays small."""
-    code = "import sys; from contenders.workload import *; write_workload(Path(sys.argv[1]), sys.argv[2], "
     paths = os.pathsep.join(str(parent) for parent in Path(__file__).resolve().parents[1:3])
-    command = [sys.executable, "-c", f"{code}{steps}, forbid={forbid})", str(folder), size_name]
+    command = [sys.executable, "-m", "contenders.workload", str(folder), size_name, str(steps), str(forbid)]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "3"})
 
 
@@ -131,15 +130,18 @@ def write_run(folder: Path, run: Any) -> None:
     """Write the weights of a trained run and the utterances that it was validated with.
 
     Raises:
-        ValueError: the model has parts that the contenders have not.
+        UserError: the model has parts that the contenders have not.
     """
     from seq2seq_chat.corpus.encoded import EncodedCorpus
+    from seq2seq_chat.errors import UserError
     from seq2seq_chat.training.restore import load_trained_model
 
     trained, config = load_trained_model(run, None, warn=lambda text: None), run.config
     model, data = config.model, config.data
     if not (model.projection_size and model.attention == "additive" and model.layers == 1):
-        raise ValueError("the contenders have one layer, additive attention and a projection")
+        raise UserError(f"run {run.name}: the contenders have one layer, additive attention and a projection only")
+    if model.encoder_steps != model.decoder_steps:
+        raise UserError(f"run {run.name}: the contenders have as many steps for a reply as for an utterance")
     sizes = model.embedding_size, model.hidden_size, model.projection_size
     size = Size(*sizes, len(trained.vocabulary), sampled=1, batch=32, steps=model.encoder_steps)
     variables = list(trained.model.trainable_variables)
@@ -182,3 +184,7 @@ def model_config(size: Size) -> Any:
         encoder_steps=size.steps,
         decoder_steps=size.steps,
     )
+
+
+if __name__ == "__main__":
+    write_workload(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), forbid=float(sys.argv[4]))
