@@ -10,11 +10,14 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Optional
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 import click
 
 from seq2seq_chat import __version__
+from seq2seq_chat.cli.experiments import experiments
+from seq2seq_chat.cli.options import results_option
+from seq2seq_chat.cli.prepare import prepare
 from seq2seq_chat.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
 
 WRONG_INPUT, FAILED = 2, 1  # exit statuses: what the user wrote, what went wrong
 
-results_option = click.option(
-    "--results", default="results", show_default=True, metavar="DIR", help="Folder of the runs."
-)
 snapshot_option = click.option(
     "--snapshot", metavar="NAME", help="A snapshot's name, `best` or `latest`.  [default: latest]"
 )
@@ -132,6 +132,30 @@ def _decoding(decoding: Decoding, beam_width: Optional[int], n_best: Optional[in
 
 
 @commands.command()
+@results_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9001, show_default=True, help="0: any free one.")
+@click.option("--token", metavar="TEXT", help="Whoever asks must know it.  [default: none on 127.0.0.1, else made up]")
+@click.option("--models", type=click.IntRange(1, 100), default=4, show_default=True, help="Models in memory at once.")
+@click.option("--waiting", type=click.IntRange(1, 1000), default=64, show_default=True, help="People who wait for one.")
+@click.option("--cores", type=click.IntRange(1, 1024), help="Cores for a batch.  [default: as suits the models]")
+def serve(
+    results: str, host: str, port: int, token: Optional[str], models: int, waiting: int, cores: Optional[int]
+) -> None:
+    """Talk to all runs in a web page, and watch them learn; also an HTTP interface for programs."""
+    from seq2seq_chat.environment import load_tensorflow
+
+    if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
+        raise UserError("--token: use letters, digits and punctuation, without spaces")
+    load_tensorflow()
+    from webui.limits import Limits
+    from webui.server import serve as serve_pages
+
+    limits = Limits(models=models, waiting=waiting, waiting_in_all=max(160, 2 * waiting))
+    serve_pages(results, host, port, token, limits, cores, click.echo, _warn)
+
+
+@commands.command()
 @click.argument("config", metavar="CONFIG")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--only", multiple=True, metavar="NAME", help="Run this check only; may be given several times.")
@@ -170,6 +194,9 @@ def check(
     from seq2seq_chat.checks.subject import Subject
     from seq2seq_chat.checks.suite import CHECKS, run_checks, summary, tidy, write_verdicts
     from seq2seq_chat.runs import create_checks_folder
+    from seq2seq_chat.training.precision import ensure_available
+
+    ensure_available(settings.training.precision)
 
     unknown = [name for name in only if name not in CHECKS]
     if unknown:
@@ -189,91 +216,122 @@ def check(
         sys.exit(FAILED)
 
 
+data_option = click.option(
+    "--data", metavar="FILE", help="Corpus file.  [default: the run's data.test, else data.validation]"
+)
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=250_000,
+    show_default=True,
+    metavar="N",
+    help="Use N samples, evenly spread over the corpus.",
+)
+sent2vec_option = click.option(
+    "--sent2vec", metavar="FILE", help="Binary Sent2Vec model.  [default: one learned from the training corpus]"
+)
+
+
 @commands.command()
 @click.argument("run", metavar="RUN")
-@click.option("--data", metavar="FILE", help="Corpus file.  [default: the run's data.test, else data.validation]")
+@data_option
 @snapshot_option
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Use N samples, evenly spread over the corpus.")
+@limit_option
+@click.option(
+    "--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Search replies with a beam, not greedily."
+)
+@sent2vec_option
+@click.option("--output", metavar="DIR", help="Folder for the predictions.  [default: RUN/evaluation]")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures to a file as well.")
 @results_option
 def evaluate(
-    run: str, data: Optional[str], snapshot: Optional[str], limit: Optional[int], json_file: Optional[str], results: str
+    run: str,
+    data: Optional[str],
+    snapshot: Optional[str],
+    limit: int,
+    beam_width: Optional[int],
+    sent2vec: Optional[str],
+    output: Optional[str],
+    json_file: Optional[str],
+    results: str,
 ) -> None:
-    """Loss and perplexity of a RUN on a test corpus, exactly (full softmax)."""
+    """Loss, perplexity and word accuracy of a RUN on a test corpus, exactly, and what its replies are like.
+
+    Replies are kept in a file; an evaluation that was stopped goes on from it.
+    """
     from seq2seq_chat.atomic import atomic_write
+    from seq2seq_chat.config import decoding_with
     from seq2seq_chat.environment import load_tensorflow
     from seq2seq_chat.runs import find_run
 
     found = find_run(run, results)
     _ensure_folder(json_file)
+    decoding = None
+    if beam_width is not None:
+        decoding = decoding_with(found.config.decoding, method="beam", beam_width=beam_width, n_best=1)
     load_tensorflow()
-    from seq2seq_chat.analysis.evaluate import evaluate_run
+    from seq2seq_chat.analysis.evaluate import evaluate_run, summary
     from seq2seq_chat.training.metrics import finite_or_null
 
-    figures = evaluate_run(found, data, snapshot, limit, _warn)
+    figures = evaluate_run(found, data, snapshot, limit, _warn, decoding=decoding, sent2vec=sent2vec, folder=output)
     click.echo(f"{found.name}, {figures['snapshot']} (step {figures['step']:,}), on {figures['data']}")
-    click.echo(f"loss        {figures['loss']:.4f} nats per target token")
-    click.echo(f"perplexity  {figures['perplexity']:.2f}")
-    click.echo(f"samples     {figures['samples']:,}")
-    click.echo(f"tokens      {figures['tokens']:,}")
+    click.echo(summary(figures))
     if json_file:
         with atomic_write(Path(json_file)) as file:
-            file.write(json.dumps(finite_or_null(figures), indent=2) + "\n")
+            file.write(json.dumps(finite_or_null(figures), indent=2, ensure_ascii=False) + "\n")
 
 
 @commands.command()
-@click.argument("corpus", type=click.Choice(["dailydialog", "lines"]))
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--output", required=True, metavar="DIR", help="Folder for what is written.")
-@click.option("--split", metavar="A,B,C", help="Shares of train, validation and test.  [default: official, or 97,1,2]")
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed gives another split.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@data_option
+@limit_option
+@sent2vec_option
+@click.option("--questions", metavar="FILE", help="Utterances to ask at every snapshot, one a line.")
 @click.option(
-    "--vocabulary-size", type=int, default=50_000, show_default=True, help="Words, the special ones included."
+    "--transcript",
+    "transcripts",
+    multiple=True,
+    metavar="FILE",
+    help="Somebody else's answers: lines of question<TAB>answer, or an answer a line. May be given several times.",
 )
-@click.option("--level", type=click.Choice(["word", "character"]), default="word", show_default=True)
-@click.option("--pairing", type=click.Choice(["sliding", "alternating"]), default="sliding", show_default=True)
-@click.option("--encoder-steps", type=click.IntRange(1), default=30, show_default=True, help="For the statistics.")
-@click.option("--decoder-steps", type=click.IntRange(1), default=30, show_default=True, help="For the statistics.")
-def prepare(
-    corpus: str, inputs: tuple[str, ...], output: str, split: Optional[str], seed: int, vocabulary_size: int, **how: Any
+@click.option("--liked", metavar="FILE", help="The replies you like best, like a transcript: where do beams have them?")
+@click.option("--output", metavar="FILE", help="The page.  [default: report.html in the first run's folder]")
+@results_option
+def report(
+    runs: tuple[str, ...],
+    data: Optional[str],
+    limit: int,
+    sent2vec: Optional[str],
+    questions: Optional[str],
+    transcripts: tuple[str, ...],
+    liked: Optional[str],
+    output: Optional[str],
+    results: str,
 ) -> None:
-    """Turn a raw corpus into train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json.
+    """Everything there is to see of RUNs, at every snapshot, as one HTML page; prints its file as the last line.
 
-    \b
-    dailydialog  the files of DailyDialog, or their folder; their official split is kept
-    lines        corpus files, or any text with one utterance a line
+    Figures on the test corpus, language and replies over time, learning curves, attention, beams, thought vectors,
+    word embeddings, gates and gradients. What cannot be made says why. Pictures lie beside the page as well.
     """
-    from seq2seq_chat.corpus import READERS
-    from seq2seq_chat.corpus import prepare as prepare_corpus
+    from seq2seq_chat.environment import load_tensorflow
+    from seq2seq_chat.runs import find_run
 
-    statistics = prepare_corpus(
-        READERS[corpus],
-        inputs,
-        output,
-        split=_shares(split),
-        seed=seed,
-        vocabulary_size=vocabulary_size,
-        level=how["level"],
-        pairing=how["pairing"],
-        source_steps=how["encoder_steps"],
-        target_steps=how["decoder_steps"],
+    found = [find_run(run, results) for run in dict.fromkeys(runs)]
+    load_tensorflow()
+    from seq2seq_chat.analysis.findings import Options
+    from seq2seq_chat.analysis.replies import read_questions, read_transcript
+    from seq2seq_chat.analysis.report import write_report
+
+    asked = read_questions(questions)
+    options = Options(
+        data=data,
+        limit=limit,
+        sent2vec=sent2vec,
+        questions=asked,
+        transcripts=[read_transcript(file, asked) for file in transcripts],
+        liked=read_transcript(liked, asked) if liked else None,
     )
-    columns = list(statistics)
-    click.echo(f"{'':24}" + "".join(f"{name:>14}" for name in columns))
-    for key in statistics[columns[0]]:
-        cells = [statistics[name][key] for name in columns]  # type: ignore[literal-required]
-        click.echo(f"{key.replace('_', ' '):24}" + "".join(f"{cell:>14,}" for cell in cells))
-    click.echo(output)
-
-
-def _shares(split: Optional[str]) -> Optional[tuple[float, float, float]]:
-    if split is None:
-        return None
-    try:
-        train_share, validation_share, test_share = (float(part) for part in split.split(","))
-    except ValueError:
-        raise click.UsageError(f"--split {split}: write three numbers, for example 97,1,2") from None
-    return train_share, validation_share, test_share
+    click.echo(write_report(found, options, Path(output) if output else None, click.echo, _warn))
 
 
 @commands.command()
@@ -288,6 +346,10 @@ def schema(output: Optional[str]) -> None:
         return
     with atomic_write(Path(output)) as file:
         file.write(json_schema())
+
+
+commands.add_command(experiments)
+commands.add_command(prepare)
 
 
 def _ensure_folder(file: Optional[str]) -> None:
