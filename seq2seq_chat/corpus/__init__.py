@@ -8,10 +8,15 @@ Read the files in this order:
 4. ``samples``: which utterance answers which.
 5. ``npy``, ``encoding``, ``cache``, ``encoded``: a corpus as arrays of ids, cached and mapped
    into memory, and the batches cut from it.
-6. ``readers``, ``split``, ``statistics``, ``prepare``: making corpus files from raw data.
+6. ``compressed``, ``shards``, ``readers``, ``reddit``, ``opensubtitles``, ``inputs``, ``reading``: from raw files to
+   Parquet shards of utterances, by several processes.
+7. ``split``, ``tables``, ``engine``: the relational work, as Ibis expressions on DuckDB or Spark.
+8. ``utterances``, ``statistics``, ``figures``, ``preparation``: what is written; ``inspection``: looking at it.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus, fit_source
 from seq2seq_chat.corpus.files import (
@@ -21,20 +26,20 @@ from seq2seq_chat.corpus.files import (
     write_conversation,
     write_conversations,
 )
-from seq2seq_chat.corpus.prepare import prepare
-from seq2seq_chat.corpus.readers import READERS, Reader, read_dailydialog, read_lines
 from seq2seq_chat.corpus.samples import Pairing, iterate_samples, read_tokens
 from seq2seq_chat.corpus.split import SPLITS, Shares
 from seq2seq_chat.corpus.statistics import SplitStatistics, corpus_statistics
 from seq2seq_chat.corpus.text import Level, clean, detokenize, tokenize
 from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary, VocabularyError
 
+if TYPE_CHECKING:
+    from seq2seq_chat.corpus.preparation import prepare
+
 __all__ = [
     "END_OF_CONVERSATION",
     "EOS",
     "GO",
     "PAD",
-    "READERS",
     "SPECIAL_WORDS",
     "SPLITS",
     "UNKNOWN",
@@ -43,7 +48,6 @@ __all__ = [
     "EncodedCorpus",
     "Level",
     "Pairing",
-    "Reader",
     "Shares",
     "SplitStatistics",
     "Vocabulary",
@@ -54,11 +58,18 @@ __all__ = [
     "fit_source",
     "iterate_samples",
     "prepare",
-    "read_dailydialog",
-    "read_lines",
     "read_tokens",
     "read_utterances",
     "tokenize",
     "write_conversation",
     "write_conversations",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # What prepares corpora loads an engine, for which training, chatting and reading processes are not to wait.
+    if name == "prepare":
+        from seq2seq_chat.corpus.preparation import prepare
+
+        return prepare
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -50,11 +50,12 @@ class CacheKey:
     vocabulary: str
     level: Level
     pairing: Pairing
+    turns: int = 1
     format: str = _FORMAT
     version: int = _VERSION
 
     @classmethod
-    def of(cls, corpus: Path, vocabulary: Vocabulary, level: Level, pairing: Pairing) -> CacheKey:
+    def of(cls, corpus: Path, vocabulary: Vocabulary, level: Level, pairing: Pairing, turns: int = 1) -> CacheKey:
         """The key of a corpus file as it is now.
 
         Raises:
@@ -64,7 +65,7 @@ class CacheKey:
             state = corpus.stat()
         except OSError as fault:
             raise unreadable(corpus, fault, CorpusError) from fault
-        return cls(state.st_size, state.st_mtime_ns, vocabulary.fingerprint, level, pairing)
+        return cls(state.st_size, state.st_mtime_ns, vocabulary.fingerprint, level, pairing, turns)
 
     @property
     def name(self) -> str:

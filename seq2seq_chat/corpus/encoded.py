@@ -54,9 +54,11 @@ def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray,
 class EncodedCorpus:
     """The samples of a corpus file as word ids, mapped from a cache on disk."""
 
-    def __init__(self, arrays: EncodedArrays) -> None:
+    def __init__(self, arrays: EncodedArrays, turns: int = 1, swapped: bool = False) -> None:
         """Use ``EncodedCorpus.open`` instead, which finds or makes the arrays."""
         self._tokens, self._offsets, self._samples = arrays
+        self._marker = 1 if turns > 1 else 0  # tokens before the words of an utterance
+        self._swapped = swapped
 
     @classmethod
     def open(
@@ -66,23 +68,29 @@ class EncodedCorpus:
         *,
         level: Level = "word",
         pairing: Pairing = "sliding",
+        turns: int = 1,
+        swapped: bool = False,
     ) -> EncodedCorpus:
         """Open a corpus file, encoding it first unless a cache holds it as it is now.
+
+        Args:
+            turns: Utterances of a source at most, the last ones before the target, with ``TURN`` between them.
+            swapped: What was said is the target, and what was answered the source.
 
         Raises:
             CorpusError: The corpus cannot be read or has no sample.
             UserError: There is no folder that could hold the encoded corpus.
         """
         path = Path(path)
-        key = CacheKey.of(path, vocabulary, level, pairing)
+        key = CacheKey.of(path, vocabulary, level, pairing, turns)
 
         def build(folder: Path) -> dict[str, int]:
-            lengths = encode(path, vocabulary, level, pairing, folder)
-            if CacheKey.of(path, vocabulary, level, pairing) != key:
+            lengths = encode(path, vocabulary, level, pairing, turns, folder)
+            if CacheKey.of(path, vocabulary, level, pairing, turns) != key:
                 raise CorpusError(f"{path} changed while it was read. Start again once it is done.")
             return lengths
 
-        return cls(load_or_build(path, key, build))
+        return cls(load_or_build(path, key, build), turns, swapped)
 
     @property
     def fingerprint(self) -> str:
@@ -102,23 +110,30 @@ class EncodedCorpus:
 
     def source_lengths(self) -> IntArray:
         """[n_samples] Words of each source, however long."""
-        first, target = self._samples.T
-        return np.array(self._offsets[target] - self._offsets[first], dtype=np.int32)
+        (begin, end), _ = self._spans(slice(None))
+        return np.array(end - begin, dtype=np.int32)
 
     def target_lengths(self) -> IntArray:
         """[n_samples] Words of each target, however long, without EOS."""
-        target = self._samples[:, 1]
-        return np.array(self._offsets[target + 1] - self._offsets[target], dtype=np.int32)
+        _, (begin, end) = self._spans(slice(None))
+        return np.array(end - begin, dtype=np.int32)
 
     def source_ids(self, index: int) -> IntArray:
         """All word ids of the source of one sample."""
-        first, target = self._samples[index]
-        return self._words(first, target)
+        (begin, end), _ = self._spans(index)
+        return np.array(self._tokens[begin:end], dtype=np.int32)
 
     def target_ids(self, index: int) -> IntArray:
         """All word ids of the target of one sample, without EOS."""
-        target = self._samples[index, 1]
-        return self._words(target, target + 1)
+        _, (begin, end) = self._spans(index)
+        return np.array(self._tokens[begin:end], dtype=np.int32)
+
+    def _spans(self, chosen: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Where the tokens of sources and of targets of some samples begin and end."""
+        first, target = self._samples[chosen].T
+        source = self._offsets[first] + self._marker, self._offsets[target]
+        reply = self._offsets[target] + self._marker, self._offsets[target + 1]
+        return (reply, source) if self._swapped else (source, reply)
 
     def batch(
         self,
@@ -148,25 +163,20 @@ class EncodedCorpus:
             np.zeros(size, dtype=np.int32),
         )
         rows = slice(len(chosen))
-        first, target = self._samples[chosen].T
-        begin, middle, end = self._offsets[np.stack([first, target, target + 1])]
+        (begin, end), (target_begin, target_end) = self._spans(chosen)
 
-        length = np.minimum(middle - begin, source_steps)
-        start, stride = (middle - 1, -1) if reverse else (middle - length, 1)
+        length = np.minimum(end - begin, source_steps)
+        start, stride = (end - 1, -1) if reverse else (end - length, 1)
         batch.source[rows] = self._gather(start, stride, length, source_steps)
         batch.source_length[rows] = length
 
-        words = end - middle
+        words = target_end - target_begin
         length = np.minimum(words, target_steps)
-        batch.target[rows] = self._gather(middle, 1, length, target_steps)
+        batch.target[rows] = self._gather(target_begin, 1, length, target_steps)
         ends = np.flatnonzero(words < target_steps)
         batch.target[ends, words[ends]] = EOS
         batch.target_length[rows] = np.minimum(words + 1, target_steps)
         return batch
-
-    def _words(self, begin: int, end: int) -> IntArray:
-        """The ids of the utterances ``begin`` to ``end`` - 1."""
-        return np.array(self._tokens[self._offsets[begin] : self._offsets[end]], dtype=np.int32)
 
     def _gather(self, start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int) -> IntArray:
         """[rows, steps] ``length`` tokens from ``start`` in steps of ``stride``, then PAD."""

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
+from hashlib import md5
 from pathlib import Path
 
 from seq2seq_chat.errors import UserError
@@ -29,12 +29,20 @@ def check_shares(shares: Shares) -> None:
         )
 
 
-def split_of(number: int, shares: Shares, seed: int) -> str:
-    """The split of a conversation, by its number and the seed alone."""
-    place = _place(number, seed) * sum(shares)
-    if place < shares[0]:
-        return "train"
-    return "validation" if place < shares[0] + shares[1] else "test"
+def split_of(thread: str | int, shares: Shares, seed: int) -> str:
+    """The split of a conversation, by its name or number and the seed alone."""
+    place = _place(thread, seed)
+    train, validation = boundaries(shares)
+    if place < train:
+        return SPLITS[0]
+    return SPLITS[1] if place < validation else SPLITS[2]
+
+
+def boundaries(shares: Shares) -> tuple[str, str]:
+    """The places at which train and validation end, as ``_place`` writes them."""
+    cuts = (shares[0] / sum(shares), (shares[0] + shares[1]) / sum(shares))
+    train, validation = (round(cut * (1 << 4 * _DIGITS)) for cut in cuts)
+    return _written(train), _written(validation)
 
 
 def is_complete(sizes: Counter[str], shares: Shares) -> bool:
@@ -48,21 +56,24 @@ def is_complete(sizes: Counter[str], shares: Shares) -> bool:
     return all(sizes[name] for name, share in zip(SPLITS, shares, strict=True) if share)
 
 
-def complete_splits(count: int, shares: Shares, seed: int) -> list[str]:
-    """The split of each of ``count`` conversations, so that ``is_complete`` holds.
+def complete_splits(threads: Iterable[str], shares: Shares, seed: int) -> dict[str, str]:
+    """The threads, and their splits, that have to be moved so that ``is_complete`` holds.
 
     A split that got none by ``split_of`` takes, from the split that has most, the conversation
-    whose hash is smallest.
+    whose hash is smallest; of fewer conversations than splits all are train.
     """
-    if count < len(SPLITS):
-        return ["train"] * count
-    splits = [split_of(number, shares, seed) for number in range(count)]
-    order = sorted(range(count), key=lambda number: _place(number, seed))
+    ordered = sorted(set(threads), key=lambda thread: _place(thread, seed))
+    if len(ordered) < len(SPLITS):
+        return dict.fromkeys(ordered, "train")
+    splits = {thread: split_of(thread, shares, seed) for thread in ordered}
+    moved: dict[str, str] = {}
     for name, share in zip(SPLITS, shares, strict=True):
-        if share and name not in splits:
-            largest = max(SPLITS, key=splits.count)
-            splits[next(number for number in order if splits[number] == largest)] = name
-    return splits
+        sizes = Counter(splits.values())
+        if share and not sizes[name]:
+            largest = max(SPLITS, key=lambda other: sizes[other])
+            thread = next(thread for thread in ordered if splits[thread] == largest)
+            splits[thread] = moved[thread] = name
+    return moved
 
 
 def official_splits(files: Iterable[Path]) -> dict[Path, str] | None:
@@ -80,7 +91,14 @@ def official_splits(files: Iterable[Path]) -> dict[Path, str] | None:
     return splits if set(splits.values()) == set(SPLITS) else None
 
 
-def _place(number: int, seed: int) -> float:
-    """A hash of seed and number in [0, 1), the same on every machine."""
-    digest = blake2b(f"{seed} {number}".encode(), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)  # 53 bits: exact in a float
+_DIGITS = 13  # hexadecimal ones, 52 bits: as many as shares, which are floats, can tell
+
+
+def _place(thread: str | int, seed: int) -> str:
+    """A hash of seed and conversation in as many digits, the same on every machine and in every engine."""
+    return md5(f"{seed} {thread}".encode(), usedforsecurity=False).hexdigest()[:_DIGITS]
+
+
+def _written(place: int) -> str:
+    """Hexadecimal; the end of the range is greater than any place as a text."""
+    return "g" if place >> 4 * _DIGITS else f"{place:0{_DIGITS}x}"

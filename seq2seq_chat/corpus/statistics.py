@@ -31,6 +31,29 @@ class SplitStatistics(TypedDict):
     too_long_percent: float
 
 
+class ReadingStatistics(TypedDict):
+    """What a preparation read: files and their bytes, records (lines, comments or subtitle files), files left out as
+    copies of another, damaged records, files that could not be read to their ends, and the first of the damages."""
+
+    files: int
+    bytes: int
+    records: int
+    copies: int
+    damaged: int
+    incomplete_files: int
+    damages: list[str]
+
+
+class CorpusStatistics(TypedDict):
+    """What ``statistics.json`` holds."""
+
+    train: SplitStatistics
+    validation: SplitStatistics
+    test: SplitStatistics
+    total: SplitStatistics
+    reading: ReadingStatistics
+
+
 @dataclass
 class _Tally:
     """Sums over one split; tallies of several splits can be added up."""
@@ -57,8 +80,8 @@ class _Tally:
             "samples": self.samples,
             "words": total,
             "distinct_words": len(self.words),
-            "coverage_percent": _percent(known, total),
-            "too_long_percent": _percent(self.too_long, self.samples),
+            "coverage_percent": percent(known, total),
+            "too_long_percent": percent(self.too_long, self.samples),
         }
 
 
@@ -109,6 +132,6 @@ def _tally(path: Path, level: Level, pairing: Pairing, source_steps: int, target
     return tally
 
 
-def _percent(part: int, whole: int) -> float:
+def percent(part: int, whole: int) -> float:
     """100 part / whole with two decimals; 0 of nothing."""
     return round(100 * part / whole, 2) if whole else 0.0

@@ -13,6 +13,9 @@ from seq2seq_chat.corpus.lines import numbered_lines
 from seq2seq_chat.errors import UserError
 
 PAD, GO, EOS, UNKNOWN = 0, 1, 2, 3
+TURN = "<turn>"
+"""Stands between the turns of a source that has several; a word like any other."""
+
 SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")
 """The words of ids 0 to 3. Clean text never holds them, as it has no angle brackets."""
 

@@ -14,7 +14,6 @@ from seq2seq_chat.corpus import (
     Vocabulary,
     fit_source,
     prepare,
-    read_dailydialog,
     tokenize,
 )
 
@@ -22,7 +21,7 @@ from seq2seq_chat.corpus import (
 @pytest.fixture(scope="module")
 def prepared(dailydialog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("dailydialog")
-    prepare(read_dailydialog, [dailydialog], output, vocabulary_size=8000)
+    prepare("dailydialog", [dailydialog], output, vocabulary_size=8000)
     return output
 
 

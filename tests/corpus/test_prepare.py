@@ -16,8 +16,6 @@ from seq2seq_chat.corpus import (
     Vocabulary,
     VocabularyError,
     prepare,
-    read_dailydialog,
-    read_lines,
     read_utterances,
 )
 from seq2seq_chat.corpus.split import split_of
@@ -25,7 +23,7 @@ from seq2seq_chat.errors import UserError
 
 Write = Callable[..., Path]
 
-FILES = ["statistics.json", "test.txt", "train.txt", "validation.txt", "vocabulary.txt"]
+FILES = ["statistics.json", "test.txt", "train.txt", "utterances.parquet", "validation.txt", "vocabulary.txt"]
 
 
 def conversations(path: Path) -> list[tuple[str, ...]]:
@@ -38,7 +36,7 @@ def conversations(path: Path) -> list[tuple[str, ...]]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {file.name: file.read_bytes() if file.is_file() else b"" for file in folder.iterdir()}
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ def raw(tmp_path: Path) -> Path:
 
 def test_split_by_whole_conversations(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "output"
-    prepare(read_dailydialog, [raw], output, split=(3, 1, 2), seed=5)
+    prepare("dailydialog", [raw], output, split=(3, 1, 2), seed=5)
     assert sorted(contents(output)) == FILES
     expected: dict[str, list[tuple[str, ...]]] = {"train": [], "validation": [], "test": []}
     for n in range(300):
@@ -67,7 +65,7 @@ def test_split_by_whole_conversations(raw: Path, tmp_path: Path) -> None:
 
 def test_vocabulary_is_of_train_alone_and_statistics_of_all(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
-    statistics = prepare(read_dailydialog, [raw], output, split=(1, 1, 1), source_steps=2, target_steps=3)
+    statistics = prepare("dailydialog", [raw], output, split=(1, 1, 1), source_steps=2, target_steps=3)
     assert json.loads((output / "statistics.json").read_text()) == statistics
     train = conversations(output / "train.txt")
     words = Vocabulary.load(output / "vocabulary.txt").words
@@ -83,22 +81,22 @@ def test_vocabulary_is_of_train_alone_and_statistics_of_all(raw: Path, tmp_path:
 
 
 def test_vocabulary_size(raw: Path, tmp_path: Path) -> None:
-    prepare(read_dailydialog, [raw], tmp_path / "output", vocabulary_size=6)
+    prepare("dailydialog", [raw], tmp_path / "output", vocabulary_size=6)
     assert Vocabulary.load(tmp_path / "output" / "vocabulary.txt").words[4:] == ["!", "x"]
 
 
 def test_character_level(raw: Path, tmp_path: Path) -> None:
-    prepare(read_dailydialog, [raw], tmp_path / "output", level="character")
+    prepare("dailydialog", [raw], tmp_path / "output", level="character")
     words = Vocabulary.load(tmp_path / "output" / "vocabulary.txt").words
     assert set(words[4:]) == {"<space>", *"abxy!0123456789"}
 
 
 def test_repeatable(raw: Path, tmp_path: Path) -> None:
-    prepare(read_dailydialog, [raw], tmp_path / "first")
-    prepare(read_dailydialog, [raw / "one.txt", raw], tmp_path / "second")
-    prepare(read_dailydialog, [raw], tmp_path / "second")
+    prepare("dailydialog", [raw], tmp_path / "first")
+    prepare("dailydialog", [raw / "one.txt", raw], tmp_path / "second")
+    prepare("dailydialog", [raw], tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
-    prepare(read_dailydialog, [raw], tmp_path / "second", seed=2)
+    prepare("dailydialog", [raw], tmp_path / "second", seed=2)
     assert contents(tmp_path / "first") != contents(tmp_path / "second")
 
 
@@ -106,10 +104,7 @@ def test_repeatable_under_hash_randomisation(raw: Path, tmp_path: Path) -> None:
     found = []
     for seed in ("1", "2"):
         output = tmp_path / f"output{seed}"
-        code = (
-            "import sys; from seq2seq_chat.corpus import prepare, read_dailydialog;"
-            "prepare(read_dailydialog, [sys.argv[1]], sys.argv[2])"
-        )
+        code = "import sys; from seq2seq_chat.corpus import prepare;prepare('dailydialog', [sys.argv[1]], sys.argv[2])"
         subprocess.run(
             [sys.executable, "-c", code, raw, output],
             check=True,
@@ -130,8 +125,8 @@ def official(tmp_path: Path) -> Path:
 
 
 def test_official_split_is_kept(official: Path, tmp_path: Path) -> None:
-    statistics = prepare(read_dailydialog, [official], tmp_path / "output")
-    assert {name: statistics[name]["conversations"] for name in statistics} == {
+    statistics = prepare("dailydialog", [official], tmp_path / "output")
+    assert {name: statistics[name]["conversations"] for name in ("train", "validation", "test", "total")} == {
         "train": 5,
         "validation": 3,
         "test": 2,
@@ -143,7 +138,7 @@ def test_official_split_is_kept(official: Path, tmp_path: Path) -> None:
 
 
 def test_shares_overrule_the_official_split(official: Path, tmp_path: Path) -> None:
-    statistics = prepare(read_dailydialog, [official], tmp_path / "output", split=(1, 0, 0))
+    statistics = prepare("dailydialog", [official], tmp_path / "output", split=(1, 0, 0))
     assert statistics["train"]["conversations"] == 10
     assert (tmp_path / "output" / "test.txt").read_bytes() == b""
 
@@ -152,7 +147,7 @@ def test_shares_overrule_the_official_split(official: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("seed", range(5))
 def test_tiny_corpora(corpus_file: Write, tmp_path: Path, count: int, seed: int) -> None:
     path = corpus_file(*(f"a{n} / b{n}" for n in range(count)))
-    statistics = prepare(read_lines, [path], tmp_path / "output", seed=seed)
+    statistics = prepare("lines", [path], tmp_path / "output", seed=seed)
     sizes = [statistics[name]["conversations"] for name in ("train", "validation", "test")]
     assert sum(sizes) == count
     assert sizes == [count, 0, 0] if count < 3 else min(sizes) >= 1
@@ -167,7 +162,7 @@ def test_tiny_corpora(corpus_file: Write, tmp_path: Path, count: int, seed: int)
 def test_a_file_without_markers_is_split_by_blocks(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("".join(f"w{n}\n" for n in range(1000)))
-    prepare(read_lines, [path], tmp_path / "output", split=(1, 1, 1))
+    prepare("lines", [path], tmp_path / "output", split=(1, 1, 1))
     for name in ("train", "validation", "test"):
         found = conversations(tmp_path / "output" / f"{name}.txt")
         assert found
@@ -180,33 +175,38 @@ def test_a_file_without_markers_is_split_by_blocks(tmp_path: Path) -> None:
 def test_an_error_leaves_the_output_as_it_was(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     with pytest.raises(VocabularyError, match="size 4"):
-        prepare(read_dailydialog, [raw], output, vocabulary_size=4)
+        prepare("dailydialog", [raw], output, vocabulary_size=4)
     assert not output.exists()
-    prepare(read_dailydialog, [raw], output)
+    prepare("dailydialog", [raw], output)
     (output / "notes").write_text("mine")
     before = contents(output)
-    (raw / "zzz.txt").write_bytes(b"good __eou__\nbad \xff __eou__\n")
-    with pytest.raises(CorpusError, match=r"zzz\.txt, line 2"):
-        prepare(read_dailydialog, [raw], output)
-    assert contents(output) == before
+    (raw / "zzz.txt").write_bytes(b"good __eou__\n" + b"bad \xff __eou__\n" * 4)
+    with pytest.raises(CorpusError, match=r"zzz\.txt, line 2: byte 4 of the line is not UTF-8.* 4 of 305 lines"):
+        prepare("dailydialog", [raw], output)
+    # Beside what the next attempt will not read again.
+    assert {name: data for name, data in contents(output).items() if not name.startswith(".")} == before
+    statistics = prepare("dailydialog", [raw], output, max_bad=2)
+    assert statistics["reading"]["damaged"] == 4
+    assert statistics["total"]["conversations"] == 301
+    assert sorted(contents(output)) == sorted([*FILES, "notes"])
 
 
 def test_errors(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     with pytest.raises(CorpusError, match="does not exist"):
-        prepare(read_lines, [raw / "none"], output)
+        prepare("lines", [raw / "none"], output)
     with pytest.raises(CorpusError, match="nothing to prepare"):
-        prepare(read_lines, [], output)
+        prepare("lines", [], output)
     (tmp_path / "empty").mkdir()
     with pytest.raises(CorpusError, match=r"holds no \.txt"):
-        prepare(read_lines, [tmp_path / "empty"], output)
+        prepare("lines", [tmp_path / "empty"], output)
     (tmp_path / "foreign.txt").write_text("你好\n再见\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="cleaning leaves no word"):
-        prepare(read_lines, [tmp_path / "foreign.txt"], output)
+        prepare("lines", [tmp_path / "foreign.txt"], output)
     with pytest.raises(UserError, match="cannot be split by"):
-        prepare(read_dailydialog, [raw], output, split=(0, 1, 1))
+        prepare("dailydialog", [raw], output, split=(0, 1, 1))
     with pytest.raises(UserError, match="holds inputs"):
-        prepare(read_dailydialog, [raw], raw)
+        prepare("dailydialog", [raw], raw)
     assert not output.exists()
     with pytest.raises(UserError, match="cannot be written to"):
-        prepare(read_dailydialog, [raw], tmp_path / "foreign.txt")
+        prepare("dailydialog", [raw], tmp_path / "foreign.txt")

@@ -1,0 +1,195 @@
+"""Reddit: monthly dumps of comments, a JSON object a line.
+
+A comment's ``parent_id`` is the full name (``t1_`` and its id) of the comment that it answers, or that
+of the submission itself, its ``link_id``. Early dumps have no ``name`` field, only the bare ``id``.
+Dumps are large, and of the comments in them few are wanted: a line is parsed only if it holds the
+name of a wanted subreddit, or an escape by which it might.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ahocorasick_rs
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from seq2seq_chat.corpus.compressed import BrokenStream, LineBlocks
+from seq2seq_chat.corpus.shards import Piece, ReadingSettings, Shard
+from seq2seq_chat.corpus.text import clean_lines
+
+PLACES_PER_FILE = 1 << 44
+"""Comments are placed by their file and the offset of their line in it, which is less than this."""
+
+# A letter, digit or underscore of a name may be written as an escape, \u0020 to \u007f. They are looked for apart
+# from the names, which is many times faster than both together.
+_ESCAPES = ahocorasick_rs.BytesAhoCorasick([b"\\u00%d" % high for high in range(2, 8)])
+_GONE = frozenset(("[deleted]", "[removed]"))
+_ENTITIES = (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))  # what dumps escape in bodies; & must be the last
+_COMMENT_PREFIX = "t1_"
+
+
+def read_reddit(piece: Piece, settings: ReadingSettings, shard: Shard) -> None:
+    """Read the comments of a dump, or of a range of one, into a shard of COMMENTS.
+
+    Left out are comments of other subreddits, deleted and removed ones, those of which cleaning
+    leaves nothing or too many words, and those with too low a score. Damaged are lines that are
+    not UTF-8, not an object of JSON, or no comment. (Inside of lines that do not mention a wanted
+    subreddit, only the first two are noticed.)
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    comments = _Comments(piece, settings, shard)
+    blocks = LineBlocks(Path(piece.path), piece.start, piece.end, shard.read)
+    offset = piece.start
+    try:
+        for begin, block in blocks:
+            comments.read(begin, block)
+            offset = begin + len(block)
+    except BrokenStream as fault:
+        shard.damage(f"after byte {offset} and {shard.piece.records} lines", str(fault), incomplete=True)
+    for start in blocks.too_long:
+        shard.piece.records += 1
+        shard.damage(f"byte {start}", "a line without end")
+
+
+class _Comments:
+    """Reads blocks of lines of one piece."""
+
+    def __init__(self, piece: Piece, settings: ReadingSettings, shard: Shard) -> None:
+        self._shard = shard
+        self._settings = settings
+        self._first = piece.file * PLACES_PER_FILE
+        self._wanted = frozenset(settings.subreddits)
+        names = [f'"{name}"'.encode() for name in settings.subreddits]
+        self._search = ahocorasick_rs.BytesAhoCorasick(names) if names else None
+
+    def read(self, offset: int, block: bytes) -> None:
+        """Read a block of whole lines, the first at ``offset`` of the file."""
+        lines = block.count(b"\n")
+        between = block.count(b"}\n{")
+        if between == lines - 1 and block.startswith(b"{") and block.endswith(b"}\n") and _is_utf8(block):
+            self._shard.piece.records += lines
+            self._parse(self._mentioning(offset, block))
+        else:
+            self._parse(self._sound(offset, block))
+
+    def _mentioning(self, offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """The lines, with their offsets in the file, that may be of a wanted subreddit."""
+        if self._search is None:
+            yield from _lines(offset, block)
+            return
+        end = 0
+        hits = [hit for search in (self._search, _ESCAPES) for _, hit, _ in search.find_matches_as_indexes(block)]
+        for hit in sorted(hits):
+            if hit >= end:
+                start = block.rfind(b"\n", 0, hit) + 1
+                end = block.find(b"\n", hit)
+                end = len(block) if end < 0 else end
+                yield offset + start, block[start:end]
+
+    def _sound(self, offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """The same of a block that has damaged or empty lines, which are counted."""
+        for start, line in _lines(offset, block):
+            stripped = line.strip()
+            if not stripped:
+                continue
+            self._shard.piece.records += 1
+            if not (stripped.startswith(b"{") and stripped.endswith(b"}")):
+                self._bad(start, "not a JSON object on a line of its own")
+            elif not _is_utf8(line):
+                self._bad(start, "not UTF-8")
+            else:
+                yield from self._mentioning(start, line)
+
+    def _bad(self, offset: int, reason: str) -> None:
+        self._shard.damage(f"byte {offset}", reason)
+
+    def _parse(self, lines: Iterable[tuple[int, bytes]]) -> None:
+        """Add the comments among the lines to the shard."""
+        places, links, ids, parents, bodies, times = [], [], [], [], [], []
+        wanted, min_score = self._wanted, self._settings.min_score
+        for offset, line in lines:
+            comment = _parsed(line)
+            if comment is None:
+                self._bad(offset, "no sound JSON")
+                continue
+            try:
+                if wanted and comment["subreddit"] not in wanted:
+                    continue
+                body, link = comment["body"], comment["link_id"]
+                name = comment.get("name") or _COMMENT_PREFIX + comment["id"]
+                parent = comment["parent_id"] or link
+                if type(body) is not str or not (link.isascii() and name.isascii() and parent.isascii()):
+                    raise TypeError
+                if min_score is not None and (comment.get("score") or 0) < min_score:
+                    continue
+                time = _seconds(comment.get("created_utc"))
+            except (KeyError, TypeError, ValueError, AttributeError):
+                self._bad(offset, "no comment: a field is missing or of the wrong type")
+                continue
+            if body in _GONE:
+                continue
+            if "&" in body:
+                for entity, character in _ENTITIES:
+                    body = body.replace(entity, character)
+            places.append(self._first + offset)
+            links.append(link)
+            ids.append(name)
+            parents.append(parent)
+            bodies.append(body)
+            times.append(time)
+        texts = clean_lines(bodies)
+        most = self._settings.max_words
+        kept = [number for number, text in enumerate(texts) if text and (most is None or text.count(" ") < most)]
+        self._shard.add(
+            place=[places[number] for number in kept],
+            link=[links[number] for number in kept],
+            id=[ids[number] for number in kept],
+            parent=[parents[number] for number in kept],
+            text=[texts[number] for number in kept],
+            created=[times[number] for number in kept],
+        )
+
+
+def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+    for line in block.split(b"\n"):
+        if line:
+            yield offset, line
+        offset += len(line) + 1
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The object on a line, or None if it is not sound."""
+    try:
+        comment = orjson.loads(line)
+    except ValueError:
+        try:
+            # The standard library takes halves of surrogate pairs, as comments with cut emojis have them.
+            comment = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+    return comment if isinstance(comment, dict) else None
+
+
+def _seconds(created: Any) -> float | None:
+    """Some dumps write the time as a text. Raises ValueError, TypeError."""
+    seconds = None if created is None else float(created)
+    return seconds if seconds is None or math.isfinite(seconds) else None
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    text = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data))
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

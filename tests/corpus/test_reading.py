@@ -1,0 +1,216 @@
+"""Reading goes on where it was stopped, in whatever number of processes, and tells what is damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat.corpus import CorpusError, inputs, prepare, reading
+from seq2seq_chat.corpus.shards import ReadingSettings
+from seq2seq_chat.errors import UserError
+
+
+def comment(number: int, parent: int | None, thread: int = 0) -> str:
+    fields = {"id": f"c{number}", "link_id": f"t3_{thread}", "parent_id": f"t1_c{parent}" if parent else f"t3_{thread}"}
+    return json.dumps(fields | {"subreddit": "movies", "body": f"comment {number}", "score": 1, "created_utc": number})
+
+
+def dump(path: Path, numbers: range) -> Path:
+    """A chain of comments in each of 50 submissions."""
+    path.write_text("".join(comment(n, n - 50 if n > 50 else None, n % 50) + "\n" for n in numbers))
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def months(tmp_path: Path) -> Path:
+    folder = tmp_path / "months"
+    folder.mkdir()
+    dump(folder / "RC_2010-01", range(1, 2000))
+    dump(folder / "RC_2010-02", range(2000, 4000))
+    return folder
+
+
+def test_ranges_and_processes_make_no_difference(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare("reddit", [months], tmp_path / "one", jobs=1)
+    monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
+    monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
+    tasks = inputs.plan_tasks("reddit", ReadingSettings(), inputs.find_inputs("reddit", [months]))
+    assert len(tasks) > 10
+    prepare("reddit", [months], tmp_path / "many", jobs=1)
+    monkeypatch.setattr(reading, "_WORTH_A_PROCESS", 0)
+    prepare("reddit", [months], tmp_path / "processes", jobs=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "many") == contents(tmp_path / "processes")
+    assert json.loads(contents(tmp_path / "one")["statistics.json"])["total"]["samples"] == 3999 - 50
+
+
+def test_what_is_finished_is_not_read_again(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "output"
+    bad = months / "RC_2010-03"
+    dump(bad, range(4000, 4100))
+    bad.write_text(bad.read_text() + "{broken}\n" * 300)
+    monkeypatch.setattr(inputs, "_TASK_BYTES", 1)
+    with pytest.raises(CorpusError, match=r"RC_2010-03, byte \d+: no sound JSON\. In all 300 of 4,399 lines"):
+        prepare("reddit", [months], output, jobs=1)
+    read: list[str] = []
+    original = inputs.read_reddit
+    corpus = inputs.CORPORA["reddit"]
+
+    def noting(piece, settings, shard):  # type: ignore[no-untyped-def]
+        read.append(Path(piece.path).name)
+        original(piece, settings, shard)
+
+    monkeypatch.setitem(inputs.CORPORA, "reddit", inputs.Corpus(noting, corpus.schema, corpus.names, corpus.described))
+    dump(bad, range(4000, 4100))
+    statistics = prepare("reddit", [months], output, jobs=1)
+    assert read == ["RC_2010-03"]
+    assert statistics["reading"]["records"] == 4099
+    assert not (output / ".preparing").exists()
+    prepare("reddit", [months], tmp_path / "afresh", jobs=1)
+    assert read == ["RC_2010-03", "RC_2010-01", "RC_2010-02", "RC_2010-03"]
+    assert contents(output) == contents(tmp_path / "afresh")
+
+
+KILLED = """
+import os, signal, sys
+from seq2seq_chat.corpus import inputs, prepare
+inputs._TASK_BYTES = 1
+original, corpus, count = inputs.read_reddit, inputs.CORPORA["reddit"], 0
+def dying(piece, settings, shard):
+    global count
+    count += 1
+    original(piece, settings, shard)
+    if count == 2:
+        os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+inputs.CORPORA["reddit"] = inputs.Corpus(dying, corpus.schema, corpus.names, corpus.described)
+prepare("reddit", [sys.argv[1]], sys.argv[2], jobs=1)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_a_killed_preparation_goes_on(months: Path, tmp_path: Path, name: str) -> None:
+    output = tmp_path / "output"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", KILLED, str(months), str(output), name]
+    run = subprocess.run(command, env=environment, check=False, capture_output=True, timeout=60)
+    assert run.returncode == -getattr(signal, name)
+    assert sorted(path.name for path in output.iterdir()) == [".preparing"]
+    assert len(list((output / ".preparing").glob("*.json"))) == 1
+    prepare("reddit", [months], output, jobs=1)
+    prepare("reddit", [months], tmp_path / "afresh", jobs=1)
+    assert contents(output) == contents(tmp_path / "afresh")
+
+
+def test_two_at_once(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "output"
+
+    def again(*arguments: object) -> list[object]:
+        with pytest.raises(UserError, match="by another preparation"):
+            prepare("reddit", [months], output)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[prepare.__module__], "read_tasks", again)
+    with pytest.raises(KeyboardInterrupt):
+        prepare("reddit", [months], output)
+
+
+def film(words: str) -> bytes:
+    sentences = "".join(f"<s>{''.join(f'<w>{w}</w>' for w in line.split())}</s>" for line in words.split("/"))
+    return f"<document>{sentences}</document>".encode()
+
+
+LONG = "/".join(f"this is sentence number {n} and it is long enough" for n in range(60))
+
+
+def test_copies_are_recognised_by_what_is_said(tmp_path: Path) -> None:
+    files = {
+        "1.xml": film(LONG),
+        "2.xml": film(LONG).replace(b"<w>", b'<time id="T1S" value="00:00:01,000"/><w>'),
+        "3.xml": film(LONG.replace("number 7 ", "no 7 ").replace("number 8 ", "no 8 ")),
+        "4.xml": film(LONG.replace("sentence", "phrase")),
+        "5.xml": film("short/film"),
+        "6.xml": film("short/film"),
+        "7.xml": film("short/films"),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    statistics = prepare("opensubtitles", [tmp_path], tmp_path / "out", split=(1, 0, 0))
+    assert statistics["reading"]["copies"] == 3
+    text = (tmp_path / "out" / "train.txt").read_text()
+    assert text.count("short\n") == 2
+    assert text.count("this is sentence number 30 and") == 1
+    assert text.count("this is phrase number 30 and") == 1
+    kept = prepare("opensubtitles", [tmp_path], tmp_path / "out", split=(1, 0, 0), keep_copies=True)
+    assert (kept["reading"]["copies"], kept["total"]["conversations"]) == (0, 7)
+
+
+@pytest.mark.parametrize("form", ["plain", "gz", "zip", "list", "files"])
+def test_films_from_wherever_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    def tree(folder: Path, pack: Callable[[bytes], bytes], suffix: str) -> list[Path]:
+        paths = []
+        for year, number in ((1999, 3), (1999, 20), (2001, 1), (2001, 100)):
+            path = folder / "OpenSubtitles" / "xml" / "en" / str(year) / f"{number}" / f"{number}.xml{suffix}"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(pack(film(f"film {number}/says {number}")))
+            paths.append(path)
+        return paths
+
+    tree(tmp_path / "plain", bytes, "")
+    prepare("opensubtitles", [tmp_path / "plain"], tmp_path / "expected", split=(1, 1, 1))
+    paths = tree(tmp_path / "other", gzip.compress if form == "gz" else bytes, ".gz" if form == "gz" else "")
+    given = [tmp_path / "other"]
+    if form == "zip":
+        given = [tmp_path / "en.zip"]
+        with zipfile.ZipFile(given[0], "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in reversed(paths):
+                archive.write(path, path.relative_to(tmp_path / "other"))
+    elif form == "list":
+        given = [tmp_path / "films.txt"]
+        order = sorted(paths, key=lambda path: path.parts)
+        given[0].write_text("".join(f"{path}\n" for path in order))
+    elif form == "files":
+        given = sorted(paths, key=lambda path: path.parts)
+    prepare("opensubtitles", given, tmp_path / "out", split=(1, 1, 1))
+    for name in ("train.txt", "validation.txt", "test.txt", "utterances.parquet", "vocabulary.txt"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
+
+
+def test_damage_is_told_and_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "films"
+    folder.mkdir()
+    for number in range(10):
+        (folder / f"{number}.xml").write_bytes(film(f"film {number}/says {number}"))
+    (folder / "3.xml").write_bytes(film("never closed")[:-9])
+    (folder / "4.xml").write_bytes(film("wrong \xe9").decode().encode("latin-1"))
+    cut = gzip.compress(film(LONG))
+    (folder / "5.xml.gz").write_bytes(cut[: len(cut) // 2])
+    with pytest.raises(CorpusError, match=r"3\.xml: broken XML: .* line 1.* 3 of 11 files.*--max-bad"):
+        prepare("opensubtitles", [folder], tmp_path / "out")
+    statistics = prepare("opensubtitles", [folder], tmp_path / "out", max_bad=30)
+    assert statistics["total"]["conversations"] == 8
+    found = json.loads((tmp_path / "out" / "statistics.json").read_text())["reading"]
+    assert (found["records"], found["damaged"], found["incomplete_files"]) == (11, 3, 3)
+    assert [Path(damage.split(":")[0]).name for damage in found["damages"]] == ["3.xml", "4.xml", "5.xml.gz"]
+
+
+def test_no_room(tmp_path: Path, months: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **settings: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("seq2seq_chat.corpus.shards.pq.ParquetWriter.write_table", full)
+    with pytest.raises(UserError, match="cannot be written to: No space left"):
+        prepare("reddit", [months], tmp_path / "output", jobs=1)
+    monkeypatch.undo()
+    prepare("reddit", [months], tmp_path / "output", jobs=1)
