@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import ATTENTIONS, Memory
-from seq2seq_chat.model.cells import CELLS, LSTMState
+from seq2seq_chat.model.cells import CELLS
 from seq2seq_chat.model.dropout import Dropout, drop
-from seq2seq_chat.model.encoder import Encoded
+from seq2seq_chat.model.encoder import Encoded, source_units
 from seq2seq_chat.model.weights import Weight
+
+Replace = Callable[[Union[int, tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor]
+"""(t, vectors of the words that step t is given, h̃ of the step before) → vectors given instead, [batch, embedding]."""
 
 
 class DecoderState(NamedTuple):
     """What the decoder carries from word to word; every tensor has one row for each hypothesis."""
 
-    cells: tuple[LSTMState, ...]
+    cells: tuple[Any, ...]  # of each layer
     attentional: tf.Tensor  # h̃ of the step before, fed into the next one: [batch, hidden]
 
 
@@ -41,22 +45,23 @@ class Decoder(tf.Module):
         super().__init__()
         hidden = config.hidden_size
         attends = config.attention != "none"
+        values = source_units(config)
         self.attention = (
-            ATTENTIONS[config.attention]("decoder/attention", hidden=hidden, values=hidden, seed=seed)
+            ATTENTIONS[config.attention]("decoder/attention", hidden=hidden, values=values, seed=seed)
             if attends
             else None
         )
         self.combine_context, self.combine_output = (
-            Weight(f"decoder/combine/{part}", hidden, hidden, seed, all_inputs=2 * hidden) if attends else None
-            for part in ("context", "output")
+            Weight(f"decoder/combine/{part}", units, hidden, seed, all_inputs=values + hidden) if attends else None
+            for part, units in (("context", values), ("output", hidden))
         )
         self.cells = [
             CELLS[config.cell](
                 f"decoder/layer{layer}",
-                known=config.embedding_size if layer == 0 else 0,
-                fed=hidden if layer > 0 or attends else 0,
-                hidden=hidden,
-                seed=seed,
+                config.embedding_size if layer == 0 else 0,
+                hidden if layer > 0 or attends else 0,
+                hidden,
+                seed,
             )
             for layer in range(config.layers)
         ]
@@ -73,32 +78,65 @@ class Decoder(tf.Module):
         """The words' part of the first layer's gates. vectors: [..., embedding] → [..., gates]."""
         return self.cells[0].prepare(vectors)
 
+    def advance(
+        self,
+        prepared: tf.Tensor,
+        fed: Optional[tf.Tensor],
+        states: Sequence[Any],
+        dropout: Optional[Dropout] = None,
+        time: Union[int, tf.Tensor, None] = None,
+    ) -> tuple[Any, ...]:
+        """The cells alone. prepared: [batch, gates], fed: h̃ of the step before, or None → the states of all layers."""
+        cells: list[Any] = []
+        for layer, cell in enumerate(self.cells):
+            if layer:
+                fed = drop(dropout, cells[-1].output, f"decoder/{layer - 1}", time)
+            cells.append(cell(cell.prepare(None) if layer else prepared, fed, states[layer]))
+        return tuple(cells)
+
     def step(
         self,
         prepared: tf.Tensor,
         state: DecoderState,
         memory: Optional[Memory],
         dropout: Optional[Dropout] = None,
-        place: str = "",
+        time: Union[int, tf.Tensor, None] = None,
     ) -> tuple[tf.Tensor, DecoderState, Optional[tf.Tensor]]:
         """One word. prepared: [batch, gates] → h̃: [batch, hidden], the next state, attention: [batch, source steps]."""
-        fed = state.attentional if self.attention else None
-        cells = []
-        for layer, cell in enumerate(self.cells):
-            cells.append(cell(prepared if layer == 0 else cell.prepare(None), fed, state.cells[layer]))
-            fed = drop(dropout, cells[-1].output, f"decoder/{layer}/{place}") if layer + 1 < len(self.cells) else None
+        cells = self.advance(prepared, state.attentional if self.attention else None, state.cells, dropout, time)
         output, weights = cells[-1].output, None
         if self.attention is not None and self.combine_output is not None and memory is not None:
             context, weights = self.attention(memory, output)
             output = tf.tanh(context + self.combine_output(output))
-        return output, DecoderState(tuple(cells), output), weights
+        return output, DecoderState(cells, output), weights
 
-    def unroll(self, vectors: tf.Tensor, encoded: Encoded, dropout: Optional[Dropout] = None) -> tf.Tensor:
-        """All steps of training. vectors: [target steps, batch, embedding] → h̃: [target steps, batch, hidden]."""
+    def unroll(
+        self,
+        vectors: tf.Tensor,
+        encoded: Encoded,
+        dropout: Optional[Dropout] = None,
+        replace: Optional[Replace] = None,
+    ) -> tf.Tensor:
+        """All steps of training.
+
+        Args:
+            vectors: of the words the decoder is given, [target steps, batch, embedding].
+            replace: gives other words from the second step on; without it the right ones are given.
+
+        Returns:
+            h̃: [target steps, batch, hidden].
+        """
         state, memory = self.start(encoded)
-        prepared = tf.unstack(self.prepare(drop(dropout, vectors, "decoder/words")), vectors.shape[0])
-        outputs = []
-        for t, known in enumerate(prepared):
-            output, state, _ = self.step(known, state, memory, dropout, place=str(t))
+        if replace is None:
+            given = tf.unstack(self.prepare(drop(dropout, vectors, "decoder/words")), vectors.shape[0])
+        else:
+            given = tf.unstack(vectors)
+        outputs: list[tf.Tensor] = []
+        for t, known in enumerate(given):
+            prepared = known
+            if replace is not None:
+                words = replace(t, known, outputs[-1]) if outputs else known
+                prepared = self.prepare(drop(dropout, words, "decoder/words", t))
+            output, state, _ = self.step(prepared, state, memory, dropout, t)
             outputs.append(output)
         return tf.stack(outputs)

@@ -13,9 +13,10 @@ Whoever trains it opens a :class:`DeferredGradients` around the forward pass in 
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, Union
 
 import tensorflow as tf
@@ -57,6 +58,14 @@ def add_to_each(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
     return keys + query[:, tf.newaxis]
 
 
+def product_with_each(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+    """keys_iᵀ query. keys: [batch, n, units], the same at all steps, query: [batch, units] → [batch, n]."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        return recorder.shared(keys).product_with_each(query)
+    return tf.matmul(keys, query[:, :, tf.newaxis])[:, :, 0]
+
+
 class DeferredGradients:
     """A gradient tape that defers the gradients of matrices used by :func:`product` to one product each.
 
@@ -88,6 +97,10 @@ class DeferredGradients:
     def __exit__(self, *error: Any) -> None:
         self._tape.__exit__(*error)
         _recorder.reset(self._token)
+
+    def stop_recording(self) -> Any:
+        """A context in which nothing is recorded."""
+        return self._tape.stop_recording()
 
     def product(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
         """x W with W held constant; remembers what went in and what came out."""
@@ -133,6 +146,21 @@ class DeferredGradients:
         return self._output_gradients[matrix.ref()]
 
 
+@contextlib.contextmanager
+def without_gradient() -> Iterator[None]:
+    """What is computed inside is a constant to the gradients."""
+    recorder = _recorder.get()
+    if recorder is None:
+        yield
+        return
+    token = _recorder.set(None)
+    try:
+        with recorder.stop_recording():
+            yield
+    finally:
+        _recorder.reset(token)
+
+
 class SharedTensor:
     """A tensor, computed once, that every step of a loop uses: what the decoder attends to.
 
@@ -145,7 +173,7 @@ class SharedTensor:
     def __init__(self, tensor: tf.Tensor) -> None:
         self._tensor = tensor  # keeps the tensor alive, so that nothing else gets its id
         self._constant = tf.stop_gradient(tensor)
-        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # (weights, gradient of their weighted sum) of each use
+        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs whose outer products are parts of the gradient
         self._total: tf.Tensor | None = None  # gradients of the additions so far
         self._anchor = self._make_anchor(tensor)
 
@@ -172,6 +200,19 @@ class SharedTensor:
                 return tf.reduce_sum(dy, axis=1), tf.zeros([])
 
             return self._constant + query[:, tf.newaxis], gradient
+
+        return use(query, self._anchor)
+
+    def product_with_each(self, query: tf.Tensor) -> tf.Tensor:
+        """See the function of this name."""
+
+        @tf.custom_gradient
+        def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                self._sums.append((dy, query))
+                return tf.matmul(dy[:, tf.newaxis], self._constant)[:, 0], tf.zeros([])
+
+            return tf.matmul(self._constant, query[:, :, tf.newaxis])[:, :, 0], gradient
 
         return use(query, self._anchor)
 

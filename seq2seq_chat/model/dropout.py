@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Optional
+from typing import Optional, Union
 
 import tensorflow as tf
+
+from seq2seq_chat.model.draws import draw_seed
 
 
 class Dropout:
@@ -25,16 +26,14 @@ class Dropout:
         """The same for another part of the batch, with draws of its own."""
         return Dropout(self._rate, self._seed, self._step, part)
 
-    def __call__(self, x: tf.Tensor, place: str) -> tf.Tensor:
-        """x: any shape. ``place`` tells one use from another within a step."""
+    def __call__(self, x: tf.Tensor, place: str, time: Union[int, tf.Tensor, None] = None) -> tf.Tensor:
+        """x: any shape. ``place``, and ``time`` inside a loop, tell one use from another within a step."""
         if not self._rate:
             return x
-        digest = int.from_bytes(hashlib.sha256(f"{self._seed} {self._part} {place}".encode()).digest()[:6], "big")
-        return tf.nn.experimental.stateless_dropout(
-            x, self._rate, seed=tf.stack([tf.constant(digest, tf.int64), self._step])
-        )
+        when = self._step if time is None else self._step + (tf.cast(time, tf.int64) + 1) * 2**40
+        return tf.nn.experimental.stateless_dropout(x, self._rate, seed=draw_seed(self._seed, self._part, place, when))
 
 
-def drop(dropout: Optional[Dropout], x: tf.Tensor, place: str) -> tf.Tensor:
+def drop(dropout: Optional[Dropout], x: tf.Tensor, place: str, time: Union[int, tf.Tensor, None] = None) -> tf.Tensor:
     """x with some units dropped, or x itself where nothing is trained."""
-    return x if dropout is None else dropout(x, place)
+    return x if dropout is None else dropout(x, place, time)

@@ -45,12 +45,11 @@ class Output(tf.Module):
         """
         rows = tf.shape(projected)[0]
         few = (rows > 1) & (rows <= MOST_FEW)
-        product = tf.cond(
+        return tf.cond(  # the bias is added inside, where it becomes a part of the product
             few,
-            lambda: tf.transpose(tf.matmul(self.words, projected, transpose_b=True)),
-            lambda: tf.matmul(projected, self.words, transpose_b=True),
+            lambda: tf.nn.bias_add(tf.transpose(tf.matmul(self.words, projected, transpose_b=True)), self.bias),
+            lambda: tf.nn.bias_add(tf.matmul(projected, self.words, transpose_b=True), self.bias),
         )
-        return tf.nn.bias_add(product, self.bias)
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the whole vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.corpus.vocabulary import GO
 from seq2seq_chat.model.attention import Memory
-from seq2seq_chat.model.decoder import Decoder, DecoderState
+from seq2seq_chat.model.decoder import Decoder, DecoderState, Replace
+from seq2seq_chat.model.deferred import without_gradient
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.model.encoder import Encoded, Encoder
 from seq2seq_chat.model.output import Output, WordSampler
+from seq2seq_chat.model.own_words import OwnWords
 
 
 class Loss(NamedTuple):
@@ -44,6 +46,7 @@ class Seq2Seq(tf.Module):
         self.encoder = Encoder(config, seed)
         self.decoder = Decoder(config, seed)
         self.output = Output(config, vocabulary_size, seed)
+        self.unroll = self.decoder.unroll  # a dynamic decoder over the same variables may stand here
 
     def encode(self, source: tf.Tensor, lengths: tf.Tensor, dropout: Optional[Dropout] = None) -> Encoded:
         """source: ids [batch, source steps], lengths: [batch]."""
@@ -59,6 +62,7 @@ class Seq2Seq(tf.Module):
         sampler: Optional[WordSampler] = None,
         dropout: Optional[Dropout] = None,
         step: Optional[tf.Tensor] = None,
+        own_words: Optional[OwnWords] = None,
     ) -> Loss:
         """Teacher-forced loss: the decoder is given the right words, and judged on the next one.
 
@@ -67,8 +71,9 @@ class Seq2Seq(tf.Module):
             target: ids, the end marker included, int32 [batch, target steps]; target_lengths: [batch], 0 for rows
                 that only fill the batch.
             sampler: draws the words of the sampled softmax at ``step``; without one the loss is the exact one.
+            own_words: which words the decoder is given are its own, for scheduled sampling.
         """
-        hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, dropout)
+        hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, dropout, own_words)
         if sampler is not None:
             nats = self.output.sampled_loss(hidden, words, sampler(step))
         else:
@@ -79,8 +84,15 @@ class Seq2Seq(tf.Module):
         self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
     ) -> tf.Tensor:
         """log P(target | source) of every sample, in nats: [batch]. Arguments as for :meth:`loss`."""
-        hidden, words, rows = self.teacher_forced(source, source_lengths, target, target_lengths)
-        return -tf.math.unsorted_segment_sum(self.output.full_loss(hidden, words), rows, tf.shape(target)[0])
+        return self.log_probabilities_of(self.encode(source, source_lengths), target, target_lengths)
+
+    def log_probabilities_of(self, encoded: Encoded, target: tf.Tensor, target_lengths: tf.Tensor) -> tf.Tensor:
+        """The same for sources that are encoded already. One step's softmax at a time, which bounds the memory."""
+        words = tf.transpose(target)
+        hidden = self.decoder.unroll(self.target_embedding(decoder_inputs(words)), encoded)
+        real = tf.transpose(tf.sequence_mask(target_lengths, target.shape[1], dtype=tf.float32))
+        steps = range(words.shape[0])
+        return tf.add_n([-real[t] * self.output.full_loss(hidden[t], words[t]) for t in steps])
 
     def teacher_forced(
         self,
@@ -89,6 +101,7 @@ class Seq2Seq(tf.Module):
         target: tf.Tensor,
         target_lengths: tf.Tensor,
         dropout: Optional[Dropout] = None,
+        own_words: Optional[OwnWords] = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """h̃ before every real target word, these words, and their rows: [tokens, hidden], [tokens], [tokens].
 
@@ -96,12 +109,23 @@ class Seq2Seq(tf.Module):
         """
         encoded = self.encode(source, source_lengths, dropout)
         words = tf.transpose(target)  # time first from here on
-        hidden = self.decoder.unroll(self.target_embedding(decoder_inputs(words)), encoded, dropout)
+        replace = None if own_words is None else self._replace(own_words.choose(tf.shape(words)[1], words.shape[0]))
+        hidden = self.unroll(self.target_embedding(decoder_inputs(words)), encoded, dropout, replace)
         if dropout is not None:
             hidden = dropout(hidden, "output")
         # padding never reaches the softmax, where most of the work is
         real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
         return tf.gather_nd(hidden, real), tf.gather_nd(words, real), real[:, 1]
+
+    def _replace(self, own: tf.Tensor) -> Replace:
+        """Gives the decoder its own most probable word where ``own``, bool [target steps, batch], is true."""
+
+        def replace(t: Union[int, tf.Tensor], vectors: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
+            with without_gradient():
+                words = tf.argmax(self.output.logits_of_few(self.output.project(hidden)), axis=1, output_type=tf.int32)
+            return tf.where(own[t][:, tf.newaxis], self.target_embedding(words), vectors)
+
+        return replace
 
     def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
         """The decoder before its first word, for decoding."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.decoding.hypotheses import Step, best_words, log_normalizer
+from seq2seq_chat.decoding.restrictions import forbid
 from seq2seq_chat.model.output import MOST_FEW, Output
 
 
@@ -21,14 +22,14 @@ def said(logits: np.ndarray) -> Step:
 @given(
     size=st.one_of(st.integers(1, 60), st.integers(600, 4000), st.sampled_from([1280, 5000, 6400])),
     count=st.integers(1, 12),
-    forbidden=st.sampled_from([(), (0, 1), (0, 1, 3)]),
+    forbidden=st.sampled_from([(0, 1), (0, 1, 3)]),
     kinds=st.sampled_from([3, 50, 10**6]),
     seed=st.integers(0, 1000),
 )
 def test_they_are_those_of_a_stable_sort(size: int, count: int, forbidden: tuple, kinds: int, seed: int) -> None:
     """Among few kinds of values there are many equal ones, of which the lowest id comes first."""
     logits = np.random.default_rng(seed).integers(0, kinds, (3, size)).astype(np.float32) / 7
-    gains, words = best_words(said(logits), count, forbidden)
+    gains, words = best_words(forbid(forbidden)(said(logits), None, None), count)
     masked = logits.copy()
     masked[:, [word for word in forbidden if word < size]] = -np.inf
     order = np.argsort(-masked, axis=1, kind="stable")[:, :count]

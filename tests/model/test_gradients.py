@@ -50,6 +50,17 @@ def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
 ARCHITECTURES = [
     dict(zip(("attention", "layers", "projection_size", "shared_embeddings"), values, strict=True))
     for values in itertools.product(("additive", "none"), (1, 2), (6, None), (False, True))
+] + [
+    {"attention": attention, "cell": cell, "bidirectional": both, "layers": layers}
+    for attention, cell, both, layers in (
+        ("dot", "lstm", False, 1),
+        ("dot", "gru", False, 2),
+        ("general", "rnn", True, 1),
+        ("general", "lstm", True, 2),
+        ("concat", "gru", True, 2),
+        ("none", "rnn", True, 2),
+        ("none", "gru", False, 1),
+    )
 ]
 
 

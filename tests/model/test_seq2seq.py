@@ -39,36 +39,73 @@ class Reference:
 
     def __init__(self, model: Seq2Seq) -> None:
         self.v = {v.name.split(":")[0]: v.numpy().astype(np.float64) for v in model.trainable_variables}
+        self.config = model.config
         self.layers, self.attends = model.config.layers, model.config.attention != "none"
         self.projects = model.config.projection_size is not None
 
-    def cell(self, name: str, inputs: list[np.ndarray], h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        weights = [self.v[f"{name}/{part}"] for part in ("input", "recurrent") if f"{name}/{part}" in self.v]
-        gates = np.concatenate([*inputs, h]) @ np.concatenate(weights) + self.v[f"{name}/bias"]
-        i, f, o, g = np.split(gates, 4)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    def matrix(self, name: str, *parts: str) -> np.ndarray:
+        """The rows for the known input, if there is one, above those for the rest."""
+        return np.concatenate([self.v[f"{name}/{part}"] for part in parts if f"{name}/{part}" in self.v])
+
+    def cell(self, name: str, inputs: list[np.ndarray], state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        h, bias, known = state[0], self.v[f"{name}/bias"], self.v.get(f"{name}/input")
+        fed = np.concatenate([*inputs[1 if known is not None else 0 :], h])
+        x = (inputs[0] @ known if known is not None else 0) + bias
+        if self.config.cell == "rnn":
+            return (np.tanh(x + fed @ self.v[f"{name}/recurrent"]),)
+        if self.config.cell == "gru":
+            x_z, x_r, x_h = np.split(x, 3)
+            u_z, u_r = np.split(self.v[f"{name}/recurrent"], 2, axis=1)
+            z, r = sigmoid(x_z + fed @ u_z), sigmoid(x_r + fed @ u_r)
+            after_reset = np.concatenate([fed[: len(fed) - len(h)], r * h])
+            return ((1 - z) * h + z * np.tanh(x_h + after_reset @ self.v[f"{name}/candidate"]),)
+        i, f, o, g = np.split(x + fed @ self.v[f"{name}/recurrent"], 4)
+        c = sigmoid(f) * state[1] + sigmoid(i) * np.tanh(g)
         return sigmoid(o) * np.tanh(c), c
+
+    def encode(self, source: list[int], zero: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[tuple]]:
+        steps, states = [self.v["embedding/source"][word] for word in source], []
+        for layer in range(self.layers):
+            name, sides = f"encoder/layer{layer}", []
+            for direction in ("", "/backward")[: 2 if self.config.bidirectional else 1]:
+                state, outputs = zero, []
+                for x in steps[::-1] if direction else steps:
+                    state = self.cell(name + direction, [x], state)
+                    outputs.append(state[0])
+                sides.append((outputs[::-1] if direction else outputs, state))
+            steps = [np.concatenate(both) for both in zip(*(outputs for outputs, _ in sides), strict=True)]
+            states.append(sides[0][1])
+            if self.config.bidirectional:
+                parts = []
+                for part, both in zip(
+                    ("output", "memory"), zip(*(state for _, state in sides), strict=True), strict=False
+                ):
+                    joined = np.concatenate(both) @ self.v[f"{name}/bridge/{part}"]
+                    parts.append(joined + self.v[f"{name}/bridge/{part}/bias"])
+                states[-1] = (np.tanh(parts[0]), *parts[1:])
+        return steps, states
+
+    def score(self, h: np.ndarray, d: np.ndarray) -> float:
+        if self.config.attention == "dot":
+            return float(d @ h)
+        w1 = self.v["decoder/attention/key"]
+        if self.config.attention == "general":
+            return float(d @ (h @ w1))
+        return float(self.v["decoder/attention/score"] @ np.tanh(h @ w1 + d @ self.v["decoder/attention/query"]))
 
     def loss(self, source: list[int], target: list[int]) -> float:
         hidden = self.v["output/projection" if self.projects else "output/words"].shape[0 if self.projects else 1]
-        states = [(np.zeros(hidden), np.zeros(hidden)) for _ in range(self.layers)]
-        outputs = []
-        for word in source:
-            x = self.v["embedding/source"][word]
-            for layer in range(self.layers):
-                states[layer] = self.cell(f"encoder/layer{layer}", [x], *states[layer])
-                x = states[layer][0]
-            outputs.append(x)
+        zero = (np.zeros(hidden),) * (2 if self.config.cell == "lstm" else 1)
+        outputs, states = self.encode(source, zero)
         attentional, nats = np.zeros(hidden), 0.0
         for previous, word in zip([GO, *target], target, strict=False):
             inputs = [self.v["embedding/target"][previous], *([attentional] if self.attends else [])]
             for layer in range(self.layers):
-                states[layer] = self.cell(f"decoder/layer{layer}", inputs, *states[layer])
+                states[layer] = self.cell(f"decoder/layer{layer}", inputs, states[layer])
                 inputs = [states[layer][0]]
             d = attentional = states[-1][0]
             if self.attends:
-                w1, w2 = self.v["decoder/attention/key"], self.v["decoder/attention/query"]
-                u = np.array([self.v["decoder/attention/score"] @ np.tanh(h @ w1 + d @ w2) for h in outputs])
+                u = np.array([self.score(h, d) for h in outputs])
                 a = np.exp(u) / np.exp(u).sum()
                 context = a @ np.array(outputs)
                 attentional = np.tanh(
@@ -92,7 +129,21 @@ SAMPLES = [([5, 6, 7], [8, 9, EOS]), ([4], [EOS]), ([9, 8, 7, 6, 5], [4, 5, 6, 7
 
 @pytest.mark.parametrize(
     "architecture",
-    [{}, {"layers": 2}, {"attention": "none"}, {"attention": "none", "layers": 2}, {"projection_size": None}],
+    [
+        {},
+        {"layers": 2},
+        {"attention": "none"},
+        {"attention": "none", "layers": 2},
+        {"projection_size": None},
+        {"attention": "dot"},
+        {"attention": "concat"},
+        {"attention": "general", "bidirectional": True},
+        {"attention": "none", "bidirectional": True, "layers": 2},
+        {"cell": "gru"},
+        {"cell": "gru", "layers": 2, "bidirectional": True},
+        {"cell": "rnn", "attention": "dot", "layers": 2},
+        {"cell": "rnn", "bidirectional": True},
+    ],
     ids=str,
 )
 def test_loss_equals_the_equations(architecture: dict[str, object]) -> None:

@@ -1,0 +1,104 @@
+"""Scheduled sampling: the schedules by hand, and what the decoder is given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import Model
+from seq2seq_chat.corpus.vocabulary import GO
+from seq2seq_chat.model.deferred import DeferredGradients
+from seq2seq_chat.model.output import WordSampler
+from seq2seq_chat.model.own_words import OwnWords, schedule
+from seq2seq_chat.model.seq2seq import Seq2Seq
+
+VOCABULARY = 23
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "steps", "step", "expected"),
+    [
+        ("constant", 0.3, 100, 0, 0.3),
+        ("constant", 0.3, 100, 10**6, 0.3),
+        ("linear", 0.5, 100, 0, 0.0),
+        ("linear", 0.5, 100, 50, 0.25),
+        ("linear", 0.5, 100, 400, 0.5),
+        ("exponential", 1.0, 10, 10, 1 - 1 / math.e),
+        ("exponential", 0.5, 10, 20, 0.5 * (1 - math.exp(-2))),
+        ("inverse_sigmoid", 1.0, 10, 0, 1 - 10 / 11),
+        ("inverse_sigmoid", 1.0, 10, 30, 1 - 10 / (10 + math.exp(3))),
+        ("inverse_sigmoid", 0.5, 10, 10**6, 0.5),
+    ],
+)
+def test_a_schedule(kind: str, most: float, steps: int, step: int, expected: float) -> None:
+    found = schedule(kind, most, steps)(tf.constant(step, tf.int64))
+    assert float(found) == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def own(probability: float, step: int = 3, part: int = 0) -> OwnWords:
+    return OwnWords(schedule("constant", probability, 1), 7, tf.constant(step, tf.int64), part)
+
+
+def test_words_are_chosen_as_often_as_said_and_without_state() -> None:
+    chosen = own(0.3).choose(tf.constant(2000), 11).numpy()
+    assert not chosen[0].any(), "before the first word there is no own one"
+    assert chosen[1:].mean() == pytest.approx(0.3, abs=4 * math.sqrt(0.21 / 20000))
+    np.testing.assert_array_equal(chosen, own(0.3).choose(tf.constant(2000), 11))
+    for other in (own(0.3, step=4), own(0.3, part=1)):
+        assert np.any(chosen != other.choose(tf.constant(2000), 11))
+
+
+def model_and_batch(**settings: object) -> tuple[Seq2Seq, tuple[np.ndarray, ...]]:
+    sizes = {"hidden_size": 7, "embedding_size": 5, "projection_size": 6, "encoder_steps": 4, "decoder_steps": 5}
+    model = Seq2Seq(Model(**(sizes | settings)), VOCABULARY, seed=3)
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape) * 0.7)
+    source, target = rng.integers(4, VOCABULARY, (6, 4)), rng.integers(4, VOCABULARY, (6, 5))
+    lengths = rng.integers(1, 5, 6), rng.integers(1, 6, 6)
+    return model, tuple(part.astype(np.int32) for part in (source, lengths[0], target, lengths[1]))
+
+
+def test_never_is_teacher_forcing() -> None:
+    model, batch = model_and_batch()
+    assert float(model.loss(*batch, own_words=own(0.0)).nats) == pytest.approx(float(model.loss(*batch).nats), rel=1e-6)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_always_is_free_running(cell: str) -> None:
+    """Step by step: each word given is the most probable one of the step before, each word judged the right one."""
+    model, (source, source_length, target, target_length) = model_and_batch(cell=cell, layers=2)
+    state, memory = model.start(model.encode(source, source_length))
+    words, nats = tf.fill([6], GO), 0.0
+    for t in range(5):
+        logits, state, _ = model.step(words, state, memory)
+        log_p = tf.nn.log_softmax(logits).numpy()
+        nats -= sum(log_p[row, target[row, t]] for row in range(6) if t < target_length[row])
+        words = tf.argmax(logits, axis=1, output_type=tf.int32)
+    loss = model.loss(source, source_length, target, target_length, own_words=own(1.0))
+    assert float(loss.nats) == pytest.approx(nats, rel=1e-5)
+
+
+@pytest.mark.parametrize("sampled", [None, 8])
+def test_gradients_are_those_of_automatic_differentiation(sampled: int | None) -> None:
+    """The choice of an own word is no function with a gradient; its word vector is learned."""
+    model, batch = model_and_batch(layers=2)
+    sampler = None if sampled is None else WordSampler(VOCABULARY, sampled, seed=1)
+    step = tf.constant(3, tf.int64)
+
+    def loss() -> tf.Tensor:
+        return model.loss(*batch, sampler=sampler, step=step, own_words=own(0.5)).nats
+
+    with tf.GradientTape() as plain:
+        expected_loss = loss()
+    with DeferredGradients() as tape:
+        found_loss = loss()
+    assert float(found_loss) == pytest.approx(float(expected_loss), rel=1e-6)
+    variables = model.trainable_variables
+    expected = plain.gradient(expected_loss, variables)
+    for variable, *gradients in zip(variables, tape.gradient(found_loss, variables), expected, strict=True):
+        ours, theirs = map(tf.convert_to_tensor, gradients)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=variable.name)
