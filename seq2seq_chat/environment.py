@@ -46,12 +46,16 @@ def load_tensorflow() -> Any:
     return tf
 
 
-def make_deterministic(seed: int) -> None:
-    """The same operations in the same order give the same bits from here on, in this process."""
+def make_deterministic(seed: int, wanted: bool | None = True) -> None:
+    """The same operations in the same order give the same bits from here on, in this process.
+
+    ``wanted`` None leaves it to the device: a processor computes as fast this way, a GPU does not.
+    """
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(seed)
-    tf.config.experimental.enable_op_determinism()
+    if wanted or (wanted is None and not tf.config.list_physical_devices("GPU")):
+        tf.config.experimental.enable_op_determinism()
 
 
 def describe_environment() -> dict[str, Any]:
@@ -65,6 +69,7 @@ def describe_environment() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "gpus": _gpus(),
+        "threads": _threads(),
     }
 
 
@@ -116,3 +121,14 @@ def _gpus() -> list[str]:
 
     devices = tf.config.list_physical_devices("GPU")
     return [tf.config.experimental.get_device_details(device).get("device_name", device.name) for device in devices]
+
+
+def _threads() -> dict[str, Any]:
+    """Threads TensorFlow was told to use, 0 for as many as there are cores, and what else may limit them."""
+    told: dict[str, Any] = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
+    if "tensorflow" in sys.modules:
+        import tensorflow as tf
+
+        told["in an operation"] = tf.config.threading.get_intra_op_parallelism_threads()
+        told["between operations"] = tf.config.threading.get_inter_op_parallelism_threads()
+    return told

@@ -12,6 +12,8 @@
       snapshots/0.5M/     weights kept for ever
       tensorboard/        the same metrics for TensorBoard
       train.log           what the training printed
+      history.jsonl       a line for each time a training began: when, where, from which step, with which changes
+      end.json            how the last training ended, unless it was killed or goes on
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -138,8 +140,11 @@ class Run:
         return self.path / "snapshots" / name / "weights.npz"
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> Iterator[Optional[str]]:
         """Hold the run for training. The lock ends with the process, however that ends.
+
+        Yields:
+            who held it before and was ended without letting it go; None where nobody was.
 
         Raises:
             RunError: another process holds it; the message says which and since when.
@@ -150,21 +155,28 @@ class Run:
             raise RunError(f"run {self.name} cannot be trained: {self.path / 'lock'}: {error.strerror}") from None
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock_file(file.fileno())
             except BlockingIOError:
                 raise RunError(
                     f"run {self.name} is being trained by {_holder(self.path / 'lock')}; wait for it or stop it first"
                 ) from None
             except OSError as error:
                 raise RunError(f"run {self.name} cannot be locked: {error.strerror}; move it to a local disk") from None
+            left_behind = _holder(self.path / "lock") if (self.path / "lock").stat().st_size else None
             file.truncate(0)
             holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
             file.write(json.dumps(holder))
             file.flush()
             try:
-                yield
+                yield left_behind
             finally:
                 file.truncate(0)
+
+    def tidy(self) -> None:
+        """Delete what a killed training left half written; for whoever holds the lock."""
+        for folder in (self.path, self.path / "checkpoints", *(self.path / "snapshots").glob("*")):
+            for path in folder.glob(".*.tmp"):
+                path.unlink(missing_ok=True)
 
     def is_locked(self) -> bool:
         """Whether a process is training this run now."""
@@ -176,6 +188,18 @@ class Run:
         except OSError:
             return True
         return False
+
+    def record_start(self, entry: Mapping[str, Any]) -> None:
+        """Note that a training begins: it has no end yet."""
+        (self.path / "end.json").unlink(missing_ok=True)
+        with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": time.strftime("%Y-%m-%d %H:%M:%S"), **entry}) + "\n")
+
+    def record_end(self, state: str, step: int, reason: Optional[str] = None) -> None:
+        """Note how a training ended: "finished", "interrupted" or "failed", at which step, and why."""
+        end = {"state": state, "step": step, "reason": reason, "time": time.strftime("%Y-%m-%d %H:%M:%S")}
+        with atomic_write(self.path / "end.json") as file:
+            file.write(json.dumps(end) + "\n")
 
     def save_config(self, config: Config) -> None:
         """Write the configuration whole."""
@@ -288,6 +312,20 @@ def snapshot_step(name: str) -> int:
 
 def _without_time(name: str) -> str:
     return re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", name)
+
+
+def _lock_file(descriptor: int) -> None:
+    """Lock a file, as a trainer does. Raises BlockingIOError where another trainer holds it.
+
+    Whoever looks whether a run is locked holds its lock for an instant (:meth:`Run.is_locked`), as a web page does
+    every few seconds; that must not keep a training from starting.
+    """
+    for _ in range(20):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.02)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _holder(lock: Path) -> str:

@@ -8,7 +8,10 @@ from typing import IO
 from seq2seq_chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Decoding
 
-HELP = "/quit or Ctrl-D ends the conversation, /why shows how the last reply came about"
+HELP = (
+    "/quit or Ctrl-D ends the conversation, /why shows how the last reply came about, "
+    "/reset forgets what was said before"
+)
 UNREADABLE = "(I read letters a to z, digits and . , ! ? only)"
 
 
@@ -18,6 +21,7 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
         import readline  # noqa: F401  arrow keys and a history for input()
     print(f"You are talking to {bot.config.name}. {HELP}.\n")
     last: Reply | None = None
+    history: list[str] = []
     while True:
         try:
             text = input("you: ").strip()
@@ -31,10 +35,14 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
             return
         if text == "/why":
             print(explain(last) if last else "there is no reply yet")
+        elif text == "/reset":
+            history.clear()
+            print("what was said before is forgotten")
         elif text.startswith("/"):
             print(HELP)
         elif text:
-            reply = bot.reply(text, decoding)
+            reply = bot.reply(text, decoding, history)
+            history += [text, reply.text] if reply.hypotheses else []
             last = reply if reply.hypotheses else last
             print("\n".join(f"bot: {line}" for line in _lines(reply, scores)) if reply.hypotheses else UNREADABLE)
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Config, Decoding, parse_config
 from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.errors import UserError
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs import Run
 from seq2seq_chat.terminal import UNREADABLE, converse
@@ -355,3 +356,116 @@ def test_characters() -> None:
     assert reply.source_words == ["a", "b", "<space>", "c"]
     assert reply.hypotheses[0].text == "".join(reply.hypotheses[0].words)
     assert all(len(row) == 4 for row in reply.hypotheses[0].attention)
+
+
+# what was said before
+
+
+def conversing(**overrides: Any) -> Chatbot:
+    """A model of large random weights that reads two turns."""
+    bot = random_bot(**{"data.context_turns": 2, **overrides})
+    vocabulary = Vocabulary([*bot.vocabulary.words[:-1], "<turn>"])
+    return Chatbot(bot._model, vocabulary, bot.config)
+
+
+def test_the_last_turns_are_read_with_a_marker_between_them() -> None:
+    bot = conversing()
+    plain, after, longer = (
+        bot.reply("word1 word2", BEAM, history)
+        for history in ([], ["word3", "word4 ?"], ["word9", "word3", "word4 ?", " "])
+    )
+    assert plain.source_words == ["word1", "word2"]
+    assert after.source_words == ["word4", "?", "<turn>", "word1", "word2"]
+    assert longer.source_words == after.source_words  # one turn before, and one that says nothing is none
+    assert plain.hypotheses != after.hypotheses == longer.hypotheses
+    assert "?" not in after.unknown_words
+    together = bot.replies(["word1 word2"] * 2, BEAM, [[], ["word3", "word4 ?"]])
+    assert [reply.text for reply in together] == [plain.text, after.text]
+
+
+def test_a_model_of_single_turns_reads_no_history(forward: Chatbot) -> None:
+    assert forward.reply("word1", BEAM, ["word2"]).hypotheses == forward.reply("word1", BEAM).hypotheses
+
+
+def test_reset_forgets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    bot = conversing()
+    said = iter(["word1", "word2", "/reset", "word2", "/quit"])
+    monkeypatch.setattr(builtins, "input", lambda prompt: next(said))
+    converse(bot, BEAM, False)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bot: ")]
+    first = bot.reply("word1", BEAM).text
+    expected = [first, bot.reply("word2", BEAM, ["word1", first]).text, bot.reply("word2", BEAM).text]
+    assert told == [f"bot: {text}" for text in expected]
+
+
+# options of decoding
+
+
+def test_an_unknown_word_is_replaced_by_the_word_with_the_most_attention(forward: Chatbot) -> None:
+    decoding = Decoding(method="beam", beam_width=6, n_best=6, allow_unknown=True)
+    texts = [f"word{n} strange word{n + 1}" for n in range(20)]
+    before = forward.replies(texts, decoding)
+    after = forward.replies(texts, decoding.model_copy(update={"replace_unknown": True}))
+    replaced = 0
+    for was, now in zip(before, after, strict=True):
+        for one, other in zip(was.hypotheses, now.hypotheses, strict=True):
+            for word, new, row in zip(one.words, other.words, one.attention, strict=True):
+                replaced += word == "<unknown>"
+                assert new == (was.source_words[row.index(max(row))] if word == "<unknown>" else word)
+    assert replaced, "no reply had an unknown word"
+
+
+def test_the_same_seed_draws_the_same_replies_alone_and_in_company(forward: Chatbot) -> None:
+    decoding = Decoding(method="sample", seed=5, temperature=1.5, n_best=3)
+    texts = [f"word{n}" for n in range(6)]
+    together = [reply.hypotheses for reply in forward.replies(texts, decoding)]
+    for text, expected in zip(texts, together, strict=True):
+        alone = forward.reply(text, decoding).hypotheses
+        assert [h.words for h in alone] == [h.words for h in expected]
+    other = forward.replies(texts, decoding.model_copy(update={"seed": 6}))
+    assert any(reply.hypotheses[0].words != one[0].words for reply, one in zip(other, together, strict=True))
+    assert len(forward._searches) <= 8, "a seed is no reason for another graph"
+
+
+def test_reranking_against_generic_replies(forward: Chatbot) -> None:
+    """By the formula: log p(T|S) less the weighted log p of the first words, asked with no source at all."""
+    decoding = Decoding(method="beam", beam_width=6, n_best=6, rerank="anti_language_model", rerank_weight=0.7)
+    decoding = decoding.model_copy(update={"rerank_words": 2})
+    plain = forward.reply("word1 word2 word3", BEAM).hypotheses
+    found = forward.reply("word1 word2 word3", decoding).hypotheses
+    assert {h.text for h in found} == {h.text for h in plain}
+    model, ranks = forward._model, []
+    for hypothesis in found:
+        ids = [*forward.vocabulary.ids(hypothesis.words), *([2] if hypothesis.ended else [])]
+        target = np.zeros([1, 6], np.int32)
+        target[0, : len(ids)] = ids
+        nothing = np.zeros([1, STEPS], np.int32), np.zeros(1, np.int32)
+        log_p = -float(model.loss(*nothing, target, np.array([min(2, len(ids))], np.int32)).nats)
+        ranks.append(hypothesis.score - 0.7 * log_p)
+        assert hypothesis.rank == pytest.approx(ranks[-1], abs=1e-3)
+    assert ranks == sorted(ranks, reverse=True)
+    best = forward.reply("word1 word2 word3", decoding.model_copy(update={"n_best": 1})).hypotheses
+    assert [h.words for h in best] == [found[0].words]
+
+
+def test_reranking_with_a_backward_model(
+    cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run judges what was said, given the reply."""
+    from seq2seq_chat.runs import find_run
+
+    for name, swap in (("forward", "false"), ("backward", "true")):
+        changes = ["--set", f"name={name}", "--set", f"data.swap_samples={swap}", "--set", "training.steps=5"]
+        assert cli("train", tiny_config, "--results", tmp_path, *changes).status == 0
+    forward, backward = (Chatbot.load(find_run(name, tmp_path)) for name in ("forward", "backward"))
+    decoding = BEAM.model_copy(update={"rerank": "bidirectional", "backward_run": "backward", "rerank_weight": 0.3})
+    said = "i see the tree1 ?"
+    found = forward.reply(said, decoding).hypotheses
+    for hypothesis in found:
+        judged = backward.log_probabilities([[hypothesis.words]], [said.split()])
+        expected = 0.7 * hypothesis.score + 0.3 * float(judged[0, 0])
+        assert hypothesis.rank == pytest.approx(expected, abs=1e-4)
+    assert [h.rank for h in found] == sorted((h.rank for h in found), reverse=True)
+    wrong = decoding.model_copy(update={"backward_run": "forward"})
+    with pytest.raises(UserError, match=r"was not trained with data\.swap_samples"):
+        forward.reply(said, wrong)

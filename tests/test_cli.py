@@ -61,6 +61,7 @@ def test_a_run_holds_all_that_was_promised(tiny_run: Path) -> None:
     names = {path.name for path in tiny_run.iterdir()}
     assert names == {
         *("config.json", "environment.json", "vocabulary.txt", "metrics.jsonl", "samples.jsonl", "train.log"),
+        *("history.jsonl", "end.json"),
         *("checkpoints", "snapshots", "tensorboard", "lock"),
     }
     checkpoints = {path.name for path in (tiny_run / "checkpoints").iterdir()}
@@ -96,17 +97,17 @@ def test_the_configuration_of_a_run_is_complete(tiny_run: Path, tiny_config: Pat
     assert json.loads((tiny_run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
 
 
-def test_evaluate(cli: Cli, tiny_run: Path, corpora: Path, tmp_path: Path) -> None:
-    answer = cli("evaluate", tiny_run, "--json", tmp_path / "figures.json")
+def test_evaluate(cli: Cli, own_run: Path, corpora: Path, tmp_path: Path) -> None:
+    answer = cli("evaluate", own_run, "--json", tmp_path / "figures.json")
     assert (answer.status, answer.err) == (0, "")
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    last = lines_of(tiny_run / "metrics.jsonl")[-1]
+    last = lines_of(own_run / "metrics.jsonl")[-1]
     assert figures["loss"] == pytest.approx(last["loss"], rel=1e-6)  # measured on the validation corpus
     assert figures["tokens"] == last["tokens"]
     assert figures["step"] == 20
     assert f"{figures['loss']:.4f} nats" in answer.out
     on_training = cli(
-        "evaluate", tiny_run.name, "--results", tiny_run.parent, "--data", corpora / "train.txt", "--snapshot", "10",
+        "evaluate", own_run.name, "--results", own_run.parent, "--data", corpora / "train.txt", "--snapshot", "10",
         *("--limit", 7, "--json", tmp_path / "figures.json"),
     )  # fmt: skip
     assert on_training.status == 0

@@ -83,7 +83,8 @@ def test_wheel_has_package_and_sample_and_nothing_else(tmp_path: Path) -> None:
     expected = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py"))
     assert sorted(name for name in names if name.endswith(".py")) == expected
     sample = {f"seq2seq_chat/corpus/sample/{name}.txt" for name in ("conversations", "validation")}
-    assert {name for name in names if not name.endswith(".py")} == sample
+    template = {"seq2seq_chat/analysis/templates/report.html"}
+    assert {name for name in names if not name.endswith(".py")} == sample | template
 
 
 def test_help_does_not_import_tensorflow() -> None:

@@ -55,9 +55,9 @@ class Batches:
             self.sizes = [len(samples) for samples in members]
             self._members = [samples if chosen is None else chosen[samples] for samples in members]
 
-    def ordered(self, seed: int) -> SampleOrder:
-        """The order of an experiment; its batches are arguments of :meth:`batch`."""
-        return SampleOrder(self.sizes, self._size, seed)
+    def ordered(self, seed: int, begun: int = 0) -> SampleOrder:
+        """The order of an experiment, begun at a step; its batches are arguments of :meth:`batch`."""
+        return SampleOrder(self.sizes, self._size, seed, begun)
 
     def batch(self, bucket: int, places: np.ndarray) -> Batch:
         """The samples at some places of a bucket."""

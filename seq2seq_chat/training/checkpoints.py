@@ -38,11 +38,20 @@ class MismatchError(UserError):
 
 def save_variables(path: Path, variables: Iterable[tf.Variable], metadata: Mapping[str, Any]) -> None:
     """Write variables and metadata; the file appears complete or not at all."""
+    write_arrays(path, {plain_name(variable): variable for variable in variables}, metadata)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Write arrays, or variables, by name; the file appears complete or not at all.
+
+    Raises:
+        UserError: the file could not be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for variable in variables:
-            with archive.open(f"{plain_name(variable)}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, variable.numpy(), allow_pickle=False)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
         archive.writestr(METADATA, json.dumps(dict(metadata)))
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config
-from seq2seq_chat.corpus.training_vocabulary import training_vocabulary
+from seq2seq_chat.config import Config, flat_settings
+from seq2seq_chat.corpus.experiment_data import training_vocabulary
 from seq2seq_chat.environment import describe_environment, make_deterministic
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run, create_run
+from seq2seq_chat.training.fixed import ensure_same_settings, fixed_settings
 from seq2seq_chat.training.parts import batch_parts, share_cores
-from seq2seq_chat.training.trainer import LossNotFinite, Trainer
-
-PATHS = ("train", "validation", "test", "vocabulary")  # files may move; what is in them is compared when it is read
+from seq2seq_chat.training.trainer import Interrupted, LossNotFinite, Trainer
 
 
 class TrainingFailed(Exception):
@@ -33,7 +34,7 @@ def start_experiment(config: Config, results: Union[str, Path]) -> Run:
     """
     vocabulary = training_vocabulary(config.data)
     share_cores(batch_parts(config))
-    make_deterministic(config.seed)
+    make_deterministic(config.seed, config.training.deterministic)
     run = create_run(results, config, vocabulary, describe_environment())
     try:
         _train(run, config, new=True)
@@ -51,9 +52,9 @@ def resume_experiment(run: Run, config: Config) -> None:
         UserError: the run is in use, damaged, or was begun with another model or other data.
         TrainingFailed, Interrupted: see :func:`_train`.
     """
-    _ensure_same_model(run, config)
+    ensure_same_settings(run.name, fixed_settings(run.config), fixed_settings(config))
     share_cores(batch_parts(config))
-    make_deterministic(config.seed)
+    make_deterministic(config.seed, config.training.deterministic)
     _train(run, config, new=False)
 
 
@@ -64,41 +65,54 @@ def _train(run: Run, config: Config, new: bool) -> None:
         TrainingFailed: the loss is no number any more, the disk is full, the memory too small.
         Interrupted: a signal came; everything is saved.
     """
-    go_on = f"go on with: seq2seq-chat train --resume {run.path}"
-    with run.lock():
+    with run.lock() as left_behind:
         try:
             trainer = Trainer(run, config, run.vocabulary)
-            if not new:
-                run.save_config(config)
+            if left_behind:
+                trainer.console.say(f"{left_behind} ended without letting go of this run; it is taken over")
+            if trainer.is_finished:
+                trainer.console.say(
+                    f"already trained for {trainer.learner.step:,} steps; raise training.steps"
+                    + (" and training.early_stopping" if config.training.early_stopping else "")
+                    + " to go on"
+                )
+                return
+            _record_start(run, config, new, trainer)
         except tf.errors.ResourceExhaustedError as error:
             raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
         try:
             trainer.train()
-        except LossNotFinite as error:
-            raise TrainingFailed(str(error)) from error
-        except UserError as error:
-            raise TrainingFailed(f"{error}\nThe training stopped; {go_on}") from error
-        except OSError as error:
-            raise TrainingFailed(
-                f"{error.filename or run.path}: {error.strerror}; the training stopped, {go_on}"
-            ) from error
-        except tf.errors.ResourceExhaustedError as error:
-            raise TrainingFailed(f"out of memory; lower training.batch_size or model.hidden_size, {go_on}") from error
+        except Interrupted as stop:
+            run.record_end("interrupted", trainer.learner.step, str(stop))
+            raise
+        except (LossNotFinite, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
+            failure = _failure(error, run)
+            with suppress(UserError, OSError):  # a full disk has no room for this either
+                run.record_end("failed", trainer.learner.step, str(failure))
+            raise failure from error
+        run.record_end("finished", trainer.learner.step)
 
 
-def _ensure_same_model(run: Run, config: Config) -> None:
-    """What shapes the variables, or the meaning of what was learned, cannot change when a run goes on."""
-    before, now = run.config.model_dump(), config.model_dump()
-    keys = [(section, key) for section in ("data", "model") for key in before[section] if key not in PATHS]
-    differing = [
-        f"{section}.{key} ({json.dumps(before[section][key])} → {json.dumps(now[section][key])})"
-        for section, key in [*keys, ("training", "optimizer")]  # what an optimizer remembers is of no use to another
-        if before[section][key] != now[section][key]
-    ]
-    if before["seed"] != now["seed"]:
-        differing.append(f"seed ({before['seed']} → {now['seed']})")
-    if differing:
-        raise UserError(
-            f"run {run.name} cannot go on with other settings of {', '.join(differing)}; "
-            "set them back, or start a new run without --resume"
-        )
+def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None:
+    """Keep the configuration that is valid from now on, and in the history what changed."""
+    before, now = flat_settings(run.config), flat_settings(config)
+    changes = {key: [before.get(key), value] for key, value in now.items() if before.get(key) != value}
+    for key, (old, value) in changes.items():
+        trainer.console.say(f"changed: {key} from {json.dumps(old)} to {json.dumps(value)}")
+    environment = describe_environment()
+    run.record_start(
+        {"step": trainer.learner.step, "host": socket.gethostname(), "changes": changes, "environment": environment}
+    )
+    if not new:
+        run.save_config(config)
+
+
+def _failure(error: Exception, run: Run) -> TrainingFailed:
+    go_on = f"go on with: seq2seq-chat train --resume {run.path}"
+    if isinstance(error, LossNotFinite):
+        return TrainingFailed(str(error))
+    if isinstance(error, UserError):
+        return TrainingFailed(f"{error}\nThe training stopped; {go_on}")
+    if isinstance(error, OSError):
+        return TrainingFailed(f"{error.filename or run.path}: {error.strerror}; the training stopped, {go_on}")
+    return TrainingFailed(f"out of memory; lower training.batch_size or model.hidden_size, {go_on}")

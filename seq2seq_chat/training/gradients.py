@@ -35,8 +35,7 @@ def clip_by_global_norm(gradients: Sequence[Gradient], largest: Optional[float])
     Returns:
         the gradients, without repeated rows, and their global norm before clipping.
     """
-    gradients = [sum_repeated_rows(gradient) for gradient in gradients]
-    norm = global_norm(gradients)
+    gradients, norm = _with_norm(gradients)
     if largest is None:
         return gradients, norm
     scale = tf.minimum(1.0, largest / norm)
@@ -48,3 +47,30 @@ def clip_by_global_norm(gradients: Sequence[Gradient], largest: Optional[float])
 
     # most gradients are short enough, and to multiply all of them by one would read and write them for nothing
     return tf.cond(norm <= largest, lambda: gradients, lambda: [rescaled(gradient) for gradient in gradients]), norm
+
+
+def clip_by_value(gradients: Sequence[Gradient], largest: Optional[float]) -> tuple[list[Gradient], tf.Tensor]:
+    """Cut each number to ``largest`` in either direction, which may turn the gradient (Mikolov 2012, section 3.2.2).
+
+    Returns:
+        the gradients, without repeated rows, and their global norm before clipping.
+    """
+    gradients, norm = _with_norm(gradients)
+    if largest is None:
+        return gradients, norm
+
+    def cut(gradient: Gradient) -> Gradient:
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(cut(gradient.values), gradient.indices, gradient.dense_shape)
+        return tf.clip_by_value(gradient, -largest, largest)
+
+    return [cut(gradient) for gradient in gradients], norm
+
+
+def _with_norm(gradients: Sequence[Gradient]) -> tuple[list[Gradient], tf.Tensor]:
+    """The gradients without repeated rows, and their global norm."""
+    gradients = [sum_repeated_rows(gradient) for gradient in gradients]
+    return gradients, global_norm(gradients)
+
+
+CLIPPINGS = {"norm": clip_by_global_norm, "value": clip_by_value}

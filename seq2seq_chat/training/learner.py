@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional
 
@@ -36,6 +37,8 @@ class Learner:
         self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
         self.buckets = configured_buckets(config, corpus)
         self.batches = Batches(corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
+        self._rate = config.training.learning_rate
+        self._seed, self._batch_size = config.seed, config.training.batch_size
         self._order = self.batches.ordered(config.seed)
         self._reader = ThreadPoolExecutor(1, "batches")
         self._next: Future[Batch] = Future()
@@ -57,6 +60,27 @@ class Learner:
     def traces(self) -> int:
         """Graphs that were built so far, one for each bucket that was learned from."""
         return self._training_step.traces
+
+    @property
+    def place(self) -> dict[str, int]:
+        """What a step number needs to be a place in the corpus; kept in checkpoints."""
+        return {"batch_size": self._batch_size, "order_begun": self._order.begun}
+
+    def go_on(self, step: int, place: Mapping[str, int]) -> bool:
+        """Go on at a step of an earlier training, and tell whether its order of samples goes on, too.
+
+        With another batch size a step number would be another place in the corpus; a new order begins.
+        """
+        same = place.get("batch_size", self._batch_size) == self._batch_size
+        self.step = step
+        self._order = self.batches.ordered(self._seed, begun=place.get("order_begun", 0) if same else step)
+        return same
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate from here on."""
+        if rate != self._rate:
+            self.optimizer.learning_rate = rate
+            self._rate = rate
 
     def learn(self) -> StepResult:
         """Learn from the next batch."""

@@ -55,7 +55,8 @@ def estimate_memory(config: Config, vocabulary: int) -> MemoryEstimate:
     gradients = 2 * (parameters - tables) + (vocabulary * width if full_softmax else 0)
     source_tokens, target_tokens = batch * m.encoder_steps, batch * m.decoder_steps
     cell = 22 * hidden  # gates before and after their functions, states, and their gradients
-    activations = m.layers * cell * (source_tokens + target_tokens)
+    directions = 2 if m.bidirectional else 1
+    activations = m.layers * cell * (directions * source_tokens + target_tokens)
     if m.attention != "none":
         activations += target_tokens * m.encoder_steps * hidden + 8 * target_tokens * hidden
     activations += target_tokens * (3 * vocabulary if full_softmax else 6 * (sampled or 0) + 4 * width)
@@ -74,6 +75,11 @@ def available_memory() -> float:
         limit = _gpu_memory()
         if limit is not None:
             return limit
+    return free_memory()
+
+
+def free_memory() -> float:
+    """Bytes that are free in the machine, or in its container."""
     free = _meminfo_available()
     for folder, maximum, usage, cache in CONTAINER:
         allowed, used = _number(Path(folder, maximum)), _number(Path(folder, usage))

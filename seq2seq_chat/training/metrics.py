@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, Optional
 
@@ -88,13 +89,24 @@ class JsonLines:
         """All whole lines; a last line that was cut by a crash is passed over."""
         return read_json_lines(self._path)
 
-    def forget_after(self, step: Optional[int]) -> None:
-        """Drop the lines of later steps: a resumed training writes them again."""
-        if self._path.exists():
-            lines = [line for line in self.read() if isinstance(line.get("step"), int)]
-            kept = [line for line in lines if step is not None and line["step"] <= step]
-            with atomic_write(self._path) as file:
-                file.writelines(json.dumps(line) + "\n" for line in kept)
+    def secure(self) -> int:
+        """Have the lines on the disk, and tell how many there are."""
+        try:
+            with open(self._path, "rb") as file:
+                os.fsync(file.fileno())
+                return sum(1 for _ in file)
+        except FileNotFoundError:
+            return 0
+
+    def forget_after(self, step: Optional[int]) -> int:
+        """Drop the lines of later steps, which a resumed training writes again; the number of lines that stay."""
+        if not self._path.exists():
+            return 0
+        lines = [line for line in self.read() if isinstance(line.get("step"), int)]
+        kept = [line for line in lines if step is not None and line["step"] <= step]
+        with atomic_write(self._path) as file:
+            file.writelines(json.dumps(line) + "\n" for line in kept)
+        return len(kept)
 
 
 def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,11 @@ class SampleOrder:
     Args:
         sizes: samples of each bucket.
         batch_size: samples in a batch, at most.
+        begun: the step at which this order began; another one is another order.
     """
 
-    def __init__(self, sizes: Sequence[int], batch_size: int, seed: int) -> None:
+    def __init__(self, sizes: Sequence[int], batch_size: int, seed: int, begun: int = 0) -> None:
+        self.begun = begun
         self._sizes, self._batch_size, self._seed = sizes, batch_size, seed
         self._ends = np.cumsum([-(-size // batch_size) for size in sizes])
         self.steps_per_epoch = int(self._ends[-1])
@@ -29,12 +31,13 @@ class SampleOrder:
 
     def batch(self, step: int) -> tuple[int, np.ndarray]:
         """Step, counted from 0 → the bucket, and places in it: int64 [at most batch size]."""
-        epoch, position = divmod(step, self.steps_per_epoch)
-        number = int(_shuffled(np.array([position]), self.steps_per_epoch, (self._seed, 2 * epoch))[0])
+        epoch, position = divmod(step - self.begun, self.steps_per_epoch)
+        shuffle = 2 * epoch + (self.begun << 32)
+        number = int(_shuffled(np.array([position]), self.steps_per_epoch, (self._seed, shuffle))[0])
         bucket = int(np.searchsorted(self._ends, number, side="right"))
         first = (number - (int(self._ends[bucket - 1]) if bucket else 0)) * self._batch_size
         places = np.arange(first, min(first + self._batch_size, self._sizes[bucket]))
-        return bucket, _shuffled(places, self._sizes[bucket], (self._seed, 2 * epoch + 1))
+        return bucket, _shuffled(places, self._sizes[bucket], (self._seed, shuffle + 1))
 
 
 def _shuffled(places: np.ndarray, size: int, seed: tuple[int, int]) -> np.ndarray:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Config
 from seq2seq_chat.corpus.encoded import Batch
 from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.own_words import OwnWords
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 
 LEAST_ROWS = 16  # of a part: fewer make products that are no faster than those of more
@@ -27,6 +28,8 @@ def batch_parts(config: Config) -> int:
     """Into how many parts a batch is divided: as configured, or what suits model and machine."""
     if config.training.batch_parts is not None:
         return config.training.batch_parts
+    if config.model.unrolling == "dynamic":  # its loop is one
+        return 1
     if config.model.hidden_size > WIDEST or tf.config.list_physical_devices("GPU"):
         return 1
     return max(1, min(available_cores(), config.training.batch_size // LEAST_ROWS))
@@ -49,12 +52,22 @@ def share_cores(parts: int) -> None:
 
 
 def loss_in_parts(
-    model: Seq2Seq, batch: Batch, parts: int, dropout: Optional[Dropout] = None, **arguments: Any
+    model: Seq2Seq,
+    batch: Batch,
+    parts: int,
+    dropout: Optional[Dropout] = None,
+    own_words: Optional[OwnWords] = None,
+    **arguments: Any,
 ) -> Loss:
     """The loss of a batch, part by part; the arguments are those of :meth:`Seq2Seq.loss`."""
     rows = [len(part) for part in np.array_split(np.arange(batch.source.shape[0]), parts)]
     losses = [
-        model.loss(*tensors, dropout=dropout and dropout.of_part(number), **arguments)
+        model.loss(
+            *tensors,
+            dropout=dropout and dropout.of_part(number),
+            own_words=own_words and own_words.of_part(number),
+            **arguments,
+        )
         for number, tensors in enumerate(zip(*(tf.split(tensor, rows) for tensor in batch), strict=True))
     ]
     return Loss(*(tf.add_n(sums) for sums in zip(*losses, strict=True)))

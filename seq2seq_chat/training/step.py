@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, Training
 from seq2seq_chat.corpus.encoded import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.output import softmax_sampler
+from seq2seq_chat.model.own_words import OwnWords, Probability, schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.training.gradients import clip_by_global_norm
+from seq2seq_chat.training.gradients import CLIPPINGS
 from seq2seq_chat.training.parts import batch_parts, loss_in_parts
 
 
@@ -29,10 +30,17 @@ class TrainingStep:
     def __init__(self, model: Seq2Seq, optimizer: Any, config: Config) -> None:
         self._model, self._optimizer = model, optimizer
         self._clip, self._seed, self._rate = config.training.gradient_clipping, config.seed, config.model.dropout
+        self._clipped = CLIPPINGS[config.training.gradient_clipping_by]
         self._sampler = softmax_sampler(model.vocabulary_size, config.training.sampled_softmax, config.seed)
+        self._own_words = _own_words(config.training)
         self._parts = batch_parts(config)
         self._compute = tf.as_dtype(config.training.precision)
         self._scales_loss = config.training.precision == "float16"
+        self._dynamic = config.model.unrolling == "dynamic"
+        if self._dynamic:
+            from seq2seq_chat.decoding.dynamic import DynamicDecoder  # imports tensorflow-addons
+
+            model.unroll = DynamicDecoder(model).unroll
         self._graph = tf.function(self._trace, autograph=False)
 
     def __call__(self, batch: Batch, step: int) -> StepResult:
@@ -54,17 +62,22 @@ class TrainingStep:
         self, source: tf.Tensor, source_length: tf.Tensor, target: tf.Tensor, target_length: tf.Tensor, step: tf.Tensor
     ) -> StepResult:
         loss, gradients, _ = self.gradients(Batch(source, source_length, target, target_length), step)
-        gradients, norm = clip_by_global_norm(gradients, self._clip)
+        gradients, norm = self._clipped(gradients, self._clip)
         self._optimizer.apply_gradients(zip(gradients, self._model.trainable_variables, strict=True))
         if self._scales_loss:  # an overflow is no fault here: the optimizer leaves such a step out
             norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
         return StepResult(loss, norm)
 
-    def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], DeferredGradients]:
+    def _tape(self) -> Any:
+        """What records the forward pass; inside a dynamic loop only automatic differentiation can."""
+        return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute)
+
+    def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
         """The loss of a batch, the gradients of its mean per token for all variables, and the tape they came from."""
         dropout = Dropout(self._rate, self._seed, step) if self._rate else None
-        with DeferredGradients(self._compute) as tape:
-            loss = loss_in_parts(self._model, batch, self._parts, dropout, sampler=self._sampler, step=step)
+        own = OwnWords(self._own_words, self._seed, step) if self._own_words else None
+        with self._tape() as tape:
+            loss = loss_in_parts(self._model, batch, self._parts, dropout, own, sampler=self._sampler, step=step)
             objective = loss.nats / loss.tokens
             if self._scales_loss:
                 objective = self._optimizer.get_scaled_loss(objective)
@@ -72,3 +85,9 @@ class TrainingStep:
         if self._scales_loss:
             gradients = self._optimizer.get_unscaled_gradients(gradients)
         return loss, gradients, tape
+
+
+def _own_words(config: Training) -> Optional[Probability]:
+    if config.scheduled_sampling == "none":
+        return None
+    return schedule(config.scheduled_sampling, config.own_words, float(config.own_words_steps))

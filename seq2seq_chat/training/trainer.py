@@ -12,25 +12,27 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.corpus.encoded import EncodedCorpus
-from seq2seq_chat.corpus.text import detokenize
-from seq2seq_chat.corpus.vocabulary import EOS, Vocabulary
-from seq2seq_chat.decoding.reply_search import ReplySearch
+from seq2seq_chat.config import Config
+from seq2seq_chat.corpus.experiment_data import open_samples
+from seq2seq_chat.corpus.vocabulary import Vocabulary
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.model.embeddings import load_vectors
 from seq2seq_chat.model.seq2seq import outline, parameters_by_part
 from seq2seq_chat.runs import Run, RunError
 from seq2seq_chat.training.batches import configured_buckets
-from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, save_variables
-from seq2seq_chat.training.console import Console, duration
+from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, read_arrays
+from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.fixed import ensure_same_settings, fixed_settings
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
-from seq2seq_chat.training.metrics import JsonLines, Meter
+from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.parts import batch_parts
 from seq2seq_chat.training.precision import ensure_available
+from seq2seq_chat.training.reports import ReplySamples, Reports
 from seq2seq_chat.training.restore import ensure_same_words
-from seq2seq_chat.training.validation import LossFunction, spread
+from seq2seq_chat.training.saving import Saver
+from seq2seq_chat.training.schedules import Progress
+from seq2seq_chat.training.validation import LossFunction
 
 
 class LossNotFinite(Exception):
@@ -61,26 +63,29 @@ class Trainer:
         self.run, self.config, self.vocabulary = run, config, vocabulary
         self.console = Console(run.log_file)
         data = config.data
-        self.corpus = EncodedCorpus.open(data.train, vocabulary, level=data.level, pairing=data.pairing)
-        self.validation = (
-            EncodedCorpus.open(data.validation, vocabulary, level=data.level, pairing=data.pairing)
-            if data.validation
-            else None
-        )
+        self.corpus = open_samples(data.train, vocabulary, data)
+        self.validation = open_samples(data.validation, vocabulary, data) if data.validation else None
         ensure_available(config.training.precision)
         self._announce()
         self.learner = Learner(config, len(vocabulary), self.corpus)
         self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input, batch_parts(config))
-        self._search = ReplySearch(
-            self.learner.model, Decoding(method="greedy", allow_unknown=config.decoding.allow_unknown)
-        )
-        self._metrics, self._samples = JsonLines(run.metrics_file), JsonLines(run.samples_file)
+        self._replies = ReplySamples(self.learner.model, config, vocabulary, self.validation)
+        self._reports = Reports(run, self.console)
         self._meter = Meter(sampled=self.learner.sampled)
-        self._tensorboard = tf.summary.create_file_writer(str(run.tensorboard))
-        self._best_loss = math.inf
-        self._saved_step = 0
+        about = {
+            "vocabulary": vocabulary.fingerprint,
+            "corpus": self.corpus.fingerprint,
+            "settings": fixed_settings(config),
+        }
+        self._saver = Saver(run, self.learner, about, keep=config.training.keep_checkpoints)
+        self._best_loss, self._progress = math.inf, Progress(config.training)
         self._signal: Optional[int] = None
         self._restore()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is no step left to train, or none that would help."""
+        return self.learner.step >= self.config.training.steps or self._progress.gave_up
 
     def train(self) -> None:
         """Train until the configured step.
@@ -90,25 +95,25 @@ class Trainer:
             Interrupted: SIGINT or SIGTERM came; everything is saved.
         """
         training = self.config.training
-        if self.learner.step >= training.steps:
-            self.console.say(f"already trained for {self.learner.step:,} steps; raise training.steps to go on")
-            return
         self.console.begin(self.learner.step, training.steps)
         try:
             with self._signals():
-                while self.learner.step < training.steps and self._signal is None:
+                while not self.is_finished and self._signal is None:
                     self._train_one_step()
                     self._report_and_save()
-                if self._saved_step < self.learner.step:
+                if self.learner.step % training.checkpoint_every and self.learner.step < training.steps:
                     self._check_finite()
                     self._save_checkpoint()
+                self._saver.finish()
         finally:
             self.console.end()
-        if self._signal is not None and self.learner.step < training.steps:
+            self._saver.settle()
+        if self._signal is not None and not self.is_finished:
             raise Interrupted(self.run, self._signal)
 
     def _train_one_step(self) -> None:
         begun = time.monotonic()
+        self.learner.set_rate(self._progress.learning_rate(self.learner.step))
         result = self.learner.learn()
         self._meter.add(result, time.monotonic() - begun, self.learner.data_seconds)
         self.console.advance(self.learner.step, self._meter)
@@ -124,14 +129,11 @@ class Trainer:
         if training.snapshot_every and self.learner.step % training.snapshot_every == 0:
             self._check_finite()
             self._check_weights()
-            save_variables(
-                self.run.snapshot_path(self.learner.step),
-                self.learner.model.trainable_variables,
-                self._metadata,
-            )
+            self._saver.save_snapshot()
         if self.learner.step % training.checkpoint_every == 0 or last:
             self._check_finite()
             self._save_checkpoint()
+        self._saver.check()
 
     def _check_finite(self) -> None:
         sums = self._meter.sums()
@@ -145,9 +147,9 @@ class Trainer:
             raise self._not_finite("weights")
 
     def _not_finite(self, what: str) -> LossNotFinite:
-        saved = (
-            f"the checkpoint of step {self._saved_step:,} is from before" if self._saved_step else "nothing was saved"
-        )
+        self._saver.finish()
+        step = self._saver.saved_step
+        saved = f"the checkpoint of step {step:,} is from before" if step else "nothing was saved"
         return LossNotFinite(
             f"the {what} is not a finite number any more at step {self.learner.step:,}; {saved}. Try a lower "
             f"training.learning_rate (it is {self.config.training.learning_rate:g}) or a lower "
@@ -156,94 +158,49 @@ class Trainer:
 
     def _log_training(self) -> None:
         line = self._meter.line(self.learner.step)
+        line["learning_rate"] = self._progress.learning_rate(self.learner.step - 1)
         self._meter.reset()
-        self._metrics.append(line)
-        self.console.training_line(line)
-        with self._tensorboard.as_default(step=self.learner.step):
-            tf.summary.scalar("train/loss", line["loss"])
-            tf.summary.scalar("train/perplexity", line["perplexity"])
-            tf.summary.scalar("train/gradient_norm", line["gradient_norm"])
-            tf.summary.scalar("train/target_tokens_per_second", line["tokens"] / max(line["seconds"], 1e-9))
+        self._reports.training(line)
 
     def _validate(self) -> None:
         if self.validation is None:
             return
         begun = time.monotonic()
         result = self._loss(self.validation, self.config.training.validation_limit)
-        seconds = time.monotonic() - begun
-        line = {
-            "step": self.learner.step,
-            "kind": "validation",
-            "loss": result.loss,
-            "perplexity": result.perplexity,
-            "tokens": result.tokens,
-            "seconds": round(seconds, 3),
-        }
-        self._metrics.append(line)
-        with self._tensorboard.as_default(step=self.learner.step):
-            tf.summary.scalar("validation/loss", result.loss)
-            tf.summary.scalar("validation/perplexity", result.perplexity)
+        best = result.loss < self._best_loss
+        self._reports.validation(self.learner.step, result, time.monotonic() - begun, best)
         if not math.isfinite(result.loss):
             raise self._not_finite("validation loss")
-        best = result.loss < self._best_loss
         if best:
             self._best_loss = result.loss
-            save_variables(self.run.best_path, self.learner.model.trainable_variables, self._metadata)
-        self.console.say(
-            f"validation at step {self.learner.step:,}: loss {result.loss:.3f} nats per token, perplexity "
-            f"{result.perplexity:.1f} on {result.samples:,} samples in {duration(seconds)}"
-            + (" (the best so far)" if best else "")
-        )
-        self._sample_replies()
-
-    def _sample_replies(self) -> None:
-        chosen = spread(len(self.validation or []), self.config.training.sample_replies)
-        if self.validation is None or not len(chosen):
-            return
-        model, level = self.config.model, self.config.data.level
-        batch = self.validation.batch(
-            chosen,
-            size=len(chosen),
-            source_steps=model.encoder_steps,
-            target_steps=model.decoder_steps,
-            reverse=self.config.data.reverse_input,
-        )
-        found = self._search(batch.source, batch.source_length)
-
-        def text(ids: Any) -> str:
-            return detokenize(self.vocabulary.tokens(int(i) for i in ids if i != EOS), level)
-
-        for row, index in enumerate(chosen):
-            source, target = text(self.validation.source_ids(index)), text(self.validation.target_ids(index))
-            reply = text(found.words[row, 0, : found.lengths[row, 0]])
-            self._samples.append({"step": self.learner.step, "source": source, "reply": reply, "target": target})
-            self.console.say(f"  {source}\n    → {reply}")
+            self._saver.save_best()
+        if self._progress.validated(best):
+            rate = self._progress.learning_rate(self.learner.step)
+            self.console.say(f"the validation got no better; the learning rate is {rate:g} from here on")
+        if self._progress.gave_up:
+            self.console.say(
+                f"no better validation in {self.config.training.early_stopping}; stopped early, the best is kept"
+            )
+        self._replies.report(self.learner.step, self._reports)
 
     def _save_checkpoint(self) -> None:
         self._check_weights()
-        state = {"best_loss": self._best_loss, "meter": self._meter.sums()}
-        variables = [*self.learner.variables, *self.learner.precision_variables]
-        save_variables(self.run.checkpoint_path(self.learner.step), variables, self._metadata | state)
-        self._saved_step = self.learner.step
-        # later ones were damaged when this training went on from an earlier one; they must not drive out whole ones
-        until_now = [path for step, path in self.run.checkpoints() if step <= self.learner.step]
-        for path in until_now[: -self.config.training.keep_checkpoints]:
-            path.unlink(missing_ok=True)
-
-    @property
-    def _metadata(self) -> dict[str, Any]:
-        """What is kept with weights: when they were learned, and the words they belong to."""
-        return {
-            "step": self.learner.step,
-            "vocabulary": self.vocabulary.fingerprint,
-            "corpus": self.corpus.fingerprint,
+        state: dict[str, Any] = {
+            "best_loss": self._best_loss,
+            "meter": self._meter.sums(),
+            "progress": self._progress.state,
         }
+        state["lines"] = self._reports.secure()
+        self._saver.save_checkpoint(state)
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole; where there is none yet, start from the beginning."""
-        checkpoints = self.run.checkpoints()
+        self.run.tidy()
+        checkpoints, expected = self.run.checkpoints(), {}
         for step, path in reversed(checkpoints):
             try:
+                before = read_arrays(path, [])[1].get("settings", {})
+                ensure_same_settings(self.run.name, before, fixed_settings(self.config))
                 state = load_variables(path, self.learner.variables, optional=self.learner.precision_variables)
                 ensure_same_words(path, state, self.vocabulary)
                 self._ensure_same_corpus(state)
@@ -252,10 +209,16 @@ class Trainer:
                     f"the checkpoint of step {step:,} is damaged and left aside ({damage}); trying the one before"
                 )
                 continue
-            self.learner.step = self._saved_step = int(state["step"])
+            self._saver.saved_step = int(state["step"])
+            same_order = self.learner.go_on(int(state["step"]), state)
             self._best_loss = float(state["best_loss"])
+            expected = state.get("lines", {})
             self._meter.restore(state["meter"])
-            self.console.say(f"going on from step {self.learner.step:,}")
+            self._progress.restore(state.get("progress", {}))
+            self.console.say(
+                f"going on from step {self.learner.step:,}"
+                + ("" if same_order else "; with another batch size a new order of the samples begins")
+            )
             break
         else:
             if checkpoints:  # to begin anew is not what was asked for, and would forget what was learned and reported
@@ -263,8 +226,7 @@ class Trainer:
                     f"run {self.run.name}: every checkpoint is damaged; bring back a copy of one, or start a new run"
                 )
             self._start_from_pretrained()
-        self._metrics.forget_after(self.learner.step or None)
-        self._samples.forget_after(self.learner.step or None)
+        self._reports.forget_after(self.learner.step or None, expected)
 
     def _ensure_same_corpus(self, state: Mapping[str, Any]) -> None:
         """A step number is a place in the corpus, and in another corpus it is another place."""

@@ -1,0 +1,93 @@
+"""Learning rates, early stopping and clipping, by hand and in a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import ConfigError, Training, parse_config
+from seq2seq_chat.training.gradients import clip_by_value
+from seq2seq_chat.training.schedules import Progress
+
+
+def progress(**settings: object) -> Progress:
+    return Progress(Training(learning_rate=0.8, learning_rate_decay=0.25, **settings))
+
+
+def test_a_constant_rate() -> None:
+    assert [progress().learning_rate(step) for step in (0, 10**6)] == [0.8, 0.8]
+
+
+def test_an_exponential_rate() -> None:
+    falling = progress(learning_rate_schedule="exponential", learning_rate_decay_steps=100)
+    assert [falling.learning_rate(step) for step in (0, 50, 100, 200)] == pytest.approx([0.8, 0.4, 0.2, 0.05])
+
+
+def test_a_rate_that_falls_at_plateaus() -> None:
+    falling = progress(learning_rate_schedule="plateau", learning_rate_patience=2)
+    rates = []
+    for best in (True, False, True, False, False, False, False, False, True):
+        falling.validated(best)
+        rates.append(falling.learning_rate(0))
+    assert rates == pytest.approx([0.8, 0.8, 0.8, 0.8, 0.2, 0.2, 0.05, 0.05, 0.05])
+    resumed = progress(learning_rate_schedule="plateau", learning_rate_patience=2)
+    resumed.restore(json.loads(json.dumps(falling.state)))
+    assert resumed.learning_rate(0) == falling.learning_rate(0)
+
+
+def test_early_stopping_counts_validations_without_a_best() -> None:
+    patient = progress(early_stopping=3)
+    seen = []
+    for best in (True, False, False, True, False, False, False):
+        patient.validated(best)
+        seen.append(patient.gave_up)
+    assert seen == [False] * 6 + [True]
+    assert not progress().gave_up
+
+
+def test_clipping_by_value() -> None:
+    """Repeated rows of a sparse gradient belong together: 0.4 + 0.4 is more than 0.5."""
+    sparse = tf.IndexedSlices(tf.constant([[0.4], [0.1], [0.4]]), tf.constant([2, 0, 2]), tf.constant([3, 1]))
+    (dense, rows), norm = clip_by_value([tf.constant([[3.0, -0.2], [-4.0, 0.5]]), sparse], 0.5)
+    np.testing.assert_allclose(dense, [[0.5, -0.2], [-0.5, 0.5]])
+    np.testing.assert_allclose(tf.convert_to_tensor(rows), [[0.1], [0.0], [0.5]])
+    assert float(norm) == pytest.approx(np.sqrt(9 + 0.04 + 16 + 0.25 + 0.64 + 0.01))
+
+
+def lines(run: Path, kind: str) -> list[dict[str, Any]]:
+    told = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in told if line["kind"] == kind]
+
+
+def test_a_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_config: Path, tmp_path: Path) -> None:
+    """With a rate this high the validation gets no better after a while."""
+    settings = {"learning_rate": 0.5, "learning_rate_schedule": "plateau", "learning_rate_patience": 1}
+    settings |= {"early_stopping": 2, "validate_every": 2, "steps": 200, "log_every": 1}
+    changes = [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
+    answer = cli("train", tiny_config, "--results", tmp_path, *changes)
+    assert answer.status == 0, answer
+    assert "no better validation in 2; stopped early, the best is kept" in answer.out
+    run = Path(answer.out.splitlines()[-1])
+    losses = [line["loss"] for line in lines(run, "validation")]
+    assert losses.index(min(losses)) == len(losses) - 3
+    bests = [loss == min(losses[: number + 1]) for number, loss in enumerate(losses)]
+    rate, expected = 0.5, []
+    for best in bests:
+        expected += [rate, rate]
+        rate = rate if best else rate / 2
+    assert [line["learning_rate"] for line in lines(run, "train")] == pytest.approx(expected)
+    again = cli("train", "--resume", run)
+    assert "already trained" in again.out
+    assert json.loads((run / "end.json").read_text(encoding="utf-8"))["state"] == "finished"
+
+
+@pytest.mark.parametrize("setting", [{"early_stopping": 2}, {"learning_rate_schedule": "plateau"}])
+def test_what_needs_a_validation_says_so(setting: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"needs a data\.validation"):
+        parse_config({"name": "x", "data": {"train": "t.txt"}, "training": setting}, where="test")
