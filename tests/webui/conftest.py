@@ -1,0 +1,116 @@
+"""A page over the tiny run: a client without a network, a server, and a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from webui.app import close_app, create_app
+from webui.limits import Limits
+from webui.server import running
+
+LIMITS = Limits(models=3, waiting=20, waiting_in_all=40, patience=60.0)
+
+
+@pytest.fixture(scope="session")
+def shared_results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with two runs, for tests that change nothing: tiny, and other, which is the same."""
+    results = tmp_path_factory.mktemp("shared") / "results"
+    shutil.copytree(tiny_run, results / "tiny")
+    shutil.copytree(tiny_run, results / "other")
+    return results
+
+
+@pytest.fixture(scope="session")
+def shared_client(shared_results: Path) -> Iterator[FlaskClient]:
+    """A client of an application over ``shared_results``, for tests that change nothing; its runs are loaded once."""
+    app = create_app(shared_results, LIMITS)
+    yield app.test_client()
+    close_app(app)
+
+
+@pytest.fixture
+def results(tiny_run: Path, tmp_path: Path) -> Path:
+    """A results folder with the tiny run, called ``tiny``, that a test may change."""
+    results = tmp_path / "results"
+    shutil.copytree(tiny_run, results / "tiny")
+    return results
+
+
+@pytest.fixture
+def make_client(results: Path) -> Iterator[Callable[..., FlaskClient]]:
+    """``make_client(token="…")``: a client of an application over ``results``, or another folder."""
+    with contextlib.ExitStack() as stack:
+
+        def make(folder: Path = results, **settings: Any) -> FlaskClient:
+            app = create_app(folder, **({"limits": LIMITS} | settings))
+            stack.callback(close_app, app)
+            return app.test_client()
+
+        yield make
+
+
+@pytest.fixture
+def client(make_client: Callable[..., FlaskClient]) -> FlaskClient:
+    """A client of an application over ``results``."""
+    return make_client()
+
+
+@pytest.fixture(scope="session")
+def shared_server(shared_results: Path) -> Iterator[str]:
+    """The address of a server over ``shared_results``."""
+    with serving(shared_results) as address:
+        yield address
+
+
+@pytest.fixture
+def serve() -> Callable[..., contextlib.AbstractContextManager[str]]:
+    """``with serve(results) as address``: a server, for tests that stop it."""
+    return serving
+
+
+@contextlib.contextmanager
+def serving(results: Path, port: int = 0, limits: Limits = LIMITS, token: str | None = None) -> Iterator[str]:
+    """A server in this process."""
+    with running(create_app(results, limits, token), "127.0.0.1", port, limits) as server:
+        yield f"http://127.0.0.1:{server.effective_port}"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's Chromium."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("there is no Chromium; apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page of a browser that knows nothing yet. What it complains about, a broken script or policy, is a failure."""
+    context = browser.new_context(viewport={"width": 1100, "height": 800}, accept_downloads=True)
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
+    page.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    yield page
+    context.close()
+    assert not complaints
+
+
+def _is_complaint(message: Any) -> bool:
+    """Errors and warnings, but those of answers that are errors or do not come: some tests want those."""
+    return message.type in ("error", "warning") and "Failed to load resource" not in message.text

@@ -1,0 +1,454 @@
+"""The page in a browser, as people use it: with a mouse, with a keyboard, on a phone, and when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Serve = Callable[..., AbstractContextManager[str]]
+QUESTION = "you see the tree1 ?"
+LONG = 90_000  # milliseconds: the first reply of a model is computed after it was loaded, on a busy machine
+
+
+@pytest.fixture
+def expect() -> Any:
+    """Playwright's patient assertions."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=30_000)
+    return expect
+
+
+def opened(page: Any, address: str, path: str = "/") -> Any:
+    """The page, when it knows the runs."""
+    page.goto(address + path)
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    return page
+
+
+def say(page: Any, text: str) -> Any:
+    """Say something, and the reply, a fault or a reply, when it is there."""
+    count = page.locator(".message.you").count()
+    page.locator("#text").fill(text)
+    page.keyboard.press("Enter")
+    page.locator(".message.you").nth(count).wait_for(timeout=LONG)
+    last = page.locator("#log > *").last
+    last.and_(page.locator(".message.model, .fault, .stopped")).wait_for(timeout=LONG)
+    return last
+
+
+def why(message: Any) -> Any:
+    message.locator("summary").first.click()
+    return message.locator(".why-inner")
+
+
+def choose_beam(page: Any) -> None:
+    page.locator("#how").click()
+    page.locator("label", has_text="Beam search").click()
+    page.locator("#decoding .btn-close").click()
+    page.locator("#decoding").wait_for(state="hidden")
+
+
+def test_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    expect(page.locator("#text")).to_be_focused()
+    page.locator("#text").press_sequentially("you see")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("the tree1 ?")
+    assert page.locator("#text").input_value() == "you see\nthe tree1 ?"
+    page.keyboard.press("Enter")
+    page.locator(".message.model").wait_for(timeout=LONG)
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#text")).to_be_focused()
+    expect(page.locator(".message.you .said")).to_have_text(re.compile("you see\\s+the tree1 ?"))
+    assert page.locator(".message.model .said").inner_text()
+    expect(page.locator(".typing")).to_have_count(0)
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#text")).to_have_value("you see\nthe tree1 ?")
+
+
+def test_why_it_said_that(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    choose_beam(page)
+    inner = why(say(page, "you see the zebra ?"))
+    rows = inner.locator(".hypotheses tbody tr")
+    expect(rows).to_have_count(5)
+    scores = [float(text) for text in inner.locator(".hypotheses td.num").all_inner_texts()]
+    assert scores == sorted(scores, reverse=True)
+    expect(inner.locator(".map thead th")).to_have_text(["you", "see", "the", "zebra", "?"])
+    for row in inner.locator(".map tbody tr").all():
+        weights = [int(text) for text in row.locator("td").all_inner_texts()]
+        assert len(weights) == 5 and 95 <= sum(weights) <= 105  # rounded
+        colours = [cell.evaluate("cell => getComputedStyle(cell).backgroundColor") for cell in row.locator("td").all()]
+        assert len(set(colours)) > 1 or max(weights) - min(weights) < 3
+    expect(inner.locator(".word")).to_have_text(["zebra"])
+    expect(inner.locator(".map thead th.strange")).to_have_text(["zebra"])
+
+
+def test_another_model_in_the_same_conversation(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    say(page, QUESTION)
+    page.locator("#run").select_option("other")
+    page.locator("#snapshot").select_option("10")
+    page.locator("#how").click()
+    page.locator("label", has_text="Beam search").click()
+    page.get_by_label("Beam width").fill("3")
+    page.keyboard.press("Escape")
+    page.locator("#decoding").wait_for(state="hidden")
+    last = say(page, QUESTION)
+    expect(page.locator(".message.model")).to_have_count(2)
+    expect(last.locator(".meta")).to_contain_text("other · step 10 · beam 3")
+    expect(why(last).locator(".facts-list")).to_contain_text("10 steps")
+
+
+def test_a_setting_that_is_wrong_is_told_and_not_used(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    page.locator("#how").click()
+    page.locator("label", has_text="Beam search").click()
+    width = page.get_by_label("Beam width")
+    width.fill("0")
+    expect(page.locator(".wrong", has_text="whole number")).to_be_visible()
+    width.fill("4")
+    expect(page.locator("#how")).to_have_text("Beam search 4")
+    page.get_by_text("As in the run's configuration").click()
+    expect(page.locator("#how")).to_have_text("Greedy")
+
+
+def test_settings_and_conversation_outlive_a_reload(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    choose_beam(page)
+    said = say(page, QUESTION).locator(".said").inner_text()
+    opened(page, shared_server)
+    expect(page.locator(".message.model .said")).to_have_text(said)
+    expect(page.locator("#how")).to_contain_text("Beam search")
+    page.locator("#menu").click()
+    page.locator("#new").click()
+    expect(page.locator(".message")).to_have_count(0)
+    expect(page.locator("#welcome")).to_be_visible()
+
+
+def test_copy_and_download(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    said = say(page, QUESTION).locator(".said").inner_text()
+    text = f"you: {QUESTION}\nbot: {said}\n"
+    page.locator("#menu").click()
+    page.locator("#copy").click()
+    expect(page.locator("#note")).to_contain_text("clipboard")
+    assert page.evaluate("() => navigator.clipboard.readText()") == text
+    for button, check in (("#download-text", None), ("#download-json", json.loads)):
+        page.locator("#menu").click()
+        with page.expect_download() as download:
+            page.locator(button).click()
+        content = Path(download.value.path()).read_text(encoding="utf-8")
+        if check is None:
+            assert content == text
+        else:
+            you, model = check(content)
+            assert (you["text"], model["answer"]["reply"], model["run"]) == (QUESTION, said, "tiny")
+
+
+def test_stop_and_go_on(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    say(page, QUESTION)
+    held: list[Any] = []
+    page.route("**/api/chat", lambda route: held.append(route))  # noqa: PLW0108  the server takes its time
+    page.locator("#text").fill("we like it")
+    page.keyboard.press("Enter")
+    expect(page.locator(".typing")).to_be_visible()
+    expect(page.locator(".typing")).to_contain_text("is typing")
+    page.locator("#stop").click()
+    expect(page.locator(".stopped")).to_be_visible()
+    expect(page.locator(".typing")).to_have_count(0)
+    assert len(held) == 1
+    page.unroute("**/api/chat")
+    say(page, "we like it")
+    expect(page.locator(".message.model")).to_have_count(2)
+
+
+def test_busy_is_waited_for(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    refused: list[Any] = []
+
+    def refuse_once(route: Any) -> None:
+        refused.append(route)
+        if len(refused) == 1:
+            body = json.dumps({"error": "Too many people are waiting."})
+            route.fulfill(status=503, body=body, headers={"Content-Type": "application/json", "Retry-After": "1"})
+        else:
+            route.continue_()
+
+    page.route("**/api/chat", refuse_once)
+    expect(say(page, QUESTION).locator(".said")).not_to_be_empty()
+    assert len(refused) == 2
+
+
+def test_side_by_side(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server, "/compare?run=tiny")
+    page.get_by_role("button", name="All its snapshots").click()
+    page.locator("#run").select_option("other")
+    expect(page.locator("#snapshot option")).to_have_count(4)
+    page.get_by_role("button", name="Add column").click()
+    expect(page.locator(".lane-head h2")).to_have_text(["step 10", "step 20", "latest"])
+    page.locator("#text").fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator(".lane .said")).to_have_count(3, timeout=LONG)
+    replies = page.locator(".lane .said").all_inner_texts()
+    assert replies[1] == replies[2]  # the same weights
+    expect(page.locator(".lane").nth(0).locator(".meta")).to_contain_text("step 10")
+    page.get_by_label("Remove the column tiny, 10").click()
+    expect(page.locator(".lane .said")).to_have_text(replies[1:])
+    page.reload()
+    expect(page.locator(".lane .said")).to_have_text(replies[1:])
+
+
+def test_runs_and_the_page_of_one(page: Any, shared_server: str, expect: Any) -> None:
+    page.goto(f"{shared_server}/runs")
+    expect(page.locator("#runs tbody tr")).to_have_count(2)
+    row = page.locator("#runs tbody tr", has_text="tiny")
+    expect(row.locator(".state")).to_have_text("finished")
+    expect(row.locator(".step")).to_contain_text("20 of 20")
+    row.get_by_role("link", name="tiny", exact=True).click()
+    expect(page.locator("h1")).to_have_text("tiny")
+    expect(page.locator("polyline.validation")).to_be_attached()
+    assert len(page.locator("polyline.train").get_attribute("points").split()) == 4  # every fifth step of twenty
+    expect(page.locator(".sample").first.locator("li")).to_have_count(2)
+    page.get_by_text("training", exact=True).last.click()
+    expect(page.locator(".config")).to_contain_text("learning_rate")
+    page.get_by_role("link", name="Chat", exact=True).last.click()
+    expect(page.locator("#run")).to_have_value("tiny")
+
+
+def test_the_table_follows_a_training(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    with serve(results) as address:
+        page.goto(f"{address}/runs")
+        row = page.locator("#runs tbody tr")
+        expect(row.locator(".state")).to_have_text("finished")
+        from seq2seq_chat.runs import Run
+
+        with Run(results / "tiny").lock():
+            expect(row.locator(".state")).to_have_text("training")
+            with open(results / "tiny" / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write('{"step": 25, "kind": "train", "loss": 1.5}\n')
+            expect(row.locator(".step")).to_contain_text("25 of 20")
+        expect(row.locator(".state")).to_have_text("finished")
+
+
+def test_a_run_that_disappears_while_it_is_talked_to(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    shutil.copytree(results / "tiny", results / "other")
+    with serve(results) as address:
+        opened(page, address, "/?run=tiny")
+        say(page, QUESTION)
+        shutil.rmtree(results / "tiny")
+        fault = say(page, QUESTION)
+        expect(fault).to_contain_text("no run 'tiny'")
+        expect(page.locator(".message.model")).to_have_count(1)  # what was said stays
+        page.goto(f"{address}/runs/tiny")
+        expect(page.locator("#note")).to_contain_text("no run")
+        opened(page, address)
+        page.locator("#run").select_option("other")
+        expect(say(page, QUESTION).locator(".said")).not_to_be_empty()
+
+
+def test_the_server_is_stopped_and_started_while_the_page_is_open(
+    page: Any, serve: Serve, results: Path, expect: Any
+) -> None:
+    with serve(results) as address:
+        port = int(address.rsplit(":", 1)[1])
+        opened(page, address)
+        said = say(page, QUESTION).locator(".said").inner_text()
+    fault = say(page, QUESTION)
+    expect(fault).to_contain_text("does not answer")
+    for _ in range(2):  # start → stop → start
+        with serve(results, port=port) as address:
+            page.get_by_role("button", name="Try again").click()
+            expect(page.locator(".message.model").last.locator(".said")).to_have_text(said, timeout=LONG)
+            expect(page.locator(".fault")).to_have_count(0, timeout=LONG)
+        expect(say(page, QUESTION)).to_contain_text("does not answer")
+
+
+def test_damaged_weights_are_told_on_the_page(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    newest = results / "tiny" / "checkpoints" / "0000000020.npz"
+    newest.write_bytes(newest.read_bytes()[:999])
+    (results / "tiny" / "snapshots" / "10" / "weights.npz").write_bytes(b"nothing")
+    shutil.rmtree(results / "tiny" / "snapshots" / "20")
+    with serve(results) as address:
+        opened(page, address)
+        reply = say(page, QUESTION)
+        expect(reply.locator(".warning")).to_contain_text("0000000020.npz")
+        assert reply.locator(".said").first.inner_text()
+        page.locator("#snapshot").select_option("10")
+        expect(say(page, QUESTION)).to_contain_text("damaged")
+
+
+HOSTILE = {
+    "markup": "<script>alert(1)</script><img src=x onerror=alert(2)>",
+    "right to left": "\u202egnorw si siht\u202c שלום עולם",
+    "emoji": "👩‍👩‍👧 😀 you see ?",
+    "combining": "e" + "\u0301" * 500,
+    "control": "you\x00see\x1b[31m\x07\ufffe",
+    "template": "{{ 7 * 7 }} ${7*7} %s",
+    "one long word": "a" * 5000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_input_is_shown_harmlessly(page: Any, shared_server: str, expect: Any, kind: str) -> None:
+    opened(page, shared_server)
+    text = HOSTILE[kind]
+    say(page, text)
+    shown = page.locator(".message.you .said")
+    assert shown.evaluate("node => node.childElementCount") == 0
+    assert shown.evaluate("node => node.textContent") == text.strip()
+    assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
+    expect(page.locator("#log img, #log script")).to_have_count(0)
+
+
+def test_a_hundred_thousand_characters(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    page.locator("#text").fill("you see " * 12_500)
+    expect(page.locator("#count")).to_contain_text("of 10,000 characters")
+    page.keyboard.press("Enter")
+    expect(page.locator(".fault")).to_contain_text("10,000")
+    assert page.locator(".message.you .said").bounding_box()["height"] < 400
+    expect(say(page, QUESTION).locator(".said").first).not_to_be_empty()
+
+
+def test_hostile_names_and_texts_of_runs(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    name = "<img src=x onerror=alert(1)> & \u202e'\"#?%41"
+    (results / "tiny").rename(results / name)
+    line = {"step": 30, "source": "<b>bold</b>", "reply": "<script>alert(1)</script>", "target": "</td>"}
+    (results / name / "samples.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    end = {"state": "failed", "step": 30, "reason": "<i>why</i>"}
+    (results / name / "end.json").write_text(json.dumps(end), encoding="utf-8")
+    with serve(results) as address:
+        page.goto(f"{address}/runs")
+        page.locator("#runs tbody a").first.click()
+        expect(page.locator("h1")).to_have_text(name)
+        expect(page.locator(".sample-source")).to_have_text("<b>bold</b>")
+        expect(page.locator("#facts .reason")).to_have_text("<i>why</i>")
+        page.get_by_role("link", name="Chat", exact=True).last.click()
+        page.locator("#snapshot option").first.wait_for(state="attached")
+        expect(page.locator("#run")).to_have_value(name)
+        expect(say(page, QUESTION).locator(".said")).not_to_be_empty()
+        expect(page.locator("img[src=x]")).to_have_count(0)
+
+
+def test_a_token_is_asked_for_once(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    with serve(results, token="open-sesame") as address:
+        page.goto(address)
+        page.locator("#token-field").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#token-fault")).to_be_visible()
+        expect(page.locator("#token-fault")).not_to_be_empty()
+        page.locator("#token-field").fill("open-sesame")
+        page.keyboard.press("Enter")
+        page.locator("#snapshot option").first.wait_for(state="attached")
+        expect(say(page, QUESTION).locator(".said")).not_to_be_empty()
+        page.goto(f"{address}/runs")
+        expect(page.locator("#runs tbody tr")).to_have_count(1)
+        assert "sesame" not in page.url
+        assert page.context.cookies() == []
+
+
+def test_a_token_in_the_address_is_taken_and_hidden(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    with serve(results, token="open-sesame") as address:
+        opened(page, address, "/#token=open-sesame")
+        assert page.url == f"{address}/"
+
+
+def test_without_runs_the_page_says_what_to_do(page: Any, serve: Serve, tmp_path: Path, expect: Any) -> None:
+    with serve(tmp_path) as address:
+        page.goto(address)
+        expect(page.locator("#note")).to_contain_text("seq2seq-chat train")
+        page.goto(f"{address}/runs")
+        expect(page.locator("#empty")).to_contain_text("seq2seq-chat train")
+
+
+def test_everything_by_keyboard(page: Any, shared_server: str, expect: Any) -> None:
+    opened(page, shared_server)
+    focused = "() => document.activeElement.id || document.activeElement.textContent.trim()"
+    page.locator("#run").focus()
+    seen = []
+    for _ in range(11):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate(focused))
+    assert seen[:4] == ["snapshot", "how", "menu", "scroll"]
+    assert {"text", "send"} <= set(seen)
+    page.locator("#how").focus()
+    page.keyboard.press("Enter")
+    page.locator("#decoding.show:not(.showing)").wait_for()
+    page.locator("#method-greedy").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#method-beam")).to_be_focused()
+    expect(page.locator("#how")).to_contain_text("Beam search")
+    page.keyboard.press("Escape")
+    page.locator("#decoding").wait_for(state="hidden")
+    expect(page.locator("#how")).to_be_focused()
+    message = say(page, QUESTION)
+    message.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(message.locator(".map")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/compare", "/runs", "/runs/tiny"])
+def test_nothing_is_cut_off_on_a_phone(page: Any, shared_server: str, path: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.goto(shared_server + path)
+    page.wait_for_load_state("networkidle")
+    if path == "/":
+        choose_beam(page)
+        why(say(page, "you see the zebra and the tree1 ?")).wait_for()
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+    for box in [locator.bounding_box() for locator in page.locator("main button:visible, main select:visible").all()]:
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 361
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1100])
+def test_axe_finds_nothing(page: Any, shared_server: str, colours: str, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=colours, reduced_motion="reduce")
+    found = []
+
+    def look(where: str) -> None:
+        results = Axe().run(page).response
+        assert len(results["passes"]) > 10  # it did look
+        for violation in results["violations"]:
+            nodes = [node["html"][:150] for node in violation["nodes"][:3]]
+            found.append((where, violation["impact"], violation["id"], nodes))
+
+    opened(page, shared_server)
+    look("an empty chat")
+    choose_beam(page)
+    why(say(page, "you see the zebra ?")).wait_for()
+    look("a reply, explained")
+    page.locator("#how").click()
+    page.locator("#decoding.show:not(.showing)").wait_for()
+    look("settings")
+    for path in ("/compare", "/runs", "/runs/tiny"):
+        page.goto(shared_server + path)
+        page.wait_for_load_state("networkidle")
+        look(path)
+    assert not found, "\n".join(map(str, found))
+
+
+def test_dark_and_light_can_be_chosen(page: Any, shared_server: str, expect: Any) -> None:
+    page.emulate_media(color_scheme="light")
+    opened(page, shared_server)
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.locator("#theme").click()
+    assert page.evaluate(colour) != light
+    expect(page.locator("#theme")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    assert page.evaluate(colour) != light

@@ -1,0 +1,74 @@
+"""The OpenAPI document says what the server does: schemathesis tries to find where it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from webui.protocol import ChatReply, ChatRequest
+
+
+def test_the_document_names_every_address_and_field(shared_client: FlaskClient) -> None:
+    document = shared_client.get("/api/openapi.json").get_json()
+    assert set(document["paths"]) == {"/api/chat", "/api/runs", "/api/runs/{name}", "/healthz"}
+    schemas = document["components"]["schemas"]
+    assert set(schemas["ChatRequest"]["properties"]) == set(ChatRequest.model_fields)
+    assert set(schemas["ChatReply"]["properties"]) == set(ChatReply.model_fields)
+    assert schemas["ChatRequest"]["required"] == ["run", "text"]
+    decoding = schemas["ChatRequest"]["properties"]["decoding"]
+    assert decoding["additionalProperties"] is False
+    assert decoding["properties"]["beam_width"]["maximum"] == 100
+    run = shared_client.get("/api/runs/tiny").get_json()
+    assert set(run) == set(schemas["RunPage"]["properties"])
+    line = shared_client.get("/api/runs").get_json()["runs"][0]
+    assert set(line) == set(schemas["Run"]["properties"])
+
+
+SETTINGS = """
+[generation]
+max-examples = {examples}
+
+# n_best must not be more than beam_width, which a schema cannot say: such a request is answered with 400
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "400", "404", "413", "503"]
+
+# what is too long is refused with 413, which schemathesis does not take for a refusal by itself
+[checks.negative_data_rejection]
+expected-statuses = ["400", "401", "403", "404", "405", "413", "5xx"]
+"""
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(shared_server: str, tmp_path: Path) -> None:
+    (tmp_path / "schemathesis.toml").write_text(SETTINGS.format(examples=150), encoding="utf-8")
+    result = _schemathesis(shared_server, tmp_path)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+    assert "4 selected" in result.stdout or "Selected: 4/4" in result.stdout, result.stdout
+    assert "generated" in result.stdout
+
+
+@pytest.mark.slow
+def test_schemathesis_would_find_something(shared_server: str, shared_client: FlaskClient, tmp_path: Path) -> None:
+    """The same with a document that promises what the server does not keep."""
+    document: Any = shared_client.get("/api/openapi.json").get_json()
+    document["components"]["schemas"]["Run"]["properties"]["step"] = {"type": "string"}
+    document["servers"] = [{"url": shared_server}]
+    (tmp_path / "wrong.json").write_text(json.dumps(document), encoding="utf-8")
+    result = _schemathesis(shared_server, tmp_path, document=str(tmp_path / "wrong.json"))
+    assert result.returncode == 1, result.stdout[-4000:]
+
+
+def _schemathesis(server: str, folder: Path, document: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "schemathesis.cli", "run", document or f"{server}/api/openapi.json"]
+    command += ["--url", server, "--checks", "all", "--seed", "1", "--no-color", "--generation-database", "none"]
+    environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "120"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
