@@ -1,0 +1,183 @@
+"""Sent2Vec models: reading and writing the official binary format, and embedding sentences.
+
+A sentence's vector is the mean of the vectors of its known words and of the n-grams they form; n-grams share a number
+of rows by a hash (Pagliardini, Gupta & Jaggi 2018, "Unsupervised learning of sentence embeddings using compositional
+n-gram features"). The file, little-endian:
+
+1. int32 magic, int32 version (11 or 12).
+2. int32 dim, ws, epoch, minCount, neg, wordNgrams, loss, model (4), bucket, minn, maxn, lrUpdateRate; float64 t.
+3. int32 size, nwords, nlabels; int64 ntokens, pruneidx_size (-1: not pruned); ``size`` words, each NUL-terminated
+   UTF-8, int64 count, int8 type. A word's id is its place.
+4. bool quantized (0); int64 rows, columns; float32 rows: ``nwords`` of words, then ``bucket`` of n-grams.
+5. the output vectors likewise, which embedding does not need.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.errors import UserError
+
+MAGIC, VERSIONS, SENT2VEC = 793712314, (11, 12), 4
+HASH_FACTOR = 116049371
+_WORD_BITS = 2**64 - 1
+_NEGATIVE_SAMPLING = 2  # what the format calls the loss
+
+Matrix = npt.NDArray[np.float32]
+
+
+class Sent2VecError(UserError):
+    """A file that is no Sent2Vec model, or one of a kind that cannot be used."""
+
+
+class Arguments(NamedTuple):
+    """What a model was trained with, in the order of the file."""
+
+    dim: int
+    ws: int = 5
+    epoch: int = 5
+    min_count: int = 5
+    neg: int = 10
+    word_ngrams: int = 2
+    loss: int = _NEGATIVE_SAMPLING
+    model: int = SENT2VEC
+    bucket: int = 100_000
+    minn: int = 0
+    maxn: int = 0
+    lr_update_rate: int = 100
+    t: float = 1e-4
+
+
+_ARGUMENTS = struct.Struct("<12id")
+
+
+class Sent2Vec:
+    """A model whose vectors stay on disk until a sentence needs them.
+
+    Args:
+        arguments: what it was trained with.
+        words: every word's id.
+        vectors: float32 [words + buckets, dim].
+    """
+
+    def __init__(self, arguments: Arguments, words: Mapping[str, int], vectors: Matrix) -> None:
+        self.arguments, self.words, self._vectors = arguments, words, vectors
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        return self.arguments.dim
+
+    @classmethod
+    def load(cls, path: str | Path) -> Sent2Vec:
+        """Open a binary model: the dictionary is read, the vectors are mapped.
+
+        Raises:
+            Sent2VecError: the file is missing, cut short, or of another kind.
+        """
+        try:
+            with open(path, "rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:  # ValueError: an empty file
+            reason = getattr(error, "strerror", None) or "it is empty"
+            raise Sent2VecError(f"{path}: the Sent2Vec model cannot be read: {reason}") from None
+        try:
+            return cls._parse(mapped)
+        except _NotUsableError as fault:
+            raise Sent2VecError(f"{path}: {fault}") from None
+        except (struct.error, IndexError, ValueError):
+            raise Sent2VecError(
+                f"{path}: this Sent2Vec model is cut short or damaged; fetch or train it again"
+            ) from None
+
+    @classmethod
+    def _parse(cls, mapped: mmap.mmap) -> Sent2Vec:
+        if len(mapped) < 8 or struct.unpack_from("<i", mapped)[0] != MAGIC:
+            gzipped = mapped[:2] == b"\x1f\x8b"
+            raise _NotUsableError(
+                "is compressed; unpack it with gunzip first" if gzipped else "is no binary Sent2Vec model (*.bin)"
+            )
+        version = struct.unpack_from("<i", mapped, 4)[0]
+        if version not in VERSIONS:
+            raise _NotUsableError(f"is of version {version}, and only 11 and 12 can be read; train it again")
+        arguments = Arguments(*_ARGUMENTS.unpack_from(mapped, 8))
+        if arguments.model != SENT2VEC:
+            raise _NotUsableError(
+                f"is a fastText model of kind {arguments.model}, not a Sent2Vec model of words and their n-grams (4)"
+            )
+        offset = 8 + _ARGUMENTS.size
+        size, nwords, _, _, pruned = struct.unpack_from("<3i2q", mapped, offset)
+        offset += struct.calcsize("<3i2q")
+        if pruned != -1 or nwords != size:
+            raise _NotUsableError("has a pruned dictionary or labels, which no model of sentences has")
+        if arguments.dim < 1 or arguments.bucket < 0 or size < 0:
+            raise ValueError("sizes that cannot be")
+        words: dict[str, int] = {}
+        for number in range(size):
+            end = mapped.find(b"\0", offset)
+            if end < 0:
+                raise ValueError("a word without an end")
+            words.setdefault(mapped[offset:end].decode("utf-8", errors="surrogateescape"), number)
+            offset = end + 1 + 9
+        quantized, rows, columns = struct.unpack_from("<?2q", mapped, offset)
+        offset += struct.calcsize("<?2q")
+        if quantized:
+            raise _NotUsableError("is quantized, which loses the exact vectors; use the model it was made from")
+        if rows < nwords + arguments.bucket or columns != arguments.dim:  # official files have a row to spare
+            raise ValueError("a matrix of another shape than the arguments say")
+        # unaligned, as words are of any length; NumPy reads it all the same
+        vectors = np.frombuffer(mapped, dtype="<f4", count=rows * columns, offset=offset).reshape(rows, columns)
+        return cls(arguments, words, vectors)
+
+    def rows(self, tokens: Sequence[str]) -> list[int]:
+        """The rows whose mean is the sentence's vector: its known words, then the n-grams of these."""
+        ids = [self.words[token] for token in tokens if token in self.words]
+        return ids + ngram_rows(ids, self.arguments.word_ngrams, len(self.words), self.arguments.bucket)
+
+    def embed(self, sentences: Sequence[str]) -> Matrix:
+        """Vectors of sentences whose tokens are separated by white space: float32 [n, dim].
+
+        A sentence without any known word is the zero vector.
+        """
+        embedded = np.zeros((len(sentences), self.dim), dtype=np.float32)
+        for place, sentence in enumerate(sentences):
+            rows = self.rows(sentence.split())
+            if rows:
+                embedded[place] = self._vectors[rows].mean(axis=0, dtype=np.float64)
+        return embedded
+
+    def save(self, path: str | Path, counts: Sequence[int], output: Matrix) -> None:
+        """Write the model as the official program would; ``counts`` and ``output`` [words, dim] are of the words."""
+        with atomic_write(path, "wb") as file:
+            file.write(struct.pack("<2i", MAGIC, 12) + _ARGUMENTS.pack(*self.arguments))
+            file.write(struct.pack("<3i2q", len(self.words), len(self.words), 0, sum(counts), -1))
+            for word, count in zip(self.words, counts, strict=True):
+                file.write(word.encode("utf-8", errors="surrogateescape") + b"\0" + struct.pack("<qb", count, 0))
+            for matrix in (self._vectors, output):
+                file.write(struct.pack("<?2q", False, *matrix.shape))
+                file.write(np.ascontiguousarray(matrix, dtype="<f4").data)
+
+
+def ngram_rows(ids: Sequence[int], longest: int, words: int, buckets: int) -> list[int]:
+    """Rows of the n-grams of 2 to ``longest`` words: ids [n] → rows from ``words`` on, by a 64-bit hash."""
+    if not buckets:
+        return []
+    rows = []
+    for start, first in enumerate(ids):
+        code = first
+        for following in ids[start + 1 : start + longest]:
+            code = (code * HASH_FACTOR + following) & _WORD_BITS
+            rows.append(words + code % buckets)
+    return rows
+
+
+class _NotUsableError(Exception):
+    """A whole model, but one of a kind that is not read here."""
