@@ -59,15 +59,18 @@ class Entrant:
 @click.argument("corpus_file", metavar="CORPUS")
 @click.option("--vocabulary", "vocabulary_file", required=True, help="one word a line; the first 8,000 are used")
 @click.option("--pairing", default="sliding", show_default=True, type=click.Choice(["sliding", "alternating"]))
+@click.option("--buckets", default=8, show_default=True, type=click.IntRange(2), help="graphs that may be chosen")
 @click.option("--turns", default=6, show_default=True, type=click.IntRange(1))
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
-def main(corpus_file: str, vocabulary_file: str, pairing: Any, turns: int, json_file: Optional[Path]) -> None:
+def main(
+    corpus_file: str, vocabulary_file: str, pairing: Any, buckets: int, turns: int, json_file: Optional[Path]
+) -> None:
     """Time four trainings: two precisions, with and without buckets."""
     vocabulary = Vocabulary(Vocabulary.load(vocabulary_file).words[:8000])
     corpus = EncodedCorpus.open(corpus_file, vocabulary, level="word", pairing=pairing)
     kinds = [kind for kind in ("float32", "bfloat16") if unavailable(kind) is None]
     peaks = peak_speeds(kinds)
-    configs = [configuration(corpus_file, kind, buckets) for kind in kinds for buckets in ("auto", None)]
+    configs = [configuration(corpus_file, kind, most) for kind in kinds for most in (buckets, 1)]
     share_cores(batch_parts(configs[0]))
     entrants = [Entrant(config, len(vocabulary), corpus) for config in configs]
     with tqdm(unit="step", disable=None) as bar:
@@ -98,12 +101,13 @@ def main(corpus_file: str, vocabulary_file: str, pairing: Any, turns: int, json_
         write_json(json_file, {"corpus": corpus_file, "peaks": peaks, "trainings": rows})
 
 
-def configuration(corpus: str, precision: str, buckets: Optional[str]) -> Config:
-    """The experiment that is timed."""
+def configuration(corpus: str, precision: str, buckets: int) -> Config:
+    """The experiment that is timed, with this many buckets."""
+    choice = {"buckets": "auto", "most_buckets": buckets} if buckets > 1 else {}
     return Config.model_validate(
         {
             "name": "buckets",
-            "data": {"train": corpus, "vocabulary_size": 8000, "buckets": buckets},
+            "data": {"train": corpus, "vocabulary_size": 8000, **choice},
             "model": {"embedding_size": 256, "hidden_size": 512, "projection_size": 256},
             "training": {"precision": precision},
         }

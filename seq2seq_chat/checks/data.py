@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from seq2seq_chat.checks.subject import Finding, Progress, Subject
+from seq2seq_chat.corpus.experiment_data import training_vocabulary
 from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
-from seq2seq_chat.corpus.training_vocabulary import training_vocabulary
 from seq2seq_chat.errors import UserError
 
 SAMPLES = 1_000_000  # samples of a corpus that are looked at, from its beginning

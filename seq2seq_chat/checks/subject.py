@@ -87,6 +87,7 @@ class Subject:
             model["projection_size"] = model["projection_size"] and min(model["projection_size"], units)
         model |= {"encoder_steps": steps, "decoder_steps": steps, "pretrained_embeddings": None}
         settings["data"] |= {"vocabulary_size": vocabulary, "buckets": None, "level": "word", "pairing": "alternating"}
+        settings["data"] |= {"context_turns": 1, "swap_samples": False}  # questions and answers, no more
         sampled = training["sampled_softmax"]
         if sampled is not None and sampled < self.config.data.vocabulary_size and sampled >= vocabulary:
             training["sampled_softmax"] = max(1, vocabulary * 3 // 4)

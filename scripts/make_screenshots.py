@@ -1,0 +1,175 @@
+"""Take the pictures of the web page that the README shows: docs/web_*.png.
+
+seq2seq-chat train configs/quickstart.json
+python scripts/make_screenshots.py latest
+
+The page is served for the while it takes, and looked at with the system's Chromium.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+from tqdm import tqdm
+
+from seq2seq_chat.environment import load_tensorflow
+from seq2seq_chat.errors import UserError
+from seq2seq_chat.runs import Run, find_run
+from webui.app import create_app
+from webui.limits import Limits
+from webui.server import running
+
+DESKTOP, PHONE = (1180, 900), (360, 740)
+README = {
+    "web_chat_desktop_light",
+    "web_chat_phone_dark",
+    "web_chat_phone_light",
+    "web_compare_desktop_dark",
+    "web_run_phone_dark",
+    "web_settings_phone_light",
+}
+UTTERANCES = ["hello !", "tell me a joke ."]
+
+
+@click.command()
+@click.argument("run")
+@click.option("--results", default="results", show_default=True, help="Where runs are.")
+@click.option("--output", default="docs", show_default=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--all", "every", is_flag=True, help="Every page in every size and colour, not only those of the README.")
+def main(run: str, results: str, output: Path, every: bool) -> None:
+    """Write the pictures of the web page, talking to RUN."""
+    try:
+        found = find_run(run, results)
+        chromium = find_chromium()
+    except UserError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(2) from error
+    load_tensorflow()
+    with tempfile.TemporaryDirectory() as folder:
+        served = folder_of(found, Path(folder))
+        limits = Limits()
+        with running(create_app(served, limits), "127.0.0.1", 0, limits) as server, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            address = f"http://127.0.0.1:{server.effective_port}"
+            wanted = [
+                (f"web_{name}_{size}_{colours}", take, shape, colours)
+                for name, take in PICTURES.items()
+                for size, shape in (("desktop", DESKTOP), ("phone", PHONE))
+                for colours in ("light", "dark")
+            ]
+            wanted = [one for one in wanted if every or one[0] in README]
+            for name, take, shape, colours in tqdm(wanted, unit="picture", disable=None):
+                context = browser.new_context(
+                    viewport={"width": shape[0], "height": shape[1]},
+                    color_scheme=colours,
+                    device_scale_factor=1 if shape is DESKTOP else 2,
+                )
+                page = context.new_page()
+                take(page, address)
+                save(page, output / f"{name}.png")
+                context.close()
+            browser.close()
+
+
+def find_chromium() -> str:
+    """The system's Chromium. Raises UserError where there is none."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        raise UserError("there is no chromium; install it, for example with: apt-get install chromium")
+    return found
+
+
+def folder_of(run: Run, folder: Path) -> Path:
+    """A results folder with this run alone, under a name without its time."""
+    shutil.copytree(run.path, folder / "results" / re.sub(r"^[\d_-]{20}", "", run.name))
+    return folder / "results"
+
+
+def chat(page: Page, address: str) -> None:
+    """A conversation with the explanation of its last reply open."""
+    page.goto(address)
+    choose_beam(page)
+    for utterance in UTTERANCES:
+        say(page, utterance)
+    page.locator(".why-box summary").last.click()
+    page.locator(".message.you").last.evaluate("message => message.scrollIntoView()")
+    page.locator("#scroll").evaluate("box => { box.scrollTop -= 12 }")
+
+
+def compare(page: Page, address: str) -> None:
+    """All snapshots of a run."""
+    page.goto(f"{address}/compare")
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    page.get_by_role("button", name="All its snapshots").click()
+    for utterance in UTTERANCES:
+        say(page, utterance)
+
+
+def run_page(page: Page, address: str) -> None:
+    """The page of a run."""
+    page.goto(f"{address}/runs")
+    page.locator("#runs tbody a").first.click()
+    page.locator(".curves").wait_for()
+
+
+def runs_page(page: Page, address: str) -> None:
+    """The table of runs."""
+    page.goto(f"{address}/runs")
+    page.locator("#runs tbody tr").first.wait_for()
+
+
+def settings(page: Page, address: str) -> None:
+    """How it replies."""
+    page.goto(address)
+    choose_beam(page, close=False)
+
+
+PICTURES: dict[str, Callable[[Page, str], None]] = {
+    "chat": chat,
+    "compare": compare,
+    "run": run_page,
+    "runs": runs_page,
+    "settings": settings,
+}
+
+
+def choose_beam(page: Page, close: bool = True) -> None:
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    page.locator("#how").click()
+    page.locator("label", has_text="Beam search").click()
+    if close:
+        page.locator("#decoding .btn-close").click()
+        page.locator("#decoding").wait_for(state="hidden")
+
+
+def say(page: Page, text: str) -> None:
+    said = page.locator(".message.you").count()
+    page.locator("#text").fill(text)
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.you")).to_have_count(said + 1)
+    expect(page.locator(".typing")).to_have_count(0, timeout=120_000)
+
+
+def save(page: Page, path: Path, colours: Optional[int] = 128) -> None:
+    """A picture with few colours, which is all that a page has, and a quarter of the size."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(350)  # until what was folded out has come to rest
+    temporary = path.with_suffix(".new.png")
+    page.screenshot(path=temporary)
+    with Image.open(temporary) as picture:
+        reduced: Any = picture.convert("RGB").quantize(colours, dither=Image.Dither.NONE)
+        reduced.save(path, optimize=True)
+    temporary.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Draw where a model looks while it replies: a heat map, and the utterance with the words it looked at darkened.
+
+python scripts/plot_attention.py latest "where are you from ?" --output attention/
+python scripts/plot_attention.py latest "where are you from ?" --beam-width 10 --n-best 3 --output attention.svg
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import click
+from picture_script import Pictures, picture_options, results_option, snapshot_option, warn
+
+from seq2seq_chat.config import decoding_with
+from seq2seq_chat.environment import load_tensorflow
+from seq2seq_chat.runs import find_run
+
+
+@click.command(help=__doc__)
+@click.argument("run")
+@click.argument("utterance", default="what did you do yesterday ?")
+@click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search.  [default: greedy]")
+@click.option("--n-best", type=click.IntRange(1, 20), default=1, show_default=True, help="Replies to draw.")
+@snapshot_option
+@results_option
+@picture_options
+def main(
+    run: str,
+    utterance: str,
+    beam_width: Optional[int],
+    n_best: int,
+    snapshot: Optional[str],
+    results: str,
+    pictures: Pictures,
+) -> None:
+    """Ask RUN the UTTERANCE and draw the attention of its replies."""
+    found = find_run(run, results)
+    width = beam_width or (n_best if n_best > 1 else None)
+    method = "greedy" if width is None else "beam"
+    changes: dict[str, Any] = {"method": method, "n_best": n_best} | ({"beam_width": width} if width else {})
+    decoding = decoding_with(found.config.decoding, **changes)
+    load_tensorflow()
+    from seq2seq_chat.analysis.attention import check_attention, draw_heat_maps, draw_overlay
+    from seq2seq_chat.chatbot import Chatbot
+
+    reply = Chatbot.load(found, snapshot, warn).reply(utterance, decoding)
+    check_attention(reply)
+    for hypothesis in reply.hypotheses:
+        click.echo(f"{hypothesis.score:.2f}  {hypothesis.text}")
+    pictures.write(draw_heat_maps(reply.source_words, reply.hypotheses), "attention", main=True)
+    pictures.write(draw_overlay(reply.source_words, reply.hypotheses[0]), "attention_overlay")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The scripts about corpora, and the thesis's settings from a generated dump to ten steps of training."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def run(script: str, *arguments: object, folder: Path) -> str:
+    command = [sys.executable, str(REPOSITORY / "scripts" / script), *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.slow
+def test_scripts_print_and_write_what_they_found(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a b c a\nb\n<<<<<END-CONV>>>>>\na b d\nx\n")
+    assert "vocabulary_6.txt" in run("build_vocabulary.py", corpus, "--size", 6, "--output", "v", folder=tmp_path)
+    vocabulary = tmp_path / "v" / "vocabulary_6.txt"
+    assert vocabulary.read_text().split()[4:] == ["a", "b"]
+    run("analyze_coverage.py", corpus, "--vocabulary", vocabulary, folder=tmp_path)
+    (row,) = json.loads((tmp_path / "coverage.json").read_text())
+    assert row["missing"] == {"0": 1, "1": 3}
+    assert (row["known words"], row["unknown words"], row["known occurrences"], row["unknown occurrences"]) == (
+        2,
+        3,
+        6,
+        3,
+    )
+    run("analyze_ngrams.py", corpus, "--top", 2, folder=tmp_path)
+    with open(tmp_path / "ngrams.csv", newline="") as file:
+        found = [(row["ngram"], int(row["count"])) for row in csv.DictReader(file)]
+    assert found == [("a", 3), ("b", 3), ("a b", 2), ("b c", 1), ("a b c", 1), ("a b d", 1)]
+    assert "corpus.txt" in run("corpus_statistics.py", corpus, folder=tmp_path)
+    assert (tmp_path / "corpora.png").stat().st_size > 5000
+    assert (tmp_path / "ngrams_graph.png").stat().st_size > 5000
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    """The benchmark, which generates dumps."""
+    spec = importlib.util.spec_from_file_location("benchmark_prepare", REPOSITORY / "scripts" / "benchmark_prepare.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
+def test_the_thesis_settings_train(
+    cli: Callable[..., object], generator: ModuleType, tmp_path: Path, corpus: str
+) -> None:
+    if corpus == "reddit":
+        generator.generate_reddit(tmp_path / "RC_2015-01", 90)
+        how = [tmp_path / "RC_2015-01", "--split", "97,2,1"]
+    else:
+        generator.generate_opensubtitles(tmp_path / "tree", 150)
+        how = [tmp_path / "tree", "--split", "97,1,2", "--max-gap", "off"]
+    data = tmp_path / "data"
+    answer = cli("prepare", corpus, *how, "--output", data, "--vocabulary-size", 100_000)
+    assert answer.status == 0, answer
+    assert len((data / "vocabulary.txt").read_text().split()) == 100_000
+    for size in (25_000, 50_000, 100_000):
+        small = {
+            "data.train": data / "train.txt",
+            "data.validation": data / "validation.txt",
+            "data.test": data / "test.txt",
+            "data.vocabulary": data / "vocabulary.txt",
+            "data.vocabulary_size": size,
+            "model.hidden_size": 8,
+            "model.embedding_size": 4,
+            "model.projection_size": 4,
+            "training.batch_size": 8,
+            "training.steps": 10,
+            "training.log_every": 1,
+            "training.validation_limit": 8,
+        }
+        options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
+        config = REPOSITORY / "configs" / f"thesis_{corpus}.json"
+        answer = cli("train", config, "--results", tmp_path / "results", *options)
+        assert answer.status == 0, answer
+        metrics = (Path(answer.out.splitlines()[-1]) / "metrics.jsonl").read_text().splitlines()
+        assert sum(json.loads(line)["kind"] == "train" for line in metrics) == 10
