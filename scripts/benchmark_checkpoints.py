@@ -63,6 +63,7 @@ def time_saving(config: Config, stretches: int, steps: int) -> dict[str, Any]:
                 saver.save_snapshot()
                 saver.save_checkpoint({})
                 stalls.append(time.perf_counter() - begun)
+                bar.set_postfix_str(f"{stalls[-1]:.1f} s")
             count = 0
             while count < steps or (saves and saver.saved_step < learner.step - count):
                 learn(learner, bar)

@@ -13,12 +13,12 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.atomic import Draft, told_as_user_error
 from seq2seq_chat.errors import UserError
 
 METADATA = "metadata.json"
@@ -47,12 +47,29 @@ def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, A
     Raises:
         UserError: the file could not be written.
     """
+    draft_arrays(path, arrays, metadata).publish()
+
+
+def draft_arrays(
+    path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any], mode: Literal["wb", "direct"] = "wb"
+) -> Draft:
+    """The same, up to the point where nothing more is needed of the arrays; the rest is up to ``Draft.publish``.
+
+    Raises:
+        UserError: the file could not be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-        archive.writestr(METADATA, json.dumps(dict(metadata)))
+    draft = Draft(path, mode)
+    try:
+        with told_as_user_error(path), zipfile.ZipFile(draft.stream, "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, values(array), allow_pickle=False)
+            archive.writestr(METADATA, json.dumps(dict(metadata)))
+    except BaseException:
+        draft.discard()
+        raise
+    return draft
 
 
 def read_arrays(
@@ -104,6 +121,11 @@ def load_variables(
     for variable in variables:
         variable.assign(arrays[plain_name(variable)])
     return metadata
+
+
+def values(array: Any) -> np.ndarray:
+    """The values of a variable, as it keeps them: no copy, and gone with the next step. Arrays as they are."""
+    return np.asarray(memoryview(array.read_value()) if isinstance(array, tf.Variable) else array)
 
 
 def plain_name(variable: tf.Variable) -> str:

@@ -4,7 +4,10 @@ What is to be saved is copied between two steps, which takes as long as memory t
 takes as long as the disk takes. A write that fails stops the training at the next step. Memory that is used for the
 first time costs many times what a copy costs, so the thread fetches it when the training starts, and it is kept.
 
-A copy of a large model would be much memory for little: its steps take seconds. So it is written between two steps.
+A copy of a large model would be much memory beside the model itself. So its files are written between two steps, but
+only as far as the operating system's own copy of them, or past it where the disk is fast; the thread sees them to
+their place. Weights that are wanted twice, as a snapshot and as the best ones, are written once, and the thread copies
+the file.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Optional
 
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.atomic import copy_file
+from seq2seq_chat.direct import is_fast
 from seq2seq_chat.runs import Run
-from seq2seq_chat.training.checkpoints import plain_name, write_arrays
+from seq2seq_chat.training.checkpoints import draft_arrays, plain_name, values, write_arrays
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import free_memory
 
-MOST_COPIED = 1e9  # bytes of all variables above which nothing is copied
+MOST_COPIED = 1e9  # bytes of all variables beside which no copy is kept, where they are in the same memory
 
 
 class BackgroundWriter:
@@ -34,16 +39,19 @@ class BackgroundWriter:
 
     Args:
         variables: those that will be written; memory for their copies is fetched in the background.
+        folder: where, to find out there how large files are best written.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable] = ()) -> None:
+    def __init__(self, variables: Sequence[tf.Variable] = (), folder: Optional[Path] = None) -> None:
         self._thread = ThreadPoolExecutor(1, "saving")
         self._writing: list[Future[None]] = []
+        self._step = -1
         self._copies: dict[str, np.ndarray] = {}
         self._copied: set[str] = set()  # names of those that hold the values of ``_step``
-        self._step = -1
-        self._copying = sum(_bytes(variable) for variable in variables) <= MOST_COPIED
-        self._fetching = self._thread.submit(self._fetch, variables)
+        self._drafted: dict[Path, Any] = {}  # names and metadata in the files of ``_step`` that are no copies
+        self._copying = _on_gpu(variables) or sum(_bytes(variable) for variable in variables) <= MOST_COPIED
+        self._mode: Literal["wb", "direct"] = "wb"
+        self._preparing = self._thread.submit(self._prepare, variables, folder)
 
     def write(
         self,
@@ -53,27 +61,54 @@ class BackgroundWriter:
         metadata: Mapping[str, Any],
         then: Callable[[], object] = lambda: None,
     ) -> None:
-        """Copy the variables and have them written; ``then`` is called in the thread when the file is there.
-
-        Where there is no memory for a copy, or it would be too large, the file is written before this returns.
+        """Have the variables written as they are now; ``then`` is called in the thread when the file is there.
 
         Raises:
-            UserError: an earlier file could not be written, or this one, where it is written at once.
+            UserError: an earlier file could not be written, or there is no room for this one.
         """
-        self._fetching.result()
+        self._preparing.result()
         if step != self._step:
             self.finish()
             self._step = step
         named = {plain_name(variable): variable for variable in variables}
-        if not self._fetch([variable for name, variable in named.items() if name not in self._copies]):
-            self.finish()
-            _write(path, named, dict(metadata), then)
-            return
+        if self._fetch([variable for name, variable in named.items() if name not in self._copies]):
+            self._write_copy(path, named, dict(metadata), then)
+        else:
+            self._write_draft(path, named, dict(metadata), then)
+
+    def _write_copy(
+        self, path: Path, named: dict[str, tf.Variable], metadata: dict[str, Any], then: Callable[[], object]
+    ) -> None:
+        """Copy the variables, and write the copy in the thread."""
         for name in named.keys() - self._copied:
-            np.copyto(self._copies[name], named[name].numpy())
+            np.copyto(self._copies[name], values(named[name]))
         self._copied |= named.keys()
         arrays = {name: self._copies[name] for name in named}
-        self._writing.append(self._thread.submit(_write, path, arrays, dict(metadata), then))
+        self._in_thread(lambda: write_arrays(path, arrays, metadata), then)
+
+    def _write_draft(
+        self, path: Path, named: dict[str, tf.Variable], metadata: dict[str, Any], then: Callable[[], object]
+    ) -> None:
+        """Write the variables now, as far as it needs no waiting for the disk; the thread does that."""
+        contents = (named.keys(), metadata)
+        same = next((other for other, drafted in self._drafted.items() if drafted == contents), None)
+        if same is None:
+            self._in_thread(draft_arrays(path, named, metadata, self._mode).publish, then)
+            self._drafted[path] = contents
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._in_thread(lambda: copy_file(same, path), then)
+
+    def _in_thread(self, write: Callable[[], object], then: Callable[[], object]) -> None:
+        def work() -> None:
+            write()
+            then()
+
+        self._writing.append(self._thread.submit(work))
+
+    def _prepare(self, variables: Sequence[tf.Variable], folder: Optional[Path]) -> None:
+        if not self._fetch(variables) and folder and is_fast(folder):
+            self._mode = "direct"
 
     def _fetch(self, variables: Sequence[tf.Variable]) -> bool:
         """Memory for copies of variables, if they are to be had and there is plenty."""
@@ -96,7 +131,8 @@ class BackgroundWriter:
         Raises:
             UserError: a file could not be written; those before it are there, whole.
         """
-        writing, self._writing, self._copied, self._step = self._writing, [], set(), -1
+        writing, self._writing = self._writing, []
+        self._copied, self._drafted, self._step = set(), {}, -1
         for future in writing:
             future.result()
 
@@ -105,9 +141,9 @@ def _bytes(variable: tf.Variable) -> int:
     return int(variable.shape.num_elements() * variable.dtype.size)
 
 
-def _write(path: Path, arrays: Mapping[str, Any], metadata: dict[str, Any], then: Callable[[], object]) -> None:
-    write_arrays(path, arrays, metadata)
-    then()
+def _on_gpu(variables: Sequence[tf.Variable]) -> bool:
+    """Whether a copy of them would be in another memory than theirs."""
+    return any("GPU" in variable.device for variable in variables)
 
 
 class Saver:
@@ -122,7 +158,7 @@ class Saver:
 
     def __init__(self, run: Run, learner: Learner, metadata: Mapping[str, Any], keep: int) -> None:
         self._run, self._learner, self._metadata, self._keep = run, learner, metadata, keep
-        self._writer = BackgroundWriter([*learner.variables, *learner.precision_variables])
+        self._writer = BackgroundWriter([*learner.variables, *learner.precision_variables], run.path)
         self.saved_step = 0  # of the newest checkpoint that is on the disk
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:

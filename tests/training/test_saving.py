@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seq2seq_chat import direct
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run
 from seq2seq_chat.training import saving
@@ -73,17 +75,77 @@ def test_without_memory_for_a_copy_it_is_written_at_once(tmp_path: Path, monkeyp
     monkeypatch.setattr(saving, "free_memory", lambda: 100.0)  # bytes
     variable, writer = tf.Variable(np.arange(50, dtype=np.float32), name="w"), BackgroundWriter()
     writer.write(1, tmp_path / "a.npz", [variable], {})
+    variable.assign(np.zeros(50, np.float32))
+    writer.finish()
     assert read_arrays(tmp_path / "a.npz", ["w"])[0]["w"].tolist() == list(range(50))
 
 
-def test_a_large_model_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even the part of it that is small enough: it is there when the call returns."""
+@pytest.fixture(params=[False, True], ids=["slow disk", "fast disk"])
+def large_model(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[tf.Variable, tf.Variable, BackgroundWriter]:
+    """A small and a large variable, and a writer to which they are too much to be copied."""
+    monkeypatch.setattr(saving, "is_fast", lambda folder: request.param and direct.is_fast(folder))
+    monkeypatch.setattr(direct, "FAST", 0.0)
+    monkeypatch.setattr(direct, "TRIAL", direct.BLOCK)
     monkeypatch.setattr(saving, "MOST_COPIED", 150.0)  # bytes
-    small, large = tf.Variable([1.0], name="s"), tf.Variable(np.zeros(50, np.float32), name="w")
-    writer = BackgroundWriter([small, large])
-    writer.write(1, tmp_path / "a.npz", [small], {})
-    assert read_arrays(tmp_path / "a.npz", ["s"])[0]["s"].tolist() == [1.0]
+    small, large = tf.Variable([1.0], name="s"), tf.Variable(np.ones(50, np.float32), name="w")
+    return small, large, BackgroundWriter([small, large], tmp_path)
+
+
+def test_a_large_model_is_not_copied(
+    tmp_path: Path, large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter]
+) -> None:
+    """Not even the part of it that is small enough; yet its files hold what was there when they were asked for."""
+    small, large, writer = large_model
+    writer.write(1, tmp_path / "best.npz", [small], {"step": 1})
+    writer.write(1, tmp_path / "snapshots" / "1.npz", [small], {"step": 1})
+    writer.write(1, tmp_path / "checkpoint.npz", [small, large], {"step": 1})
+    writer.write(1, tmp_path / "other.npz", [small], {"step": 1, "more": 2})
+    small.assign([5.0])
+    large.assign(np.zeros(50, np.float32))
     assert not writer._copies
+    writer.finish()
+    expected = {
+        "best": {"step": 1},
+        "snapshots/1": {"step": 1},
+        "checkpoint": {"step": 1},
+        "other": {"step": 1, "more": 2},
+    }
+    for name, metadata in expected.items():
+        arrays, found = read_arrays(tmp_path / f"{name}.npz", ["s"])
+        assert (arrays["s"].tolist(), found) == ([1.0], metadata)
+    assert read_arrays(tmp_path / "checkpoint.npz", ["w"])[0]["w"].tolist() == [1.0] * 50
+    assert set(tmp_path.rglob("*.*")) == {tmp_path / f"{name}.npz" for name in expected}
+    writer.write(2, tmp_path / "best.npz", [small], {"step": 1})  # the same words of a later step are other values
+    writer.finish()
+    assert read_arrays(tmp_path / "best.npz", ["s"])[0]["s"].tolist() == [5.0]
+    assert read_arrays(tmp_path / "snapshots" / "1.npz", ["s"])[0]["s"].tolist() == [1.0], (
+        "no file shares another's fate"
+    )
+
+
+def test_the_training_does_not_wait_for_the_disk(
+    tmp_path: Path,
+    large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached, fsync = threading.Event(), os.fsync
+
+    def late_fsync(descriptor: int) -> None:
+        assert reached.wait(30)
+        fsync(descriptor)
+
+    monkeypatch.setattr("seq2seq_chat.atomic.os.fsync", late_fsync)
+    small, large, writer = large_model
+    done: list[str] = []
+    writer.write(1, tmp_path / "a.npz", [small, large], {}, then=lambda: done.append("a"))
+    assert not done
+    assert not (tmp_path / "a.npz").exists()
+    reached.set()
+    writer.finish()
+    assert done == ["a"]
+    assert (tmp_path / "a.npz").exists()
 
 
 def test_a_failure_is_raised_at_the_next_step(tmp_path: Path) -> None:
