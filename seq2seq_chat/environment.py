@@ -17,6 +17,7 @@ from seq2seq_chat.errors import UserError
 
 PYTHON = ((3, 10), (3, 11))
 TENSORFLOW = "2.15"
+REVISION = "SEQ2SEQ_CHAT_REVISION"  # names the code's where there is no repository
 RECORDED_PACKAGES = ("seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "pydantic")
 
 
@@ -68,18 +69,18 @@ def describe_environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in RECORDED_PACKAGES},
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "gpus": _gpus(),
+        "gpus": gpu_names(),
         "threads": _threads(),
     }
 
 
 def _code_revision() -> dict[str, Any]:
-    """The Git revision the code was taken from, and whether it was changed since."""
+    """The Git revision the code was taken from, and whether it was changed since; an image only knows the first."""
     try:
         revision = _git("rev-parse", "HEAD").strip()
         return {"revision": revision, "changed": bool(_git("status", "--porcelain", "--untracked-files=no").strip())}
     except (OSError, subprocess.SubprocessError):
-        return {"revision": None, "changed": None}
+        return {"revision": os.environ.get(REVISION) or None, "changed": None}
 
 
 def _git(*arguments: str) -> str:
@@ -114,7 +115,8 @@ def _cpuinfo(key: str) -> str | None:
     return None
 
 
-def _gpus() -> list[str]:
+def gpu_names() -> list[str]:
+    """The GPUs that TensorFlow sees; none while it is not loaded."""
     if "tensorflow" not in sys.modules:
         return []
     import tensorflow as tf

@@ -26,6 +26,7 @@ from webui.limits import Limits
 from webui.security import is_local
 
 MANY_UNITS = 1024
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one that a browser can open
 FILES_TO_SPARE = 128  # descriptors for everything that is not a connection
 
 
@@ -55,7 +56,7 @@ def serve(
     # Many threads wait for the interpreter at once; the one that feeds the model must not wait 5 ms each time.
     sys.setswitchinterval(5e-4)
     with running(app, host, port, limits) as server, ended_by_signals() as ended:
-        address = f"http://{_written(host)}:{server.effective_port}/"
+        address = f"http://{_written(EVERYWHERE.get(host, host))}:{server.effective_port}/"
         say(f"{address}{f'#token={token}' if token else ''}   (Ctrl-C ends it)")
         ended.wait()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Optional
@@ -35,6 +37,8 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a training
+    if os.getpid() == 1:  # in a container; of its first process the kernel drops signals that it does not handle
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         commands(standalone_mode=False)
     except UserError as error:
@@ -133,9 +137,22 @@ def _decoding(decoding: Decoding, beam_width: Optional[int], n_best: Optional[in
 
 @commands.command()
 @results_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host",
+    envvar="SEQ2SEQ_CHAT_HOST",
+    default="127.0.0.1",
+    show_default=True,
+    show_envvar=True,
+    help="Where to listen.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=9001, show_default=True, help="0: any free one.")
-@click.option("--token", metavar="TEXT", help="Whoever asks must know it.  [default: none on 127.0.0.1, else made up]")
+@click.option(
+    "--token",
+    envvar="SEQ2SEQ_CHAT_TOKEN",
+    show_envvar=True,
+    metavar="TEXT",
+    help="Whoever asks must know it.  [default: none on 127.0.0.1, else made up]",
+)
 @click.option("--models", type=click.IntRange(1, 100), default=4, show_default=True, help="Models in memory at once.")
 @click.option("--waiting", type=click.IntRange(1, 1000), default=64, show_default=True, help="People who wait for one.")
 @click.option("--cores", type=click.IntRange(1, 1024), help="Cores for a batch.  [default: as suits the models]")

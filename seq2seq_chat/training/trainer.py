@@ -22,6 +22,7 @@ from seq2seq_chat.runs import Run, RunError
 from seq2seq_chat.training.batches import configured_buckets
 from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, read_arrays
 from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.devices import describe_devices
 from seq2seq_chat.training.fixed import ensure_same_settings, fixed_settings
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
@@ -252,6 +253,7 @@ class Trainer:
         self.console.say(f"{len(rows):,} of {len(self.vocabulary):,} words start from the vectors in {path}")
 
     def _announce(self) -> None:
+        self.console.say(describe_devices())
         parts = parameters_by_part(outline(self.config.model, len(self.vocabulary)))
         listed = ", ".join(f"{part} {count:,}" for part, count in parts.items())
         self.console.say(f"{sum(parts.values()):,} parameters: {listed}")

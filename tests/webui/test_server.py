@@ -51,7 +51,7 @@ def test_it_says_where_it_is_and_ends_when_told(shared_results: Path, number: si
 
 def test_a_server_for_others_warns_and_makes_up_a_token(shared_results: Path) -> None:
     with command(shared_results, "--host", "0.0.0.0") as (process, line):
-        found = re.match(r"http://0\.0\.0\.0:(\d+)/#token=([\w-]{20,}) ", line)
+        found = re.match(r"http://127\.0\.0\.1:(\d+)/#token=([\w-]{20,}) ", line)
         assert found, line
         address = f"http://127.0.0.1:{found[1]}/api/runs"
         with pytest.raises(urllib.error.HTTPError, match="401") as refusal:

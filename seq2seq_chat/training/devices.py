@@ -1,0 +1,48 @@
+"""What a training computes on, in a sentence for whoever starts it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import tensorflow as tf
+
+from seq2seq_chat import GROWTH
+from seq2seq_chat.environment import gpu_names
+from seq2seq_chat.training.parts import available_cores
+
+DRIVER = Path("/proc/driver/nvidia/version")  # is there when the kernel has NVIDIA's driver, also inside a container
+CARDS = Path("/dev")  # has nvidia0, nvidia1, …; in a container those that it was given
+CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))  # Docker's mark, and Podman's
+
+
+def describe_devices() -> str:
+    """The GPUs and what will be done with their memory, or the cores and what would bring a GPU into use."""
+    names = gpu_names()
+    if names:
+        listed = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
+        used = "" if len(names) == 1 else "the first one is used, and "
+        return f"{len(names)} GPU{'s' if len(names) > 1 else ''}: {listed}; {used}{_memory()}"
+    cores = available_cores()
+    return f"no GPU found: training on {cores} processor core{'s' if cores > 1 else ''}" + _remedy()
+
+
+def _memory() -> str:
+    if os.environ.get(GROWTH, "").lower() in ("true", "1"):
+        return "its memory is taken as it is needed"
+    return f"all of its memory is taken at once ({GROWTH} says so)"
+
+
+def _remedy() -> str:
+    """What has to be done where there might be a GPU."""
+    if any(CARDS.glob("nvidia[0-9]*")):
+        return (
+            "; there is a card, but TensorFlow finds no CUDA 12.2 with cuDNN 8.9: "
+            f"pip install 'tensorflow[and-cuda]=={tf.__version__}' brings them"
+        )
+    if any(mark.exists() for mark in CONTAINERS):
+        return "; on a machine with NVIDIA's driver and container toolkit start the container with --gpus all"
+    if DRIVER.exists():
+        return "; NVIDIA's driver is loaded, but there is no card: see nvidia-smi"
+    return ""

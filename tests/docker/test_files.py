@@ -1,0 +1,67 @@
+"""The files beside the image: whom the health check asks, and what the compose files start."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCKER = REPOSITORY / "docker"
+
+
+@pytest.mark.parametrize(
+    ("command", "address"),
+    [
+        ("/venv/bin/python /venv/bin/seq2seq-chat serve", "http://127.0.0.1:9001"),
+        ("docker-init -- seq2seq-chat serve --models 2 --port 80 --token a", "http://127.0.0.1:80"),
+        ("seq2seq-chat serve --port=8080", "http://127.0.0.1:8080"),
+        ("seq2seq-chat train serve --set training.steps=3", None),
+        ("seq2seq-chat", None),
+        ("tensorboard serve --port 6006", None),
+        ("bash", None),
+    ],
+)
+def test_the_health_check_asks_a_server_and_nothing_else(command: str, address: str | None) -> None:
+    specification = importlib.util.spec_from_file_location("healthcheck", DOCKER / "healthcheck.py")
+    assert specification and specification.loader
+    healthcheck = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(healthcheck)
+    assert healthcheck.served_address([*command.split(), ""]) == address
+
+
+def composed(*files: str, **variables: str) -> dict[str, Any]:
+    """What docker-compose understands of compose files."""
+    program = shutil.which("docker-compose")
+    if program is None:
+        pytest.skip("there is no docker-compose")
+    options = [option for name in files for option in ("--file", str(DOCKER / name))]
+    command = [program, *options, "--profile", "train", "config"]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return yaml.safe_load(done.stdout)["services"]
+
+
+def test_every_service_has_the_least_rights() -> None:
+    services = composed("compose.yaml", RESULTS="./mine", CONTAINER_USER="12:34")
+    assert set(services) == {"train", "web", "tensorboard"}
+    for service in services.values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["user"] == "12:34"
+        assert "docker/mine" in str(service["volumes"])  # relative to the compose file
+        assert "seq2seq-chat-data" in str(service["volumes"]) or "data:/app/data" in str(service["volumes"])
+        assert all("127.0.0.1" in str(port) for port in service.get("ports", []))
+        assert "deploy" not in service
+
+
+def test_graphics_cards_are_for_whoever_computes() -> None:
+    services = composed("compose.yaml", "compose.gpu.yaml")
+    assert {name for name, service in services.items() if "nvidia" in str(service.get("deploy"))} == {"train", "web"}
+    assert services["train"]["entrypoint"] == ["seq2seq-chat", "train"]
