@@ -29,14 +29,14 @@ class Engine:
         self.environment, self.results = environment, results
         self.image = "seq2seq-chat"
 
-    def docker(self, *arguments: object, stdin: str = "", timeout: float = DEADLINE, check: bool = True) -> str:
+    def docker(self, *arguments: object, timeout: float = DEADLINE, check: bool = True) -> str:
         """What a docker command prints."""
         command = ["docker", *map(str, arguments)]
         done = subprocess.run(
             command,
             cwd=REPOSITORY,
             env=self.environment,
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -45,10 +45,9 @@ class Engine:
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def run(self, *arguments: object, options: tuple[str, ...] = (), stdin: str = "", check: bool = True) -> str:
+    def run(self, *arguments: object, options: tuple[str, ...] = (), check: bool = True) -> str:
         """What the program prints in a container that is gone afterwards."""
-        options = ("--rm", "--interactive", *options)
-        return self.docker("run", *self._options(options), self.image, *arguments, stdin=stdin, check=check)
+        return self.docker("run", "--rm", *self._options(options), self.image, *arguments, check=check)
 
     def start(self, *arguments: object, options: tuple[str, ...] = ()) -> str:
         """A container that goes on running; its health is looked at every second."""

@@ -10,19 +10,19 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.docker.engine import MEMORY, USER, Engine
+from tests.training.test_recovery import arrays, reported
 
 pytestmark = pytest.mark.slow
 
-STEPS = 100
-CONFIG = (
-    "configs/quickstart.json",
-    *("--set", "data.buckets=null", "--set", f"training.steps={STEPS}", "--set", "training.log_every=10"),
-    *("--set", f"training.validate_every={STEPS}", "--set", f"training.checkpoint_every={STEPS}"),
-)
+STEPS = 150
+SETTINGS = {
+    **{"data.buckets": "null", "model.encoder_steps": 10, "model.decoder_steps": 10, "training.log_every": 10},
+    **{f"training.{every}": STEPS for every in ("steps", "validate_every", "checkpoint_every", "snapshot_every")},
+}
+CONFIG = ("configs/quickstart.json", *(word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")))
 KILLED, TERMINATED = 128 + 9, 128 + 15
 
 
@@ -43,7 +43,7 @@ def test_no_tools_and_no_caches_are_left(image: Engine) -> None:
     tools = "for tool in cc gcc g++ ld make; do command -v $tool; done"
     assert image.run("-c", tools, options=("--entrypoint=bash",), check=False) == ""
     caches = "find / -xdev -path '*/.cache/*' -o -name '*.o'; echo looked"
-    assert image.run("-c", caches, options=("--entrypoint=bash", "--user=0:0", "--cap-add=ALL")) == "looked\n"
+    assert image.run("-c", caches, options=("--entrypoint=bash", "--user=0:0")) == "looked\n"
     layers = [int(size) for size in image.docker("history", "--human=false", "--format={{.Size}}", image.image).split()]
     assert sorted(layers)[-3] < 10e6, layers  # the base, the dependencies; the program is small and apart from them
     assert image.inspect(image.image)["Config"]["User"] not in ("", "0", "root")
@@ -63,18 +63,10 @@ def test_a_training_stopped_goes_on_in_another_container_to_the_same_bits(image:
 
     said = image.run("train", "--resume", "latest", "--results", "results/stopped")
     assert f"going on from step {int(stopped_at.stem)}" in said
-    whole, resumed = (np.load(folder / "checkpoints" / f"{STEPS:010}.npz") for folder in (trained, run))
-    variables = [name for name in whole.files if whole[name].dtype == np.float32]
-    assert len(variables) > 10
-    assert whole.files == resumed.files
-    assert all(np.array_equal(whole[name], resumed[name]) for name in variables)
-    assert losses(run) == losses(trained)
-
-
-def losses(run: Path) -> list[tuple[int, str, float]]:
-    """All that a training measured."""
-    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return [(line["step"], line["kind"], line["loss"]) for line in lines]
+    whole, resumed = (arrays(folder / "checkpoints" / f"{STEPS:010}.npz") for folder in (trained, run))
+    assert len(whole) > 10
+    assert whole == resumed
+    assert reported(trained / "metrics.jsonl") == reported(run / "metrics.jsonl")
 
 
 def test_a_training_can_be_stopped_before_its_first_step(image: Engine) -> None:
@@ -95,9 +87,7 @@ def test_the_page_is_healthy_and_answers_who_knows_the_token(image: Engine, trai
     with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
         chat(port, "a guess")
     refusal.value.close()
-    reply = chat(port, "open-sesame")["reply"]
-    assert reply
-    assert reply == image.run("chat", "latest", "--results", "results/whole", stdin="hello !\n").strip()
+    assert chat(port, "open-sesame")["reply"]
     assert image.stop(container) == 0
 
 
@@ -124,6 +114,6 @@ def test_a_server_that_does_not_answer_is_unhealthy(image: Engine) -> None:
 def test_the_checks_pass(image: Engine) -> None:
     """Those that need more than arithmetic: memory, a picture, another process."""
     only = [argument for name in ("data", "memory", "gradients", "save-and-load") for argument in ("--only", name)]
-    said = image.run("check", "--fast", "configs/quickstart.json", *only, "--results", "results/checked")
+    said = image.run("check", "--fast", *CONFIG, *only, "--results", "results/checked")
     assert "all checks passed" in said
     assert list((image.results / "checked").rglob("gradient_norms.png"))
