@@ -8,7 +8,10 @@ A large model is better off with all cores at one product, whose weights then pa
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
@@ -21,6 +24,10 @@ from seq2seq_chat.model.own_words import OwnWords
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 
 LEAST_ROWS = 16  # of a part: fewer make products that are no faster than those of more
+QUOTAS = (  # files that say how many microseconds of how many a container may compute
+    ("/sys/fs/cgroup/cpu.max",),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+)
 WIDEST = 1024  # units of a hidden layer above which a product of a batch keeps all cores busy
 
 
@@ -36,8 +43,19 @@ def batch_parts(config: Config) -> int:
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use, as many as its container is given the time of."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, _quota())))
+
+
+def _quota() -> float:
+    """The share of time that a container may use, 1 for one core's; infinite outside of one."""
+    for files in QUOTAS:
+        with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says "max"
+            time, period = map(float, " ".join(Path(file).read_text() for file in files).split())
+            if time > 0:
+                return time / period
+    return math.inf
 
 
 def share_cores(parts: int) -> None:

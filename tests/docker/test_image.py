@@ -113,7 +113,7 @@ def test_a_server_that_does_not_answer_is_unhealthy(image: Engine) -> None:
 
 def test_the_checks_pass(image: Engine) -> None:
     """Those that need more than arithmetic: memory, a picture, another process."""
-    only = [argument for name in ("data", "memory", "gradients", "save-and-load") for argument in ("--only", name)]
+    only = [argument for name in ("memory", "gradients", "save-and-load") for argument in ("--only", name)]
     said = image.run("check", "--fast", *CONFIG, *only, "--results", "results/checked")
     assert "all checks passed" in said
     assert list((image.results / "checked").rglob("gradient_norms.png"))

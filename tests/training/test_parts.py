@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import tensorflow as tf
 from seq2seq_chat.config import ConfigError, parse_config
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.training import parts
-from seq2seq_chat.training.parts import batch_parts, loss_in_parts, share_cores
+from seq2seq_chat.training.parts import available_cores, batch_parts, loss_in_parts, share_cores
 from tests.training.test_step import configuration, make_step, random_batch
 
 
@@ -82,6 +84,32 @@ def test_how_many_parts_suit_a_machine(
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["a GPU"] if gpu else [])
     config = parse_config({"name": "p", "data": {"train": "x"}, "model": model, "training": training}, where="test")
     assert batch_parts(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "cores"),
+    [
+        (None, None, 8),
+        ("max 100000\n", None, 8),
+        ("200000 100000\n", None, 2),
+        ("150000 100000\n", None, 2),  # a core and a half
+        ("1000 100000\n", None, 1),
+        ("6400000 100000\n", None, 8),
+        (None, ("-1\n", "100000\n"), 8),
+        (None, ("300000\n", "100000\n"), 3),
+        ("nonsense", None, 8),
+    ],
+)
+def test_a_container_computes_with_as_many_cores_as_it_is_given_time_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: str | None, old: tuple[str, str] | None, cores: int
+) -> None:
+    names = ("cpu.max", "quota", "period")
+    for name, text in zip(names, (new, *(old or (None, None))), strict=True):
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(parts, "QUOTAS", ((tmp_path / "cpu.max",), (tmp_path / "quota", tmp_path / "period")))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    assert available_cores() == cores
 
 
 def test_threads_are_shared_before_tensorflow_starts_and_left_alone_after(monkeypatch: pytest.MonkeyPatch) -> None:
