@@ -29,8 +29,10 @@ def engine() -> Iterator[Engine]:
     if missing or os.geteuid() != 0:
         pytest.skip(f"there is no {', '.join(missing)}" if missing else "only root can start a Docker engine")
     folder = Path(tempfile.mkdtemp(prefix="engine-"))  # short, as it holds a socket
-    try:
-        command = [tool, "start", folder / "docker"]
+    # Ends the engine when its input ends: when the tests are done, and when they are killed.
+    ender = ["sh", "-c", 'cat; "$0" stop "$1/docker"; rm -rf "$1"', tool, str(folder)]
+    with subprocess.Popen(ender, stdin=subprocess.PIPE, start_new_session=True):
+        command = [tool, "start", str(folder / "docker")]
         started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert started.returncode == 0, started.stderr
         exports = started.stdout.split()[1:]  # export NAME=VALUE NAME=VALUE
@@ -42,9 +44,6 @@ def engine() -> Iterator[Engine]:
         yield engine
         for container in engine.docker("ps", "--all", "--quiet").split():
             engine.docker("rm", "--force", "--volumes", container)
-    finally:
-        subprocess.run([tool, "stop", folder / "docker"], check=False, timeout=120)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
