@@ -17,7 +17,6 @@ from typing import Any, Optional
 
 import click
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
 from tqdm import tqdm
 
 from seq2seq_chat.environment import load_tensorflow
@@ -26,6 +25,13 @@ from seq2seq_chat.runs import Run, find_run
 from webui.app import create_app
 from webui.limits import Limits
 from webui.server import running
+
+try:
+    from playwright.sync_api import Page, expect, sync_playwright
+except ImportError as error:
+    raise SystemExit(
+        "Error: there is no Playwright; install it with: pip install -c constraints.txt -e '.[dev]'"
+    ) from error
 
 DESKTOP, PHONE = (1180, 900), (360, 740)
 README = {
