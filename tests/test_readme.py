@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,7 +81,7 @@ def verb_accepts(words: list[str]) -> None:
 
 def is_a_script_of_ours(words: list[str]) -> None:
     assert os.access(REPOSITORY / words[0], os.X_OK)
-    if len(words) > 1:
+    if words[0] == "./run.sh" and len(words) > 1:
         verb_accepts(words[1:])
 
 
@@ -107,7 +108,11 @@ def ours_accepts(words: list[str]) -> None:
 
 
 NOT_RUN: list[tuple[str, str, Callable[[list[str]], None]]] = [
-    (r"\./(run|test)\.sh\b", "they install from the network; test_project.py runs them with stand-ins", is_a_script_of_ours),
+    (
+        r"\./(run|test)\.sh\b",
+        "they install from the network; test_project.py runs them with stand-ins",
+        is_a_script_of_ours,
+    ),
     (r"(sudo )?docker ", "needs an engine and an image of a gigabyte; the tests of docker/ have them", docker_accepts),
     (r".*--workers\b|TF_CONFIG=", "needs several machines; the tests of distribution have them", ours_accepts),
 ]
@@ -188,8 +193,8 @@ ADDED = {
     "serve": ["--port", "0"],
 }
 
-STAND_IN = f"""#!{sys.executable}
-import sys
+STAND_IN = f"""#!{sys.executable} -IS
+import json, os, signal, socket, sys
 SMALL, LOWER, ADDED = {SMALL!r}, {LOWER!r}, {ADDED!r}
 grids = []
 def lowered(word, before):
@@ -203,14 +208,65 @@ def lowered(word, before):
     return LOWER.get(before, word)
 words = sys.argv[1:]
 words = [lowered(word, before) for word, before in zip(words, ["", *words])]
-sys.argv[1:] = words + [word for word in ADDED.get(words[0], []) if word not in words]
+words += [word for word in ADDED.get(words[0], []) if word not in words]
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(os.environ["PRELOADED"])
+    socket.send_fds(server, [json.dumps([os.getcwd(), words]).encode()], [0, 1, 2])
+    process = int.from_bytes(server.recv(8), "big")
+    signal.signal(signal.SIGINT, lambda *_: os.kill(process, signal.SIGINT))
+    status = server.recv(1)
+sys.exit(status[0] if status else 1)
+"""
+"""``seq2seq-chat`` with everything lowered, done by a process that has TensorFlow already: that is most of the time."""
+
+PRELOADED = """
+import json, os, signal, socket, sys, traceback
+import tensorflow, matplotlib.figure
 from seq2seq_chat.cli import main
-main()
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(os.environ["PRELOADED"])
+listener.listen()
+print("ready", flush=True)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    client, _ = listener.accept()
+    message, streams, _, _ = socket.recv_fds(client, 1 << 16, 3)
+    if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        sys.stdin, sys.stdout, sys.stderr = (open(number, "rww"[number], closefd=False) for number in range(3))
+        client.send(os.getpid().to_bytes(8, "big"))
+        folder, words = json.loads(message)
+        os.chdir(folder)
+        sys.argv = ["seq2seq-chat", *words]
+        status = 1
+        try:
+            main()
+        except SystemExit as stop:
+            status = stop.code or 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        client.send(bytes([status]))
+        os._exit(status)
+    for stream in streams:
+        os.close(stream)
+    client.close()
 """
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
+def socket_folder() -> Iterator[Path]:
+    """A folder of a short name, as a socket's must be."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, socket_folder: Path) -> Iterator[dict[str, str]]:
     """The folder of a reader, filled; the environment of what is typed there, PWD among it."""
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
@@ -230,13 +286,20 @@ def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
         settings.setdefault("decoding", {})["minimum_length"] = 2  # they have learned nothing, and yet say something
         (folder / "configs" / path.name).write_text(json.dumps(settings), encoding="utf-8")
     write_corpora(folder)
-    yield os.environ | {
+    environment = os.environ | {
         "PATH": f"{home / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
         "HOME": str(home),
         "XDG_CACHE_HOME": str(home / "cache"),
         "PWD": str(folder),
+        "PRELOADED": str(socket_folder / "socket"),
     }
+    server = subprocess.Popen([sys.executable, "-c", PRELOADED], env=environment, stdout=subprocess.PIPE, text=True)
+    with server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        yield environment
+        server.terminate()
 
 
 def write_corpora(folder: Path) -> None:
@@ -307,6 +370,7 @@ def test_every_command_works(reader: dict[str, str]) -> None:
         for server in servers:
             server.send_signal(signal.SIGINT)
             server.communicate(timeout=60)
+            assert server.returncode == 0
 
 
 def start(text: str, environment: dict[str, str]) -> subprocess.Popen[str]:
