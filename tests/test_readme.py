@@ -87,15 +87,20 @@ def is_a_script_of_ours(words: list[str]) -> None:
 
 def docker_accepts(words: list[str]) -> None:
     """Every option is one of docker's, where docker is there, and what our image is asked to do is a verb."""
-    if "seq2seq-chat" in words and words[1] in ("run", "exec"):
-        asked = words[words.index("seq2seq-chat") + 1 :]
-        if asked and not asked[0].startswith("-"):
-            verb_accepts(asked)
+    words = words[words.index("docker") + 1 :]
+    if words[0] == "compose":
+        words = words[words.index("run" if "run" in words else "up") :]
+        asked = [word for word in words[1:] if word != "--rm"] if words[0] == "run" else []
+        own = [word for word in words if word not in asked]
+        verb = ["compose", words[0]]
+    else:
+        image = words.index("seq2seq-chat") if words[0] == "run" else len(words)
+        own, asked, verb = words[:image], words[image + 1 :], words[:1]
+    if asked:
+        verb_accepts(asked)
     if shutil.which("docker"):
-        verb = words[1:3] if words[1] == "compose" else words[1:2]
         done = subprocess.run(["docker", *verb, "--help"], capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode == 0:  # not every docker has compose
-            own = words[: words.index("seq2seq-chat")] if "seq2seq-chat" in words else words
+        if done.returncode == 0 and " ".join(verb) in done.stdout:  # not every docker has compose
             for option in (word.split("=")[0] for word in own if word.startswith("--")):
                 assert option in done.stdout, f"docker {' '.join(verb)} has no {option}"
 
@@ -116,7 +121,7 @@ NOT_RUN: list[tuple[str, str, Callable[[list[str]], None]]] = [
     (r"(sudo )?docker ", "needs an engine and an image of a gigabyte; the tests of docker/ have them", docker_accepts),
     (r".*--workers\b|TF_CONFIG=", "needs several machines; the tests of distribution have them", ours_accepts),
 ]
-RUN = ("seq2seq-chat", "python", "echo", "for", "cp", "curl")
+RUN = ("seq2seq-chat", "python", "echo", "for", "cp", "curl", "mkdir")
 """First words of what is run as it stands."""
 
 
