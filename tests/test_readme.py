@@ -10,7 +10,6 @@ What cannot run here is named in ``NOT_RUN`` with the reason, and its options ar
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -271,7 +270,7 @@ def socket_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, socket_folder: Path) -> Iterator[dict[str, str]]:
+def reader(tmp_path: Path, socket_folder: Path, script: Callable[[str], Any]) -> Iterator[dict[str, str]]:
     """The folder of a reader, filled; the environment of what is typed there, PWD among it."""
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
@@ -290,7 +289,7 @@ def reader(tmp_path: Path, socket_folder: Path) -> Iterator[dict[str, str]]:
             settings[section][name] = value
         settings.setdefault("decoding", {})["minimum_length"] = 2  # they have learned nothing, and yet say something
         (folder / "configs" / path.name).write_text(json.dumps(settings), encoding="utf-8")
-    write_corpora(folder)
+    write_corpora(folder, script("benchmark_prepare"))
     environment = os.environ | {
         "PATH": f"{home / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
@@ -307,7 +306,7 @@ def reader(tmp_path: Path, socket_folder: Path) -> Iterator[dict[str, str]]:
         server.terminate()
 
 
-def write_corpora(folder: Path) -> None:
+def write_corpora(folder: Path, generator: Any) -> None:
     """Small ones of every kind, by the names that the README has."""
     talk = [f"{who} {verb} the {thing} ?" for who in ("i", "you", "we") for verb in ("see", "like") for thing in WORDS]
     (folder / "my_chats.txt").write_text("\n".join(talk * 4) + "\n", encoding="utf-8")
@@ -318,7 +317,6 @@ def write_corpora(folder: Path) -> None:
         (folder / "DailyDialog" / part).mkdir(parents=True)
         (folder / "DailyDialog" / part / f"dialogues_{part}.txt").write_text(dialogues, encoding="utf-8")
         (folder / "DailyDialog" / f"dialogues_{part}.txt").write_text(dialogues, encoding="utf-8")
-    generator = script_module("benchmark_prepare")
     (folder / "dumps").mkdir()
     generator.generate_reddit(folder / "dumps" / "RC_2015-01", 2)
     generator.generate_opensubtitles(folder / "OpenSubtitles", 0.6)
@@ -333,16 +331,6 @@ def write_corpora(folder: Path) -> None:
 
 
 WORDS = [f"{kind}{number}" for kind in ("tree", "house", "song", "book") for number in range(8)]
-
-
-def script_module(name: str) -> Any:
-    """A script of scripts/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow
