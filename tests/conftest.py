@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib.util
 import io
 import json
 import random
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+REPOSITORY = Path(__file__).resolve().parent.parent
 MARKER = "<<<<<END-CONV>>>>>"
 
 TINY: dict[str, Any] = {
@@ -122,6 +124,21 @@ def write_conversations(path: Path, count: int, seed: int) -> None:
 def cli() -> Callable[..., Answer]:
     """The command line: ``cli("chat", run, stdin=b"hello\\n")``."""
     return run_command
+
+
+@pytest.fixture(scope="session")
+def script() -> Callable[[str], Any]:
+    """A script of scripts/ as a module: ``script("benchmark_prepare")``."""
+
+    def load(name: str) -> Any:
+        spec = importlib.util.spec_from_file_location(name, REPOSITORY / "scripts" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

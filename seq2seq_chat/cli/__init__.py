@@ -18,7 +18,8 @@ import click
 
 from seq2seq_chat import __version__
 from seq2seq_chat.cli.experiments import experiments
-from seq2seq_chat.cli.options import results_option
+from seq2seq_chat.cli.export import export
+from seq2seq_chat.cli.options import results_option, snapshot_option, warn
 from seq2seq_chat.cli.prepare import prepare
 from seq2seq_chat.errors import UserError
 
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from seq2seq_chat.config import Decoding
 
 WRONG_INPUT, FAILED = 2, 1  # exit statuses: what the user wrote, what went wrong
-
-snapshot_option = click.option(
-    "--snapshot", metavar="NAME", help="A snapshot's name, `best` or `latest`.  [default: latest]"
-)
 
 
 def main() -> NoReturn:
@@ -118,7 +115,7 @@ def chat(run: str, beam_width: Optional[int], n_best: Optional[int], snapshot: O
     from seq2seq_chat.chatbot import Chatbot
     from seq2seq_chat.terminal import answer_lines, converse
 
-    bot = Chatbot.load(found, snapshot, _warn)
+    bot = Chatbot.load(found, snapshot, warn)
     if sys.stdin.isatty():
         converse(bot, decoding, n_best is not None)
     else:
@@ -169,7 +166,7 @@ def serve(
     from webui.server import serve as serve_pages
 
     limits = Limits(models=models, waiting=waiting, waiting_in_all=max(160, 2 * waiting))
-    serve_pages(results, host, port, token, limits, cores, click.echo, _warn)
+    serve_pages(results, host, port, token, limits, cores, click.echo, warn)
 
 
 @commands.command()
@@ -290,7 +287,7 @@ def evaluate(
     from seq2seq_chat.analysis.evaluate import evaluate_run, summary
     from seq2seq_chat.training.metrics import finite_or_null
 
-    figures = evaluate_run(found, data, snapshot, limit, _warn, decoding=decoding, sent2vec=sent2vec, folder=output)
+    figures = evaluate_run(found, data, snapshot, limit, warn, decoding=decoding, sent2vec=sent2vec, folder=output)
     click.echo(f"{found.name}, {figures['snapshot']} (step {figures['step']:,}), on {figures['data']}")
     click.echo(summary(figures))
     if json_file:
@@ -348,7 +345,7 @@ def report(
         transcripts=[read_transcript(file, asked) for file in transcripts],
         liked=read_transcript(liked, asked) if liked else None,
     )
-    click.echo(write_report(found, options, Path(output) if output else None, click.echo, _warn))
+    click.echo(write_report(found, options, Path(output) if output else None, click.echo, warn))
 
 
 @commands.command()
@@ -366,6 +363,7 @@ def schema(output: Optional[str]) -> None:
 
 
 commands.add_command(experiments)
+commands.add_command(export)
 commands.add_command(prepare)
 
 
@@ -373,10 +371,6 @@ def _ensure_folder(file: Optional[str]) -> None:
     """Raises UserError before any work is done for a file that could not be written."""
     if file is not None and not Path(file).absolute().parent.is_dir():
         raise UserError(f"--json {file}: its folder does not exist; make it first")
-
-
-def _warn(text: str) -> None:
-    click.echo(f"warning: {text}", err=True)
 
 
 def _exit_with(message: str, status: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""What several verbs have in common."""
 
 from __future__ import annotations
 
@@ -7,3 +7,11 @@ import click
 results_option = click.option(
     "--results", default="results", show_default=True, metavar="DIR", help="Folder of the runs."
 )
+snapshot_option = click.option(
+    "--snapshot", metavar="NAME", help="A snapshot's name, `best` or `latest`.  [default: latest]"
+)
+
+
+def warn(text: str) -> None:
+    """Tell people what goes on otherwise than they may think."""
+    click.echo(f"warning: {text}", err=True)

@@ -34,8 +34,8 @@ class ReplySearch:
         drawn = decoding.n_best if decoding.method == "sample" else 0
         self._width = decoding.beam_width if decoding.method == "beam" else max(1, drawn)
         self._draws = (drawn, model.config.decoder_steps)
-        self._search = tf.function(
-            self._trace,
+        self._compiled = tf.function(
+            self.search,
             autograph=False,
             input_signature=[
                 tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
@@ -60,10 +60,11 @@ class ReplySearch:
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
             draws = uniform_draws(seed, source[rows], *self._draws)
-            found = self._search(tf.constant(source[rows], tf.int32), tf.constant(lengths[rows], tf.int32), draws)
+            found = self._compiled(tf.constant(source[rows], tf.int32), tf.constant(lengths[rows], tf.int32), draws)
             yield Hypotheses(*(field.numpy() for field in found))
 
-    def _trace(self, source: tf.Tensor, lengths: tf.Tensor, draws: tf.Tensor) -> Hypotheses:
+    def search(self, source: tf.Tensor, lengths: tf.Tensor, draws: Optional[tf.Tensor] = None) -> Hypotheses:
+        """The search itself, for graphs that hold more than it; ``draws`` are for sampling."""
         model, config, decoding = self._model, self._model.config, self._decoding
         encoded = model.encode(source, lengths)
         if (decoding.unrolling or config.unrolling) == "dynamic" and decoding.dynamic_can:

@@ -44,6 +44,7 @@ class Cell(tf.Module):
 
     GATES: ClassVar[int]  # blocks of units side by side, the candidate among them
     STATE: ClassVar[Any]
+    recurrent: Weight  # what the state goes through; the checks follow its gradient from step to step
 
     def __init__(self, name: str, known: int, fed: int, hidden: int, seed: int) -> None:
         super().__init__()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -51,21 +50,14 @@ def test_scripts_print_and_write_what_they_found(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def generator() -> ModuleType:
+def generator(script: Callable[[str], Any]) -> Any:
     """The benchmark, which generates dumps."""
-    spec = importlib.util.spec_from_file_location("benchmark_prepare", REPOSITORY / "scripts" / "benchmark_prepare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmark_prepare")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
-def test_the_thesis_settings_train(
-    cli: Callable[..., object], generator: ModuleType, tmp_path: Path, corpus: str
-) -> None:
+def test_the_thesis_settings_train(cli: Callable[..., object], generator: Any, tmp_path: Path, corpus: str) -> None:
     if corpus == "reddit":
         generator.generate_reddit(tmp_path / "RC_2015-01", 90)
         how = [tmp_path / "RC_2015-01", "--split", "97,2,1"]
