@@ -110,7 +110,8 @@ def train(
         else:
             resume_experiment(run, settings, cluster)
     except Interrupted as stop:
-        click.echo(f"stopped and saved; go on with: seq2seq-chat train --resume {stop.run.path}", err=True)
+        go_on = f"seq2seq-chat train --resume {stop.run.path}" + (f" {cluster.arguments}" if cluster else "")
+        click.echo(f"stopped and saved; go on with: {go_on}", err=True)
         click.echo(stop.run.path)
         sys.exit(128 + stop.signal_number)
     except TrainingFailed as error:
@@ -132,7 +133,7 @@ def _train_along(cluster: Cluster) -> None:
         click.echo(f"stopped at step {stop.step:,}; {cluster.named(0)} saves", err=True)
         sys.exit(128 + stop.signal_number)
     except WorkerLost as error:
-        _exit_with(f"{error}; the training stopped. Start every worker again, the first one with --resume", FAILED)
+        _exit_with(f"{error}; the training stopped. See what it said, and start every worker again", FAILED)
     click.echo(f"done at step {step:,}; {cluster.named(0)} has the run")
 
 

@@ -1,4 +1,8 @@
-"""Who trains together: the addresses of the workers, and which of them this process is."""
+"""Who trains together: the addresses of the workers, which of them this process is, and how they meet.
+
+TensorFlow waits for absent workers without a word and without an end, and hears no signal meanwhile. So they meet
+before it starts: the others call the first worker at its address, and when all have called it tells them to begin.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,17 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, Optional
 
 from seq2seq_chat.errors import UserError
 
 ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):(\d{1,5})$")
 ASKED = 2.0  # seconds that a worker has to answer when it is looked for
+PATIENCE = 600.0  # seconds that workers wait for each other at the beginning
+BEGIN = b"begin\n"
 
 
 class Cluster(NamedTuple):
@@ -33,11 +41,21 @@ class Cluster(NamedTuple):
 
     def silent(self) -> list[int]:
         """Which of the other workers do not answer at their address."""
-        return [n for n, address in enumerate(self.workers) if n != self.number and not _answers(address)]
+        return [other.number for other in self.others if not _answers(self.workers[other.number])]
 
-    def named(self, index: int) -> str:
+    def named(self, *indices: int) -> str:
         """3 → "worker 3 (10.0.0.4:5000)"."""
-        return f"worker {index} ({self.workers[index]})"
+        return " and ".join(f"worker {index} ({self.workers[index]})" for index in indices)
+
+    @property
+    def greeting(self) -> bytes:
+        """By which the first worker knows that this one belongs to it."""
+        return f"{self.number} of {','.join(self.workers)}\n".encode()
+
+    @property
+    def others(self) -> Iterable[Cluster]:
+        """The same cluster as each of the other workers sees it."""
+        return [self._replace(number=n) for n in range(len(self.workers)) if n != self.number]
 
 
 def cluster_of_options(workers: Optional[str], index: Optional[int]) -> Optional[Cluster]:
@@ -75,6 +93,105 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Optio
         ) from None
 
 
+def assemble(cluster: Cluster, say: Callable[[str], object]) -> None:
+    """Wait until all workers are there.
+
+    Raises:
+        UserError: some do not come, the address cannot be had, or they do not agree on who takes part.
+    """
+    if cluster.leads:
+        _await_others(cluster, say)
+    else:
+        _call_first(cluster, say)
+
+
+def _await_others(cluster: Cluster, say: Callable[[str], object]) -> None:
+    expected = {other.greeting: other.number for other in cluster.others}
+    end, told = time.monotonic() + PATIENCE, False
+    with ExitStack() as stack:
+        door = stack.enter_context(_listen(cluster))
+        door.settimeout(ASKED / 4)
+        present: dict[int, socket.socket] = {}
+        while len(present) < len(expected):
+            absent = sorted(set(expected.values()) - present.keys())
+            if time.monotonic() > end:
+                raise UserError(f"{cluster.named(*absent)} did not come; start every worker within ten minutes")
+            if not told:
+                say(f"waiting for {cluster.named(*absent)}")
+                told = True
+            with suppress(TimeoutError):
+                caller = stack.enter_context(door.accept()[0])
+                caller.settimeout(ASKED)
+                number = expected.get(_line(caller))
+                if number is None:
+                    with suppress(OSError):
+                        caller.sendall(f"other workers: {','.join(cluster.workers)}\n".encode())
+                    continue
+                present[number] = caller
+            present = {number: caller for number, caller in present.items() if _waits(caller)}
+        for caller in present.values():
+            caller.sendall(BEGIN)
+        for caller in present.values():  # who closes a connection last can use its port again at once
+            _line(caller)
+
+
+def _call_first(cluster: Cluster, say: Callable[[str], object]) -> None:
+    end, told = time.monotonic() + PATIENCE, False
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(_place(cluster.workers[0]), timeout=ASKED) as line:
+            line.sendall(cluster.greeting)
+            line.settimeout(max(ASKED, end - time.monotonic()))
+            answer = _line(line)
+            if answer == BEGIN:
+                return
+            if answer:
+                raise UserError(f"{cluster.named(0)} has {answer.decode(errors='replace').strip()}; name them alike")
+        if not told:
+            say(f"waiting for {cluster.named(0)}")
+            told = True
+        time.sleep(ASKED / 8)
+    raise UserError(f"{cluster.named(0)} does not answer; start it, and see that its port can be reached from here")
+
+
+def _listen(cluster: Cluster) -> socket.socket:
+    port = _place(cluster.workers[cluster.number])[1]
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        return socket.create_server(("", port), family=family, dualstack_ipv6=both)
+    except OSError as error:
+        raise UserError(
+            f"{cluster.named(cluster.number)} cannot listen: {error.strerror}; choose another port"
+        ) from None
+
+
+def _waits(caller: socket.socket) -> bool:
+    """Whether the other end is still there; it says nothing while it waits."""
+    try:
+        return caller.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _line(end: socket.socket) -> bytes:
+    """What the other end says up to the end of a line; nothing where it goes away or is silent."""
+    said = b""
+    with suppress(OSError):
+        while not said.endswith(b"\n") and len(said) < 10**5:
+            more = end.recv(4096)
+            if not more:
+                break
+            said += more
+    return said
+
+
+def _place(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def _cluster(workers: list[Any], index: int, where: str) -> Cluster:
     for address in workers:
         match = ADDRESS.match(str(address))
@@ -88,9 +205,8 @@ def _cluster(workers: list[Any], index: int, where: str) -> Cluster:
 
 
 def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=ASKED):
+        with socket.create_connection(_place(address), timeout=ASKED):
             return True
     except OSError:
         return False

@@ -22,14 +22,13 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.errors import UserError
-from seq2seq_chat.training.cluster import Cluster
+from seq2seq_chat.training.cluster import Cluster, assemble
 from seq2seq_chat.training.parts import WHOLE, Share, available_cores
 
 SEVERED = (  # what TensorFlow raises where another worker is gone
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),
     *(tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.UnknownError),
 )
-GATHERING = 600  # seconds that workers wait for each other at the beginning
 HEARTBEAT = 20  # seconds without a sign of life after which a worker counts as gone
 LONGEST = 400  # bytes of a complaint that is told to the other workers
 
@@ -154,8 +153,9 @@ class Replicas(Distribution):
         except SEVERED as error:
             if self._cluster is None:
                 raise
-            gone = [self._cluster.named(index) for index in self._cluster.silent()] or ["another worker"]
-            raise WorkerLost(f"{' and '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone") from error
+            gone = self._cluster.silent()
+            who = self._cluster.named(*gone) if gone else "another worker"
+            raise WorkerLost(f"{who} {'are' if len(gone) > 1 else 'is'} gone") from error
 
     def _sum_over_workers(self, value: tf.Tensor) -> tf.Tensor:
         each = self.devices // self.workers
@@ -173,7 +173,7 @@ class Replicas(Distribution):
 ALONE = Distribution()
 
 
-def connect(config: Training, cluster: Optional[Cluster] = None) -> Distribution:
+def connect(config: Training, cluster: Optional[Cluster], say: Callable[[str], object]) -> Distribution:
     """The distribution that a configuration asks for. This has to come before TensorFlow's first operation.
 
     Raises:
@@ -181,13 +181,13 @@ def connect(config: Training, cluster: Optional[Cluster] = None) -> Distribution
     """
     if config.strategy == "single":
         return ALONE
-    replicas = Replicas(_mirrored(config)) if config.strategy == "mirrored" else meet(cluster)
+    replicas = Replicas(_mirrored(config)) if config.strategy == "mirrored" else meet(cluster, say)
     ensure_divisible(config.batch_size, replicas.devices)
     return replicas
 
 
-def meet(cluster: Optional[Cluster]) -> Replicas:
-    """Wait until all workers are there.
+def meet(cluster: Optional[Cluster], say: Callable[[str], object]) -> Replicas:
+    """Wait until all workers are there; ``say`` is told for whom.
 
     Raises:
         UserError: nobody said which they are, or some do not come.
@@ -197,21 +197,19 @@ def meet(cluster: Optional[Cluster]) -> Replicas:
             "training.strategy is multi_worker, and nothing says who the workers are; add --workers HOST:PORT,… "
             "--index N, or set TF_CONFIG"
         )
+    assemble(cluster, say)
     _watch_each_other(cluster)
     workers = tf.train.ClusterSpec({"worker": list(cluster.workers)})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         workers, task_type="worker", task_id=cluster.number, rpc_layer="grpc"
     )
-    # who waits has nothing to save, and TensorFlow would not hear Ctrl-C before all are there
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         return Replicas(tf.distribute.MultiWorkerMirroredStrategy(resolver), cluster)
     except tf.errors.OpError as error:
-        absent = [cluster.named(index) for index in cluster.silent()]
-        why = f"{' and '.join(absent)} did not come" if absent else error.message.splitlines()[0]
-        raise UserError(f"the workers did not find each other: {why}; start all of them") from error
+        raise UserError(f"the workers did not find each other: {error.message.splitlines()[0]}") from error
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, on_terminate)  # TensorFlow took it, and would do nothing about it
 
 
 def ensure_divisible(batch_size: int, devices: int) -> None:
@@ -245,17 +243,13 @@ def _mirrored(config: Training) -> Any:
 
 
 def _watch_each_other(cluster: Cluster) -> None:
-    """How long workers wait for each other, and how soon they learn that one is gone.
-
-    The strategy starts the service that does this with the longest of times, unless it is set up already.
-    """
+    """How soon workers learn that one of them hangs; the strategy would choose a longer time."""
     from tensorflow.python.eager import context
     from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 
     context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
-        cluster_register_timeout_in_ms=1000 * GATHERING,
         heartbeat_timeout_in_ms=1000 * HEARTBEAT,
         coordinated_jobs=[CoordinatedJob(name="worker", num_tasks=len(cluster.workers))],
     )

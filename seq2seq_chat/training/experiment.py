@@ -17,6 +17,7 @@ from seq2seq_chat.environment import describe_environment, make_deterministic
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run, create_run
 from seq2seq_chat.training.cluster import Cluster
+from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect
 from seq2seq_chat.training.fixed import ensure_same_settings, fixed_settings
 from seq2seq_chat.training.parts import batch_parts, share_cores
@@ -62,7 +63,7 @@ def resume_experiment(run: Run, config: Config, cluster: Optional[Cluster] = Non
 def _prepare(config: Config, cluster: Optional[Cluster]) -> Distribution:
     """Set up threads and devices, which has to come before TensorFlow's first operation."""
     share_cores(batch_parts(config))
-    distribution = connect(config.training, cluster)
+    distribution = connect(config.training, cluster, Console().say)
     make_deterministic(config.seed, config.training.deterministic)
     return distribution
 

@@ -64,7 +64,7 @@ def follow(cluster: Cluster) -> int:
         WorkerLost: another one is gone.
         Dismissed: a signal came to one of the workers; all stopped after the same step.
     """
-    distribution = meet(cluster)
+    distribution = meet(cluster, Console().say)
     with distribution.watched():
         return Follower(distribution, cluster).train()
 
