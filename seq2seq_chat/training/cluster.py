@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -139,6 +140,8 @@ def _call_first(cluster: Cluster, say: Callable[[str], object]) -> None:
     end, told = time.monotonic() + PATIENCE, False
     while time.monotonic() < end:
         with suppress(OSError), socket.create_connection(_place(cluster.workers[0]), timeout=ASKED) as line:
+            if line.getsockname() == line.getpeername():  # nobody listens, and the system took this very port to ask
+                continue
             line.sendall(cluster.greeting)
             line.settimeout(max(ASKED, end - time.monotonic()))
             answer = _line(line)
@@ -166,13 +169,8 @@ def _listen(cluster: Cluster) -> socket.socket:
 
 
 def _waits(caller: socket.socket) -> bool:
-    """Whether the other end is still there; it says nothing while it waits."""
-    try:
-        return caller.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    """Whether the other end is still there: it says nothing while it waits, and only its end can be heard."""
+    return not select.select([caller], [], [], 0)[0]
 
 
 def _line(end: socket.socket) -> bytes:
