@@ -87,7 +87,9 @@ def meet(workers: list[tuple[list[str], int]]) -> list[str]:
         except UserError as error:
             ends[place] = str(error)
 
-    threads = [threading.Thread(target=attend, args=(place, *worker), daemon=True) for place, worker in enumerate(workers)]
+    threads = [
+        threading.Thread(target=attend, args=(place, *worker), daemon=True) for place, worker in enumerate(workers)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
