@@ -42,6 +42,7 @@ class Distribution:
 
     devices = 1
     workers = 1
+    together = 1  # devices that use the same memory
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """Where variables are made."""
@@ -89,6 +90,7 @@ class Replicas(Distribution):
         self._strategy, self._cluster = strategy, cluster
         self.devices = int(strategy.num_replicas_in_sync)
         self.workers = len(cluster.workers) if cluster else 1
+        self.together = 1 if cluster or tf.config.list_physical_devices("GPU") else self.devices
         self._worker_sum = tf.function(self._sum_over_workers, autograph=False)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:

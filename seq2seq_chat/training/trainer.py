@@ -265,7 +265,14 @@ class Trainer:
         parts = parameters_by_part(outline(self.config.model, len(self.vocabulary)))
         listed = ", ".join(f"{part} {count:,}" for part, count in parts.items())
         self.console.say(f"{sum(parts.values()):,} parameters: {listed}")
-        estimate, available = estimate_memory(self.config, len(self.vocabulary)), available_memory()
+        sharing = self._distribution
+        estimate = estimate_memory(self.config, len(self.vocabulary), sharing.devices, sharing.together)
+        available = available_memory()
+        if sharing.devices > 1:
+            self.console.say(
+                f"{sharing.devices} devices share each batch of {self.config.training.batch_size} samples"
+                + (f"; {sharing.workers} workers" if sharing.workers > 1 else "")
+            )
         self.console.say(
             f"about {gigabytes(estimate.total)} of memory: parameters {gigabytes(estimate.parameters)}, optimizer "
             f"{gigabytes(estimate.optimizer)}, gradients {gigabytes(estimate.gradients)}, activations "

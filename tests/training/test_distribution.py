@@ -87,22 +87,26 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
         ensure_divisible(2, 3)
 
 
-def settings(corpora: Path, tiny: dict[str, Any]) -> dict[str, Any]:
+def settings(tiny: dict[str, Any]) -> dict[str, Any]:
     """Dropout, scheduled sampling, sampled softmax, buckets, clipping; parts that no number of devices divides."""
     changed = copy.deepcopy(tiny)
     changed["name"] = "shared"
-    changed["data"]["buckets"] = [[5, 5]]
+    changed["data"]["buckets"] = [[4, 4]]
+    changed["model"] |= {"encoder_steps": 6, "decoder_steps": 6}
     often = {"steps": STEPS, "log_every": 1, "validate_every": 20, "checkpoint_every": 5, "snapshot_every": None}
     chance = {"scheduled_sampling": "constant", "own_words": 0.2, "batch_parts": 3, "gradient_clipping": 0.5}
     changed["training"] |= often | chance | {"optimizer": "adagrad", "learning_rate": 0.1, "validation_limit": 20}
     return changed
 
 
-@pytest.fixture
-def config(tmp_path: Path, corpora: Path, tiny_settings: dict[str, Any]) -> Path:
-    path = tmp_path / "shared.json"
-    path.write_text(json.dumps(settings(corpora, tiny_settings)), encoding="utf-8")
+def write_config(path: Path, tiny: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(settings(tiny)), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def config(tmp_path: Path, tiny_settings: dict[str, Any]) -> Path:
+    return write_config(tmp_path / "shared.json", tiny_settings)
 
 
 def start(*arguments: object, folder: Path | None = None) -> subprocess.Popen[str]:
@@ -145,46 +149,57 @@ def test_two_parts_of_the_processor_learn_as_one(cli: Cli, config: Path, tmp_pat
     np.testing.assert_allclose(losses(the_run(tmp_path / "two")), losses(the_run(tmp_path / "one")), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_any_devices_have_the_loss_curve_of_one_and_broken_workers_go_on_to_the_same_bits(
-    config: Path, tmp_path: Path
-) -> None:
-    results = {name: tmp_path / name for name in ("single", "mirrored", "pair", "broken")}
-    end(start(config, "--results", results["single"]))
-    several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
-    end(start(config, *several, "--results", results["mirrored"]))
-    for process in start_pair(config, "--results", results["pair"]):
+@pytest.fixture(scope="module")
+def pair(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """The run of two workers that nothing happened to, and its configuration."""
+    folder = tmp_path_factory.mktemp("pair")
+    config = write_config(folder / "shared.json", json.loads(tiny_config.read_text(encoding="utf-8")))
+    for process in start_pair(config, "--results", folder / "results"):
         end(process)
-    pair = the_run(results["pair"])
-    curve = losses(the_run(results["single"]))
+    return the_run(folder / "results"), config
+
+
+@pytest.mark.slow
+def test_any_devices_have_the_loss_curve_of_one(pair: tuple[Run, Path], tmp_path: Path) -> None:
+    run, config = pair
+    end(start(config, "--results", tmp_path / "single"))
+    several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
+    end(start(config, *several, "--results", tmp_path / "mirrored"))
+    curve = losses(the_run(tmp_path / "single"))
     assert len(curve) == STEPS + 3
     assert curve[-2, 0] < 0.7 * curve[0, 0], "it learns"
     assert (curve[:, 1] > 0.5).any(), "gradients are clipped"
-    for name in ("mirrored", "pair"):
-        np.testing.assert_allclose(losses(the_run(results[name])), curve, rtol=2e-5, err_msg=name)
+    for found in (the_run(tmp_path / "mirrored"), run):
+        np.testing.assert_allclose(losses(found), curve, rtol=2e-5)
 
-    first, other = start_pair(config, "--results", results["broken"])
-    wait_for(first, "step 12 ")
-    other.kill()
-    told = end(first, status=1)
-    assert "worker 1 (127.0.0.1:" in told
-    assert "is gone; the training stopped at its last checkpoint" in told
-    other.communicate()
-    broken = the_run(results["broken"])
-    assert f"seq2seq-chat train --resume {broken.path} --workers 127.0.0.1:" in told
-    resumed = shlex.split(told.partition("go on with: seq2seq-chat train ")[2])
-    first, other = start(*resumed), start(*resumed[2:4], "--index", 1)  # what was told works as it stands
-    wait_for(first, "step 23 ")
-    first.kill()
-    assert "worker 0 (127.0.0.1:" in end(other, status=1)
-    first.communicate()
 
-    for process in start_pair("--resume", broken.path):
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_worker_stops_the_other_and_both_go_on_to_the_same_bits(
+    pair: tuple[Run, Path], tmp_path: Path, victim: int
+) -> None:
+    expected, config = pair
+    both = start_pair(config, "--results", tmp_path)
+    wait_for(both[0], "step 12 ")
+    both[victim].kill()
+    told = end(both[1 - victim], status=1)
+    both[victim].communicate()
+    assert f"worker {victim} (127.0.0.1:" in told
+    assert "is gone; the training stopped" in told
+    run = the_run(tmp_path)
+    assert 0 < run.checkpoints()[-1][0] < STEPS
+    if victim == 1:  # what the first worker says is to be typed there, as it stands
+        resumed = shlex.split(told.partition("go on with: seq2seq-chat train ")[2])
+        assert resumed[:2] == ["--resume", str(run.path)]
+        both = [start(*resumed), start(*resumed[2:-1], 1)]
+    else:
+        both = start_pair("--resume", run.path)
+    for process in both:
         end(process)
-    assert arrays(broken.checkpoint_path(STEPS)) == arrays(pair.checkpoint_path(STEPS))
-    assert arrays(broken.best_path) == arrays(pair.best_path)
-    assert reported(broken.metrics_file) == reported(pair.metrics_file)
-    assert reported(broken.samples_file) == reported(pair.samples_file)
+    assert arrays(run.checkpoint_path(STEPS)) == arrays(expected.checkpoint_path(STEPS))
+    assert arrays(run.best_path) == arrays(expected.best_path)
+    assert reported(run.metrics_file) == reported(expected.metrics_file)
+    assert reported(run.samples_file) == reported(expected.samples_file)
 
 
 @pytest.mark.slow
