@@ -197,7 +197,7 @@ def meet(cluster: Optional[Cluster], say: Callable[[str], object]) -> Replicas:
     if cluster is None:
         raise UserError(
             "training.strategy is multi_worker, and nothing says who the workers are; add --workers HOST:PORT,… "
-            "--index N, or set TF_CONFIG"
+            "--index N, set TF_CONFIG, or train on this machine alone with --set training.strategy=single"
         )
     assemble(cluster, say)
     _watch_each_other(cluster)
