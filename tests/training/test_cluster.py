@@ -71,7 +71,10 @@ def test_several_machines_that_nobody_named(
     cli: Cli, tiny_config: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["train", tiny_config, "--results", tmp_path, "--set", "training.strategy=multi_worker"]
-    assert "add --workers HOST:PORT,… --index N, set TF_CONFIG, or train on this machine alone" in cli(*arguments).complaint
+    assert (
+        "add --workers HOST:PORT,… --index N, set TF_CONFIG, or train on this machine alone"
+        in cli(*arguments).complaint
+    )
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert "TF_CONFIG does not describe workers" in cli(*arguments).complaint
     assert not list(tmp_path.iterdir())
