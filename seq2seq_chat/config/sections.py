@@ -126,7 +126,7 @@ class Model(Section):
 class Training(Section):
     """How the variables are learned."""
 
-    batch_size: PositiveInt = Field(64, description="samples in a step")
+    batch_size: PositiveInt = Field(64, description="samples in a step, those of all devices together")
     batch_parts: Optional[PositiveInt] = Field(
         None,
         description="parts of a batch that are computed side by side, each on its cores; null: as suits the machine",
@@ -173,6 +173,14 @@ class Training(Section):
     deterministic: Optional[bool] = Field(
         None, description="the same bits every time, slower on a GPU; null: on a processor yes, on a GPU no"
     )
+    strategy: Literal["single", "mirrored", "multi_worker"] = Field(
+        "single",
+        description="devices that share each batch: one, several of this machine, or those of several machines",
+    )
+    replicas: Optional[PositiveInt] = Field(
+        None,
+        description="mirrored: how many GPUs, or parts of the processor where there are none; null: all GPUs, or cores",
+    )
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",
         description="type in which matrices are multiplied while training; weights, optimizer and loss stay in float32",
@@ -195,6 +203,17 @@ class Training(Section):
     def _every_part_has_rows(self) -> Training:
         if self.batch_parts is not None and self.batch_parts > self.batch_size:
             raise ValueError(f"batch_parts is {self.batch_parts}, but a batch has {self.batch_size} samples only")
+        return self
+
+    @model_validator(mode="after")
+    def _replicas_share_a_batch(self) -> Training:
+        if self.replicas is not None and self.strategy != "mirrored":
+            raise ValueError(f"replicas is used by the strategy mirrored only, and the strategy is {self.strategy}")
+        if self.replicas is not None and self.batch_size % self.replicas:
+            raise ValueError(
+                f"batch_size is {self.batch_size}, which {self.replicas} replicas cannot share equally; "
+                "it counts the samples of all replicas"
+            )
         return self
 
     @model_validator(mode="after")

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from typing import NamedTuple
 
 import tensorflow as tf
+
+
+class SomeRows(NamedTuple):
+    """The rows of a part of a batch that are computed here, where the others are computed on another device.
+
+    Numbers are drawn for the whole part, and each device keeps those of its rows: what is drawn for a sample does not
+    depend on how many devices there are.
+    """
+
+    first: int
+    length: int
+    of: int  # rows of the whole part
+
+    def kept(self, drawn: tf.Tensor, axis: int) -> tf.Tensor:
+        """What was drawn for the whole part, with its rows along an axis → the same for these rows."""
+        return tf.gather(drawn, tf.range(self.first, self.first + self.length), axis=axis)
 
 
 def draw_seed(seed: int, part: int, place: str, when: tf.Tensor) -> tf.Tensor:

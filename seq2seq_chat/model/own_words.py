@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Optional
 
 import tensorflow as tf
 
-from seq2seq_chat.model.draws import draw_seed
+from seq2seq_chat.model.draws import SomeRows, draw_seed
 
 Probability = Callable[[tf.Tensor], tf.Tensor]
 """Training step, counted from 0 → the probability of an own word."""
@@ -56,17 +57,24 @@ class OwnWords:
         seed: the experiment's seed.
         step: the training step, a scalar integer tensor.
         part: number of the part of the batch.
+        rows: which of its rows, where the others are elsewhere.
     """
 
-    def __init__(self, probability: Probability, seed: int, step: tf.Tensor, part: int = 0) -> None:
-        self._probability, self._seed, self._step, self._part = probability, seed, tf.cast(step, tf.int64), part
+    def __init__(
+        self, probability: Probability, seed: int, step: tf.Tensor, part: int = 0, rows: Optional[SomeRows] = None
+    ) -> None:
+        self._probability, self._seed, self._step = probability, seed, tf.cast(step, tf.int64)
+        self._part, self._rows = part, rows
 
-    def of_part(self, part: int) -> OwnWords:
+    def of_part(self, part: int, rows: Optional[SomeRows] = None) -> OwnWords:
         """The same for another part of the batch, with draws of its own."""
-        return OwnWords(self._probability, self._seed, self._step, part)
+        return OwnWords(self._probability, self._seed, self._step, part, rows)
 
     def choose(self, rows: tf.Tensor, steps: int) -> tf.Tensor:
         """Whether each word the decoder is given is its own: bool [steps, rows]. The first one never is."""
         seed = draw_seed(self._seed, self._part, "own words", self._step)
-        draws = tf.random.stateless_uniform([steps, rows], seed)
+        if self._rows is None:
+            draws = tf.random.stateless_uniform([steps, rows], seed)
+        else:
+            draws = self._rows.kept(tf.random.stateless_uniform([steps, self._rows.of], seed), axis=1)
         return (draws < self._probability(self._step)) & (tf.range(steps) > 0)[:, tf.newaxis]

@@ -1,5 +1,5 @@
 """Training.
 
-Reading order: order, batches, gradients, precision, optimizers, parts, step, validation, checkpoints, restore, memory,
-metrics, console, trainer.
+Reading order: order, batches, gradients, precision, optimizers, parts, cluster, distribution, step, validation,
+checkpoints, restore, memory, metrics, console, trainer, follower.
 """

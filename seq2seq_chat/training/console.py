@@ -14,9 +14,9 @@ from seq2seq_chat.training.metrics import Meter
 
 
 class Console:
-    """Prints lines above a progress bar and keeps them in a file."""
+    """Prints lines above a progress bar and keeps them in a file, where there is one."""
 
-    def __init__(self, log_file: Path) -> None:
+    def __init__(self, log_file: Optional[Path] = None) -> None:
         self._log_file = log_file
         self._bar: Optional[Any] = None
         self._begun = time.monotonic()
@@ -33,6 +33,8 @@ class Console:
         self._log(text)
 
     def _log(self, text: str) -> None:
+        if self._log_file is None:
+            return
         with open(self._log_file, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 

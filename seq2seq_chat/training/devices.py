@@ -17,21 +17,26 @@ CARDS = Path("/dev")  # has nvidia0, nvidia1, …; in a container those that it 
 CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))  # Docker's mark, and Podman's
 
 
-def describe_devices() -> str:
-    """The GPUs and what will be done with their memory, or the cores and what would bring a GPU into use."""
+def describe_devices(used: int = 1) -> str:
+    """The GPUs, how many of them are used and what will be done with their memory; or the cores and what would bring a
+    GPU into use."""
     names = gpu_names()
     if names:
         listed = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
-        used = "" if len(names) == 1 else "the first one is used, and "
-        return f"{len(names)} GPU{'s' if len(names) > 1 else ''}: {listed}; {used}{_memory()}"
+        which = "" if used >= len(names) else f"{_first(used)} used (training.strategy=mirrored uses all), and "
+        return f"{len(names)} GPU{'s' if len(names) > 1 else ''}: {listed}; {which}{_memory()}"
     cores = available_cores()
     return f"no GPU found: training on {cores} processor core{'s' if cores > 1 else ''}" + _remedy()
 
 
+def _first(used: int) -> str:
+    return "the first one is" if used == 1 else f"the first {used} are"
+
+
 def _memory() -> str:
     if os.environ.get(GROWTH, "").lower() in ("true", "1"):
-        return "its memory is taken as it is needed"
-    return f"all of its memory is taken at once ({GROWTH} says so)"
+        return "memory is taken as it is needed"
+    return f"all memory is taken at once ({GROWTH} says so)"
 
 
 def _remedy() -> str:

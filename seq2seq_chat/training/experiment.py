@@ -7,7 +7,7 @@ import shutil
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 import tensorflow as tf
 
@@ -16,6 +16,9 @@ from seq2seq_chat.corpus.experiment_data import training_vocabulary
 from seq2seq_chat.environment import describe_environment, make_deterministic
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run, create_run
+from seq2seq_chat.training.cluster import Cluster
+from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect
 from seq2seq_chat.training.fixed import ensure_same_settings, fixed_settings
 from seq2seq_chat.training.parts import batch_parts, share_cores
 from seq2seq_chat.training.trainer import Interrupted, LossNotFinite, Trainer
@@ -25,19 +28,20 @@ class TrainingFailed(Exception):
     """A training that began and could not go on; the message says why, and how to go on."""
 
 
-def start_experiment(config: Config, results: Union[str, Path]) -> Run:
+def start_experiment(config: Config, results: Union[str, Path], cluster: Optional[Cluster] = None) -> Run:
     """Train in a new run. A run that is refused, or that fails before it has saved anything, leaves no folder.
+
+    Of a cluster this is the first worker; the others train along by :func:`follower.follow`.
 
     Raises:
         UserError: the corpora, the vocabulary or the memory do not allow it.
         TrainingFailed, Interrupted: see :func:`_train`.
     """
     vocabulary = training_vocabulary(config.data)
-    share_cores(batch_parts(config))
-    make_deterministic(config.seed, config.training.deterministic)
+    distribution = _prepare(config, cluster)
     run = create_run(results, config, vocabulary, describe_environment())
     try:
-        _train(run, config, new=True)
+        _train(run, config, distribution, cluster, new=True)
     except BaseException:
         if not run.checkpoints() and not run.snapshots():
             shutil.rmtree(run.path)
@@ -45,7 +49,7 @@ def start_experiment(config: Config, results: Union[str, Path]) -> Run:
     return run
 
 
-def resume_experiment(run: Run, config: Config) -> None:
+def resume_experiment(run: Run, config: Config, cluster: Optional[Cluster] = None) -> None:
     """Go on with a run from its newest checkpoint.
 
     Raises:
@@ -53,21 +57,28 @@ def resume_experiment(run: Run, config: Config) -> None:
         TrainingFailed, Interrupted: see :func:`_train`.
     """
     ensure_same_settings(run.name, fixed_settings(run.config), fixed_settings(config))
+    _train(run, config, _prepare(config, cluster), cluster, new=False)
+
+
+def _prepare(config: Config, cluster: Optional[Cluster]) -> Distribution:
+    """Set up threads and devices, which has to come before TensorFlow's first operation."""
     share_cores(batch_parts(config))
+    distribution = connect(config.training, cluster, Console().say)
     make_deterministic(config.seed, config.training.deterministic)
-    _train(run, config, new=False)
+    return distribution
 
 
-def _train(run: Run, config: Config, new: bool) -> None:
+def _train(run: Run, config: Config, distribution: Distribution, cluster: Optional[Cluster], new: bool) -> None:
     """Train a run that nobody else trains.
 
     Raises:
-        TrainingFailed: the loss is no number any more, the disk is full, the memory too small.
+        TrainingFailed: the loss is no number any more, the disk is full, the memory too small, a worker is gone.
         Interrupted: a signal came; everything is saved.
     """
     with run.lock() as left_behind:
         try:
-            trainer = Trainer(run, config, run.vocabulary)
+            with distribution.watched():
+                trainer = Trainer(run, config, run.vocabulary, distribution)
             if left_behind:
                 trainer.console.say(f"{left_behind} ended without letting go of this run; it is taken over")
             if trainer.is_finished:
@@ -80,13 +91,16 @@ def _train(run: Run, config: Config, new: bool) -> None:
             _record_start(run, config, new, trainer)
         except tf.errors.ResourceExhaustedError as error:
             raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
+        except WorkerLost as error:
+            raise TrainingFailed(f"{error}. Start the same command on every machine again") from error
         try:
-            trainer.train()
+            with distribution.watched():
+                trainer.train()
         except Interrupted as stop:
             run.record_end("interrupted", trainer.learner.step, str(stop))
             raise
-        except (LossNotFinite, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
-            failure = _failure(error, run)
+        except (LossNotFinite, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
+            failure = _failure(error, run, cluster)
             with suppress(UserError, OSError):  # a full disk has no room for this either
                 run.record_end("failed", trainer.learner.step, str(failure))
             raise failure from error
@@ -107,8 +121,13 @@ def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None
         run.save_config(config)
 
 
-def _failure(error: Exception, run: Run) -> TrainingFailed:
+def _failure(error: Exception, run: Run, cluster: Optional[Cluster]) -> TrainingFailed:
     go_on = f"go on with: seq2seq-chat train --resume {run.path}"
+    if isinstance(error, WorkerLost) and cluster is not None:
+        return TrainingFailed(
+            f"{error}; the training stopped at its last checkpoint. Start every other worker again, and on this "
+            f"machine {go_on} {cluster.arguments}"
+        )
     if isinstance(error, LossNotFinite):
         return TrainingFailed(str(error))
     if isinstance(error, UserError):

@@ -13,6 +13,7 @@ from seq2seq_chat.config import Config
 from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.batches import Batches, configured_buckets
+from seq2seq_chat.training.distribution import ALONE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import loss_scale_variables
 from seq2seq_chat.training.step import StepResult, TrainingStep
@@ -27,14 +28,18 @@ class Learner:
         config: the experiment.
         vocabulary_size: words of the model.
         corpus: what is learned.
+        distribution: the devices that learn together.
     """
 
-    def __init__(self, config: Config, vocabulary_size: int, corpus: EncodedCorpus) -> None:
+    def __init__(
+        self, config: Config, vocabulary_size: int, corpus: EncodedCorpus, distribution: Distribution = ALONE
+    ) -> None:
         self.step = 0  # steps done
         self.data_seconds = 0.0  # how long the last step waited for its batch
-        self.model = Seq2Seq(config.model, vocabulary_size, config.seed)
-        self.optimizer = build_optimizer(config.training)
-        self.optimizer._create_all_weights(self.model.trainable_variables)  # the slots exist before they are restored
+        with distribution.scope():
+            self.model = Seq2Seq(config.model, vocabulary_size, config.seed)
+            self.optimizer = build_optimizer(config.training)
+            self.optimizer._create_all_weights(self.model.trainable_variables)  # there before they are restored
         self.buckets = configured_buckets(config, corpus)
         self.batches = Batches(corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
         self._rate = config.training.learning_rate
@@ -43,7 +48,7 @@ class Learner:
         self._reader = ThreadPoolExecutor(1, "batches")
         self._next: Future[Batch] = Future()
         self._next_step: Optional[int] = None
-        self._training_step = TrainingStep(self.model, self.optimizer, config)
+        self._training_step = TrainingStep(self.model, self.optimizer, config, distribution)
         self.sampled = self._training_step.sampled
 
     @property
@@ -82,14 +87,14 @@ class Learner:
             self.optimizer.learning_rate = rate
             self._rate = rate
 
-    def learn(self) -> StepResult:
-        """Learn from the next batch."""
+    def learn(self, stop: bool = False) -> StepResult:
+        """Learn from the next batch; ``stop`` asks all workers to stop after it."""
         begun = time.perf_counter()
         batch = self._next.result() if self._next_step == self.step else self._batch(self.step)
         self.data_seconds = time.perf_counter() - begun
         self._next_step = self.step + 1
         self._next = self._reader.submit(self._batch, self._next_step)  # while this step is computed
-        result = self._training_step(batch, self.step)
+        result = self._training_step(batch, self.step, stop)
         self.step += 1
         return result
 

@@ -42,14 +42,21 @@ class MemoryEstimate(NamedTuple):
         return sum(self)
 
 
-def estimate_memory(config: Config, vocabulary: int) -> MemoryEstimate:
-    """Estimate the peak of a training's resident memory from shapes alone; vocabulary: words of the model."""
+def estimate_memory(config: Config, vocabulary: int, devices: int = 1, together: int = 1) -> MemoryEstimate:
+    """Estimate the peak of a training's resident memory from shapes alone.
+
+    Args:
+        config: the experiment.
+        vocabulary: words of the model.
+        devices: how many share a batch.
+        together: how many of them use the same memory.
+    """
     m, model = config.model, outline(config.model, vocabulary)
     parameters = sum(v.shape.num_elements() for v in model.trainable_variables)
     tables = sum(v.shape.num_elements() for v in model.trainable_variables if v.shape[0] == vocabulary)
     sampled = config.training.sampled_softmax
     full_softmax = sampled is None or sampled >= vocabulary
-    batch, hidden, width = config.training.batch_size, m.hidden_size, m.projection_size or m.hidden_size
+    batch, hidden, width = config.training.batch_size // devices, m.hidden_size, m.projection_size or m.hidden_size
 
     # weights outside the tables: one gradient and one transposed copy each; tables: rows, or all of the softmax's
     gradients = 2 * (parameters - tables) + (vocabulary * width if full_softmax else 0)
@@ -61,10 +68,10 @@ def estimate_memory(config: Config, vocabulary: int) -> MemoryEstimate:
         activations += target_tokens * m.encoder_steps * hidden + 8 * target_tokens * hidden
     activations += target_tokens * (3 * vocabulary if full_softmax else 6 * (sampled or 0) + 4 * width)
     return MemoryEstimate(
-        parameters=FLOAT * parameters,
-        optimizer=FLOAT * parameters * slots_per_parameter(config.training),
-        gradients=FLOAT * gradients,
-        activations=FLOAT * activations * FREED_LATE,
+        parameters=together * FLOAT * parameters,
+        optimizer=together * FLOAT * parameters * slots_per_parameter(config.training),
+        gradients=together * FLOAT * gradients,
+        activations=together * FLOAT * activations * FREED_LATE,
         process=PROCESS,
     )
 

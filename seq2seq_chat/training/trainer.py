@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Optional
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,7 +21,9 @@ from seq2seq_chat.training.batches import configured_buckets
 from seq2seq_chat.training.checkpoints import DamagedCheckpoint, load_variables, read_arrays
 from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.devices import describe_devices
+from seq2seq_chat.training.distribution import ALONE, Distribution
 from seq2seq_chat.training.fixed import ensure_same_settings, fixed_settings
+from seq2seq_chat.training.follower import align, brief
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import Meter
@@ -33,6 +33,7 @@ from seq2seq_chat.training.reports import ReplySamples, Reports
 from seq2seq_chat.training.restore import ensure_same_words
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.schedules import Progress
+from seq2seq_chat.training.stopping import StopRequest
 from seq2seq_chat.training.validation import LossFunction
 
 
@@ -55,20 +56,23 @@ class Trainer:
         run: where everything is written; held by the caller's lock.
         config: the experiment.
         vocabulary: the run's vocabulary.
+        distribution: the devices that learn together; this process leads them.
 
     Raises:
         UserError: the corpora, the memory, the checkpoints or the pretrained vectors do not allow it.
+        WorkerLost: another worker cannot take part.
     """
 
-    def __init__(self, run: Run, config: Config, vocabulary: Vocabulary) -> None:
-        self.run, self.config, self.vocabulary = run, config, vocabulary
+    def __init__(self, run: Run, config: Config, vocabulary: Vocabulary, distribution: Distribution = ALONE) -> None:
+        self.run, self.config, self.vocabulary, self._distribution = run, config, vocabulary, distribution
         self.console = Console(run.log_file)
         data = config.data
         self.corpus = open_samples(data.train, vocabulary, data)
         self.validation = open_samples(data.validation, vocabulary, data) if data.validation else None
         ensure_available(config.training.precision)
         self._announce()
-        self.learner = Learner(config, len(vocabulary), self.corpus)
+        brief(distribution, config, vocabulary, self.corpus)
+        self.learner = Learner(config, len(vocabulary), self.corpus, distribution)
         self._loss = LossFunction(self.learner.model, self.learner.buckets, data.reverse_input, batch_parts(config))
         self._replies = ReplySamples(self.learner.model, config, vocabulary, self.validation)
         self._reports = Reports(run, self.console)
@@ -80,8 +84,9 @@ class Trainer:
         }
         self._saver = Saver(run, self.learner, about, keep=config.training.keep_checkpoints)
         self._best_loss, self._progress = math.inf, Progress(config.training)
-        self._signal: Optional[int] = None
+        self._request, self._stopping = StopRequest(), False
         self._restore()
+        align(distribution, self.learner, self._progress)
 
     @property
     def is_finished(self) -> bool:
@@ -98,8 +103,8 @@ class Trainer:
         training = self.config.training
         self.console.begin(self.learner.step, training.steps)
         try:
-            with self._signals():
-                while not self.is_finished and self._signal is None:
+            with self._request.heard():
+                while not self.is_finished and not self._stopping:
                     self._train_one_step()
                     self._report_and_save()
                 if self.learner.step % training.checkpoint_every and self.learner.step < training.steps:
@@ -109,15 +114,17 @@ class Trainer:
         finally:
             self.console.end()
             self._saver.settle()
-        if self._signal is not None and not self.is_finished:
-            raise Interrupted(self.run, self._signal)
+        if self._stopping and not self.is_finished:
+            raise Interrupted(self.run, self._request.signal or signal.SIGTERM)
 
     def _train_one_step(self) -> None:
         begun = time.monotonic()
         self.learner.set_rate(self._progress.learning_rate(self.learner.step))
-        result = self.learner.learn()
+        result = self.learner.learn(stop=self._request.made)
         self._meter.add(result, time.monotonic() - begun, self.learner.data_seconds)
         self.console.advance(self.learner.step, self._meter)
+        # several workers stop after the same step: the first that all of them know of
+        self._stopping = self._request.made if self._distribution.workers == 1 else bool(result.stop > 0)
 
     def _report_and_save(self) -> None:
         training, last = self.config.training, self.learner.step == self.config.training.steps
@@ -127,6 +134,7 @@ class Trainer:
         if self.learner.step % training.validate_every == 0 or last:
             self._check_finite()
             self._validate()
+            self._distribution.from_first(self._progress.state)  # which a validation may have changed
         if training.snapshot_every and self.learner.step % training.snapshot_every == 0:
             self._check_finite()
             self._check_weights()
@@ -249,15 +257,24 @@ class Trainer:
             for table in (self.learner.model.source_embedding.table, self.learner.model.target_embedding.table)
         }
         for table in tables.values():
-            table.scatter_update(tf.IndexedSlices(vectors, rows))
+            values = table.numpy()
+            values[rows] = vectors
+            table.assign(values)
         self.console.say(f"{len(rows):,} of {len(self.vocabulary):,} words start from the vectors in {path}")
 
     def _announce(self) -> None:
-        self.console.say(describe_devices())
+        self.console.say(describe_devices(self._distribution.devices // self._distribution.workers))
         parts = parameters_by_part(outline(self.config.model, len(self.vocabulary)))
         listed = ", ".join(f"{part} {count:,}" for part, count in parts.items())
         self.console.say(f"{sum(parts.values()):,} parameters: {listed}")
-        estimate, available = estimate_memory(self.config, len(self.vocabulary)), available_memory()
+        sharing = self._distribution
+        estimate = estimate_memory(self.config, len(self.vocabulary), sharing.devices, sharing.together)
+        available = available_memory()
+        if sharing.devices > 1:
+            self.console.say(
+                f"{sharing.devices} devices share each batch of {self.config.training.batch_size} samples"
+                + (f"; {sharing.workers} workers" if sharing.workers > 1 else "")
+            )
         self.console.say(
             f"about {gigabytes(estimate.total)} of memory: parameters {gigabytes(estimate.parameters)}, optimizer "
             f"{gigabytes(estimate.optimizer)}, gradients {gigabytes(estimate.gradients)}, activations "
@@ -271,24 +288,3 @@ class Trainer:
             + (f", {len(self.validation):,} to validate with" if self.validation else ", none to validate with")
             + f"; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
         )
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """While training, SIGINT and SIGTERM ask for a stop after the step that is being computed."""
-
-        def ask(number: int, frame: Any) -> None:
-            if self._signal is not None:  # asked twice: the person does not want to wait
-                raise KeyboardInterrupt
-            # not print: it may be what the signal interrupted, and it cannot be entered twice
-            os.write(2, b"\nstopping after this step ...\n")
-            self._signal = number
-
-        try:
-            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread: whoever started it handles signals
-            before = {}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -42,3 +42,35 @@ def test_searches_are_timed(tmp_path: Path) -> None:
     kinds = [(row["search"], row["at once"]) for row in figures["searches"] if row["contender"] == "ours"]
     assert kinds == [("greedy", 1), ("beam 10", 1), ("greedy", 32), ("beam 10", 32)]
     assert all(row["95 % ms"] >= row["median ms"] > 0 for row in figures["searches"])
+
+
+@pytest.mark.slow
+def test_what_several_devices_exchange_is_computed(tmp_path: Path) -> None:
+    """The thesis's model, counted by hand: tables of 50,000 words are sent by rows, all else whole."""
+    config = str(SCRIPTS.parent / "configs" / "thesis_reddit.json")
+    figures = run("benchmark_distribution.py", config, "--rounds", "0", folder=tmp_path)
+    hidden, embedding, gates = 2048, 1024, 4 * 2048
+    encoder = (embedding + hidden + 1) * gates
+    decoder = (embedding + 2 * hidden + 1) * gates
+    attention = 2 * hidden * hidden + hidden + 2 * hidden * hidden  # W1, W2, v and W_c
+    projection = hidden * 1024
+    dense = 4 * (encoder + decoder + attention + projection)
+    samples = 64 // 8
+    rows = 2 * samples * 30 * (4 * embedding + 8) + (samples * 30 + 512) * (4 * 1024 + 8 + 4 + 8)
+    row = figures["computed"][0]
+    assert row["devices"].startswith("8 GPUs")
+    assert row["batch"] == "64 (divided)"
+    assert row["dense MB"] == pytest.approx(dense / 1e6, rel=1e-3)
+    assert row["sparse MB"] == pytest.approx(rows / 1e6, rel=1e-3)
+    assert row["sent MB"] == pytest.approx((2 * 7 / 8 * dense + 7 * rows) / 1e6, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_two_workers_are_timed_against_one(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    config = str(SCRIPTS.parent / "configs" / "thesis_reddit.json")
+    small = ["--hidden", "16", "--rounds", "1", "--steps", "10"]
+    (row,) = run("benchmark_distribution.py", config, *small, folder=tmp_path)["measured"]
+    assert row["gain"] == f"{row['one core ms'] / row['two workers ms']:.2f}"
+    assert row["waits ms"] == pytest.approx(row["two workers ms"] - row["half a batch ms"])

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq_chat.config import parse_config
 from seq2seq_chat.training import memory
-from seq2seq_chat.training.memory import DoesNotFit, MemoryEstimate, available_memory, ensure_memory
+from seq2seq_chat.training.memory import (
+    DoesNotFit,
+    MemoryEstimate,
+    available_memory,
+    ensure_memory,
+    estimate_memory,
+)
 
 
 @pytest.fixture
@@ -47,3 +54,15 @@ def test_what_does_not_fit_is_told_with_what_makes_it_smaller() -> None:
         ensure_memory(weights, 15.4e9)
     with pytest.raises(DoesNotFit, match=r"lower training\.batch_size"):
         ensure_memory(weights._replace(activations=13e9), 15e9)
+
+
+def test_devices_that_share_a_batch() -> None:
+    settings = {"name": "m", "data": {"train": "x"}, "training": {"batch_size": 64}}
+    config = parse_config(settings, where="test")
+    alone, apart = estimate_memory(config, 5000), estimate_memory(config, 5000, devices=4)
+    assert apart.activations < alone.activations / 3
+    assert apart.parameters == alone.parameters
+    assert apart.process == alone.process
+    together = estimate_memory(config, 5000, devices=4, together=4)
+    assert together.parameters == 4 * alone.parameters
+    assert together.activations == 4 * apart.activations

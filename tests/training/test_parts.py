@@ -11,9 +11,11 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
+from seq2seq_chat.model.draws import SomeRows
 from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.own_words import OwnWords, schedule
 from seq2seq_chat.training import parts
-from seq2seq_chat.training.parts import available_cores, batch_parts, loss_in_parts, share_cores
+from seq2seq_chat.training.parts import Share, available_cores, batch_parts, loss_in_parts, pieces, share_cores
 from tests.training.test_step import configuration, make_step, random_batch
 
 
@@ -55,6 +57,39 @@ def test_parts_drop_other_units() -> None:
     assert np.any(first != second)
     np.testing.assert_array_equal(first, dropout(ones, "place"))
     np.testing.assert_array_equal(second, dropout.of_part(1)(ones, "place"))
+
+
+@pytest.mark.parametrize("shape", [[6, 5], [3, 6, 5]])
+@pytest.mark.parametrize("time", [None, 2])
+def test_some_rows_have_the_draws_they_have_among_all(shape: list[int], time: int | None) -> None:
+    x, step = tf.random.stateless_normal(shape, [1, 2]), tf.constant(4)
+    whole = Dropout(0.4, 1, step, part=2)(x, "place", time).numpy()
+    own = OwnWords(schedule("constant", 0.5, 1), 7, step, part=2)
+    chosen = own.choose(tf.constant(6), 9).numpy()
+    for first, last in ((0, 2), (2, 3), (3, 6), (0, 6)):
+        rows = SomeRows(first, last - first, 6)
+        some = Dropout(0.4, 1, step).of_part(2, rows)(x[..., first:last, :], "place", time)
+        np.testing.assert_array_equal(some, whole[..., first:last, :])
+        np.testing.assert_array_equal(own.of_part(2, rows).choose(tf.constant(last - first), 9), chosen[:, first:last])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 12])
+def test_devices_compute_every_row_once_and_draw_as_one_would(parts: int, devices: int) -> None:
+    rows = [(part, row) for part, members in enumerate(np.array_split(np.arange(12), parts)) for row in members]
+    computed = []
+    for device in range(devices):
+        here = list(pieces(12, parts, Share(device, devices)))
+        assert sum(piece.length for piece in here) == 12 // devices
+        for piece in here:
+            members = [row for part, row in rows if part == piece.part]
+            if piece.rows is None:
+                computed += [(piece.part, row) for row in members]
+            else:
+                assert piece.rows.of == len(members) > piece.length == piece.rows.length
+                kept = members[piece.rows.first : piece.rows.first + piece.rows.length]
+                computed += [(piece.part, row) for row in kept]
+    assert computed == rows
 
 
 def test_exact_loss_in_parts_with_empty_rows() -> None:
