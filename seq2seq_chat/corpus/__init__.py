@@ -8,8 +8,8 @@ Read the files in this order:
 4. ``samples``: which utterance answers which.
 5. ``npy``, ``encoding``, ``cache``, ``encoded``: a corpus as arrays of ids, cached and mapped
    into memory, and the batches cut from it.
-6. ``compressed``, ``shards``, ``readers``, ``reddit``, ``opensubtitles``, ``inputs``, ``reading``: from raw files to
-   Parquet shards of utterances, by several processes.
+6. ``compressed``, ``columns``, ``shards``, ``readers``, ``reddit``, ``opus``, ``opensubtitles``, ``inputs``,
+   ``reading``: from raw files to Parquet shards of utterances, by several processes.
 7. ``split``, ``tables``, ``engine``: the relational work, as Ibis expressions on DuckDB or Spark.
 8. ``utterances``, ``statistics``, ``figures``, ``preparation``: what is written; ``inspection``: looking at it.
 """

@@ -14,7 +14,7 @@ from typing import Any
 import zstandard
 
 _RAW_BYTES = 1 << 16  # read at once from a compressed file, which bounds what one step can unpack to
-_PLAIN_BYTES = 1 << 22
+_PLAIN_BYTES = 1 << 18  # at once of a plain file; what is done with it finds it in the processor's cache
 _FAULTS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
 _AHEAD = 16
 

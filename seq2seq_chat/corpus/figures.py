@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seq2seq_chat.corpus import tables
+from seq2seq_chat.corpus.columns import strings
 from seq2seq_chat.corpus.engine import Engine
 from seq2seq_chat.corpus.samples import Pairing
 from seq2seq_chat.corpus.statistics import CorpusStatistics, ReadingStatistics, SplitStatistics, percent
@@ -64,7 +65,8 @@ _SUMMED = ("conversations", "utterances", "samples", "words", "known_words", "to
 def engine_words(engine: Engine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
     """The words of a vocabulary as a table, ``word``, for an engine; the special ones are no words of texts."""
     path = folder / "words.parquet"
-    pq.write_table(pa.table({"word": pa.array(vocabulary.words[len(SPECIAL_WORDS) :], pa.string())}), path)
+    words = strings([word.encode() for word in vocabulary.words[len(SPECIAL_WORDS) :]])
+    pq.write_table(pa.Table.from_arrays([words], ["word"]), path)
     return engine.table(path)
 
 

@@ -17,7 +17,7 @@ from seq2seq_chat.corpus.lines import unreadable
 from seq2seq_chat.corpus.opensubtitles import read_opensubtitles
 from seq2seq_chat.corpus.readers import cornell_lines_file, read_cornell, read_dailydialog, read_lines, read_pairs
 from seq2seq_chat.corpus.reddit import read_reddit
-from seq2seq_chat.corpus.shards import COMMENTS, UTTERANCES, Piece, ReadingSettings, Shard, Task
+from seq2seq_chat.corpus.shards import COMMENTS, SPOKEN, UTTERANCES, Piece, ReadingSettings, Shard, Task
 
 _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 27
@@ -54,7 +54,7 @@ _TEXT = re.compile(rf".*\.txt{_PACKED}")
 CORPORA: dict[str, Corpus] = {
     "opensubtitles": Corpus(
         read_opensubtitles,
-        UTTERANCES,
+        SPOKEN,
         re.compile(rf".*(\.xml{_PACKED}|\.zip)"),
         ".xml, .xml.gz or .zip",
         deep=True,

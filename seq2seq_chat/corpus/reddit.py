@@ -3,7 +3,8 @@
 A comment's ``parent_id`` is the full name (``t1_`` and its id) of the comment that it answers, or that
 of the submission itself, its ``link_id``. Early dumps have no ``name`` field, only the bare ``id``.
 Dumps are large, and of the comments in them few are wanted: a line is parsed only if it holds the
-name of a wanted subreddit, or an escape by which it might.
+name of a wanted subreddit, or an escape by which it might. The ends of the lines and the names are found
+by vector instructions, in blocks that fit into a processor's cache.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ahocorasick_rs
 import numpy as np
 import orjson
 import pyarrow as pa
 
+from seq2seq_chat.corpus.columns import floats, integers, strings
 from seq2seq_chat.corpus.compressed import BrokenStream, LineBlocks
 from seq2seq_chat.corpus.shards import Piece, ReadingSettings, Shard
 from seq2seq_chat.corpus.text import clean_lines
@@ -29,6 +31,9 @@ PLACES_PER_FILE = 1 << 44
 # A letter, digit or underscore of a name may be written as an escape, \u0020 to \u007f. They are looked for apart
 # from the names, which is many times faster than both together.
 _ESCAPES = ahocorasick_rs.BytesAhoCorasick([b"\\u00%d" % high for high in range(2, 8)])
+_FEW_NAMES = 16  # up to so many, one search for each is faster than one for all, which has no vector instructions
+_HELD_ROWS = 4096
+_LINE_FEED, _OPENING, _CLOSING = b"\n{}"
 _GONE = frozenset(("[deleted]", "[removed]"))
 _ENTITIES = (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))  # what dumps escape in bodies; & must be the last
 _COMMENT_PREFIX = "t1_"
@@ -54,9 +59,21 @@ def read_reddit(piece: Piece, settings: ReadingSettings, shard: Shard) -> None:
             offset = begin + len(block)
     except BrokenStream as fault:
         shard.damage(f"after byte {offset} and {shard.piece.records} lines", str(fault), incomplete=True)
+    comments.flush()
     for start in blocks.too_long:
         shard.piece.records += 1
         shard.damage(f"byte {start}", "a line without end")
+
+
+class _Row(NamedTuple):
+    """A comment that is wanted, its body as written."""
+
+    place: int
+    link: str
+    name: str
+    parent: str
+    body: str
+    time: float | None
 
 
 class _Comments:
@@ -68,31 +85,31 @@ class _Comments:
         self._first = piece.file * PLACES_PER_FILE
         self._wanted = frozenset(settings.subreddits)
         names = [f'"{name}"'.encode() for name in settings.subreddits]
-        self._search = ahocorasick_rs.BytesAhoCorasick(names) if names else None
+        groups = [[name] for name in names] if len(names) <= _FEW_NAMES else [names]
+        self._searches = [ahocorasick_rs.BytesAhoCorasick(group) for group in groups]
+        self._held: list[_Row] = []
 
     def read(self, offset: int, block: bytes) -> None:
         """Read a block of whole lines, the first at ``offset`` of the file."""
-        lines = block.count(b"\n")
-        between = block.count(b"}\n{")
-        if between == lines - 1 and block.startswith(b"{") and block.endswith(b"}\n") and _is_utf8(block):
-            self._shard.piece.records += lines
-            self._parse(self._mentioning(offset, block))
+        ends = _ends_of_objects(block)
+        if ends is not None and _is_utf8(block):
+            self._shard.piece.records += len(ends)
+            self._parse(self._mentioning(offset, block, ends))
         else:
             self._parse(self._sound(offset, block))
+        if len(self._held) >= _HELD_ROWS:
+            self.flush()
 
-    def _mentioning(self, offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-        """The lines, with their offsets in the file, that may be of a wanted subreddit."""
-        if self._search is None:
-            yield from _lines(offset, block)
-            return
-        end = 0
-        hits = [hit for search in (self._search, _ESCAPES) for _, hit, _ in search.find_matches_as_indexes(block)]
-        for hit in sorted(hits):
-            if hit >= end:
-                start = block.rfind(b"\n", 0, hit) + 1
-                end = block.find(b"\n", hit)
-                end = len(block) if end < 0 else end
-                yield offset + start, block[start:end]
+    def _mentioning(self, offset: int, block: bytes, ends: Any) -> Iterator[tuple[int, bytes]]:
+        """The lines, which end at ``ends``, that may be of a wanted subreddit, with their offsets in the file."""
+        lines: Any = range(len(ends))
+        if self._searches:
+            searches = (*self._searches, _ESCAPES)
+            hits = [hit for search in searches for _, hit, _ in search.find_matches_as_indexes(block)]
+            lines = np.unique(np.searchsorted(ends, hits)).tolist() if hits else ()
+        for line in lines:
+            start = int(ends[line - 1]) + 1 if line else 0
+            yield offset + start, block[start : ends[line]]
 
     def _sound(self, offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
         """The same of a block that has damaged or empty lines, which are counted."""
@@ -106,14 +123,13 @@ class _Comments:
             elif not _is_utf8(line):
                 self._bad(start, "not UTF-8")
             else:
-                yield from self._mentioning(start, line)
+                yield from self._mentioning(start, line, np.array([len(line)]))
 
     def _bad(self, offset: int, reason: str) -> None:
         self._shard.damage(f"byte {offset}", reason)
 
     def _parse(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        """Add the comments among the lines to the shard."""
-        places, links, ids, parents, bodies, times = [], [], [], [], [], []
+        """Hold the comments among the lines, to be added to the shard."""
         wanted, min_score = self._wanted, self._settings.min_score
         for offset, line in lines:
             comment = _parsed(line)
@@ -139,23 +155,36 @@ class _Comments:
             if "&" in body:
                 for entity, character in _ENTITIES:
                     body = body.replace(entity, character)
-            places.append(self._first + offset)
-            links.append(link)
-            ids.append(name)
-            parents.append(parent)
-            bodies.append(body)
-            times.append(time)
-        texts = clean_lines(bodies)
+            self._held.append(_Row(self._first + offset, link, name, parent, body, time))
+
+    def flush(self) -> None:
+        """Add what is held to the shard."""
+        if not self._held:
+            return
+        texts = clean_lines([row.body for row in self._held])
         most = self._settings.max_words
         kept = [number for number, text in enumerate(texts) if text and (most is None or text.count(" ") < most)]
-        self._shard.add(
-            place=[places[number] for number in kept],
-            link=[links[number] for number in kept],
-            id=[ids[number] for number in kept],
-            parent=[parents[number] for number in kept],
-            text=[texts[number] for number in kept],
-            created=[times[number] for number in kept],
-        )
+        rows = [self._held[number] for number in kept]
+        self._held = []
+        if rows:
+            self._shard.add(
+                place=integers([row.place for row in rows]),
+                link=strings([row.link.encode() for row in rows]),
+                id=strings([row.name.encode() for row in rows]),
+                parent=strings([row.parent.encode() for row in rows]),
+                text=strings([texts[number].encode() for number in kept]),
+                created=floats(np.array([row.time for row in rows], np.float64)),
+            )
+
+
+def _ends_of_objects(block: bytes) -> Any:
+    """Where the lines end, as an array, if each of them is in braces; else None."""
+    codes = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(codes == _LINE_FEED)
+    if not len(ends) or ends[-1] != len(block) - 1 or ends[0] == 0 or codes[0] != _OPENING:
+        return None
+    braced = (codes[ends - 1] == _CLOSING).all() and (codes[ends[:-1] + 1] == _OPENING).all()
+    return ends if braced else None
 
 
 def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:

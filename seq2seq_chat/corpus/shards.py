@@ -16,13 +16,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.corpus.columns import flags, integers
 from seq2seq_chat.errors import UserError
 
-_FORMAT = 1  # raise it whenever a reader or a schema changes its meaning
+_FORMAT = 2  # raise it whenever a reader or a schema changes its meaning
 _ROWS_PER_GROUP = 1 << 17
 MOST_EXAMPLES = 100
 """Damages that a report tells one by one; beyond that they are only counted."""
@@ -39,6 +41,9 @@ UTTERANCES = pa.schema(
 )
 """Utterances in the order of their file: its place among the inputs, conversation and utterance
 counted from 0 within it, clean text, and when it was said, in seconds."""
+
+SPOKEN = UTTERANCES.append(pa.field("before", pa.float64()))
+"""Utterances of films, and when the one before it in the file ended (or else began)."""
 
 COMMENTS = pa.schema(
     [
@@ -198,14 +203,11 @@ class Shard:
         self.report.pieces.append(self.piece)
 
     def add(self, **columns: Any) -> None:
-        """Take over rows: a sequence for each column, or a single value for all rows."""
+        """Take over rows: an Arrow array or a sequence for each column, or a single number for all rows."""
         rows = len(columns["text"])
         if not rows:
             return
-        arrays = [
-            pa.array(value, type=kind) if hasattr(value, "__len__") else pa.repeat(pa.scalar(value, kind), rows)
-            for value, kind in ((columns[name], self._schema.field(name).type) for name in self._schema.names)
-        ]
+        arrays = [_array(columns[name], self._schema.field(name).type, rows) for name in self._schema.names]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._pending += rows
         self.piece.rows += rows
@@ -231,8 +233,8 @@ class Shard:
     def close(self) -> None:
         self._flush()
         self._writer.close()
-        columns: list[Sequence[Any]] = list(zip(*self._marks, strict=True)) or [[], [], []]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, MARKS.types, strict=True)]
+        file, exact, mark = np.array(self._marks, np.int64).reshape(-1, 3).T
+        arrays = [integers(file, np.int32), flags(exact.astype(bool)), integers(mark)]
         pq.write_table(pa.Table.from_arrays(arrays, schema=MARKS), self._folder / "marks.parquet")
 
     def abandon(self) -> None:
@@ -244,6 +246,14 @@ class Shard:
         if self._pending:
             self._writer.write_table(pa.Table.from_batches(self._batches), row_group_size=_ROWS_PER_GROUP)
         self._batches, self._pending = [], 0
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    if hasattr(values, "__len__"):
+        return pa.array(values, kind)
+    return integers(np.full(rows, values), np.int32 if kind == pa.int32() else np.int64)
 
 
 def save_report(report: Report, path: Path) -> None:

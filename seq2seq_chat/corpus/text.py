@@ -15,8 +15,10 @@ SPACE = "<space>"
 
 _MARKS = ".,!?"
 _WORD = re.compile(r"[a-z0-9]+|[.,!?]")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates; no character, and not to be written as UTF-8
 _KEPT = f"{string.ascii_lowercase}{string.digits}{_MARKS}\n"
-_CLEANED = bytes(code if chr(code) in _KEPT else ord(" ") for code in range(256))  # a table for bytes.translate
+# For bytes.translate: lower case, and spaces for what is not kept.
+_CLEANED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).lower() in _KEPT else 32 for code in range(256))
 
 
 def clean(text: str) -> str:
@@ -33,23 +35,34 @@ def clean(text: str) -> str:
 
 
 def clean_lines(texts: Sequence[str]) -> list[str]:
-    """``clean`` of each text, many times faster where there are many.
-
-    Every step is one pass in C over all of them at once, joined by line feeds; only texts that are
-    not ASCII go through ``clean`` one by one, which makes them ASCII.
-    """
+    """``clean`` of each text, many times faster where there are many."""
     if not texts:
         return []
-    joined = "\n".join([text if text.isascii() else clean(text) for text in texts])
+    joined = "\n".join(texts)
     if joined.count("\n") != len(texts) - 1:
-        joined = "\n".join([text.replace("\n", " ") if text.isascii() else clean(text) for text in texts])
-    data = joined.encode("ascii").lower().translate(_CLEANED)
+        joined = "\n".join([text.replace("\n", " ") for text in texts])
+    try:
+        lines = joined.encode()
+    except UnicodeEncodeError:
+        lines = _HALF_PAIR.sub(" ", joined).encode()
+    return clean_block(lines).decode("ascii").split("\n")
+
+
+def clean_block(lines: bytes) -> bytes:
+    """``clean`` of each line of a text in UTF-8.
+
+    Every step is one pass in C over all of them at once; only lines that are not ASCII go through
+    ``clean`` one by one, which makes them ASCII.
+    """
+    if not lines.isascii():
+        cleaned = [line if line.isascii() else clean(line.decode()).encode() for line in lines.split(b"\n")]
+        lines = b"\n".join(cleaned)
+    data = lines.translate(_CLEANED)
     for mark in _MARKS.encode():
         data = data.replace(b"%c" % mark, b" %c " % mark)
     while b"  " in data:  # each pass halves the longest run of spaces
         data = data.replace(b"  ", b" ")
-    data = data.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
-    return data.decode("ascii").split("\n")
+    return data.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
 
 
 def tokenize(text: str, level: Level) -> list[str]:

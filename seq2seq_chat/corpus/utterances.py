@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from seq2seq_chat.corpus.columns import flags, integers, numbers, strings
 from seq2seq_chat.corpus.files import END_OF_CONVERSATION, CorpusError, read_utterances
 from seq2seq_chat.corpus.split import SPLITS
 from seq2seq_chat.corpus.text import clean_lines
@@ -64,27 +66,27 @@ def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, progress: An
                 continue
             columns = {name: batch.column(batch.schema.get_field_index(name)) for name in batch.schema.names}
             split = _split_numbers(columns["split"])
-            places = [split, *(columns[name].to_numpy() for name in ("first", "second", "turn"))]
+            places = [split, *(numbers(columns[name]) for name in ("first", "second", "turn"))]
             order = np.stack([np.append(before, place) for before, place in zip(last, places, strict=True)])
             last = order[:, -1]
             changes = np.diff(order) != 0
             _check_order(np.diff(order), changes)
             begins = changes[:3].any(axis=0)
             rows = np.arange(batch.num_rows)
-            numbers = conversation + np.cumsum(begins)
+            conversations = conversation + np.cumsum(begins)
             starts = np.maximum.accumulate(np.where(begins, rows, -1))
             positions = np.where(starts < 0, position + 1 + rows, rows - starts)
-            conversation, position = int(numbers[-1]), int(positions[-1])
+            conversation, position = int(conversations[-1]), int(positions[-1])
             text = columns["text"]
             table.write(
                 pa.RecordBatch.from_arrays(
                     [
                         columns["split"],
                         columns["thread"],
-                        pa.array(numbers, pa.int64()),
-                        pa.array(positions, pa.int64()),
+                        integers(conversations),
+                        integers(positions),
                         text,
-                        pc.add(pc.count_substring(text, " "), pa.scalar(1, pa.int32())),
+                        integers(numbers(pc.count_substring(text, " "), np.int32) + 1, np.int32),
                         columns["start"],
                         columns["end"],
                     ],
@@ -104,10 +106,10 @@ def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, progress: An
 
 def _split_numbers(split: pa.Array) -> Any:
     """The place of each split in SPLITS. Raises RuntimeError for any other."""
-    numbers = pc.index_in(split, pa.array(SPLITS))
-    if numbers.null_count:
+    places = pc.index_in(split, strings([name.encode() for name in SPLITS]))
+    if places.null_count:
         raise RuntimeError("the engine gave an utterance without a split")
-    return numbers.to_numpy().astype(np.int64)
+    return numbers(places, np.int32).astype(np.int64)
 
 
 def _check_order(steps: Any, changes: Any) -> None:
@@ -118,14 +120,16 @@ def _check_order(steps: Any, changes: Any) -> None:
 
 
 _MARKER = f"{END_OF_CONVERSATION}\n"
+_BEFORE = tuple(strings([_MARKER.encode(), b""]))  # a line that begins a conversation, any other one
+_AFTER = tuple(strings([b"\n", b""]))  # a line, the separator
 
 
 def _lines(text: pa.Array, begins: Any, opened: bool) -> memoryview:
     """Utterances as lines of a corpus file; a conversation that begins first ends the one before, if there is one."""
     marked = begins.copy()
     marked[0] &= opened
-    prefix = pc.if_else(pa.array(marked), pa.scalar(_MARKER), pa.scalar(""))
-    lines = pc.binary_join_element_wise(prefix, text, pa.scalar("\n"), pa.scalar(""))
+    prefix = pc.if_else(flags(marked), *_BEFORE)
+    lines = pc.binary_join_element_wise(prefix, text, *_AFTER)
     if not isinstance(lines, pa.StringArray):
         raise TypeError(f"lines are {lines.type}")
     offsets = np.frombuffer(lines.buffers()[1], np.int32)
@@ -134,12 +138,17 @@ def _lines(text: pa.Array, begins: Any, opened: bool) -> memoryview:
 
 
 class _Table:
-    """Writes rows in groups of one size, so that the same rows give the same bytes however they come."""
+    """Writes rows in groups of one size, so that the same rows give the same bytes however they come.
+
+    A group is packed in a thread, beside what makes the rows of the next.
+    """
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, PREPARED, compression="zstd", compression_level=1)
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         while self._rows + batch.num_rows >= _ROWS_PER_GROUP:
@@ -152,14 +161,28 @@ class _Table:
             self._rows += batch.num_rows
 
     def _flush(self) -> None:
+        self._wait()
         if self._held:
-            table = pa.Table.from_batches(self._held, PREPARED).combine_chunks()
-            self._writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+            self._writing = self._thread.submit(self._write_group, self._held)
         self._held, self._rows = [], 0
 
+    def _write_group(self, batches: list[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(batches, PREPARED).combine_chunks()
+        self._writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+
+    def _wait(self) -> None:
+        """Wait for the group that is being written, of which there is never more than one."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
     def close(self) -> None:
-        self._flush()
-        self._writer.close()
+        try:
+            self._flush()
+            self._wait()
+        finally:
+            self._thread.shutdown()
+            self._writer.close()
 
 
 @contextmanager

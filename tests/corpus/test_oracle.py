@@ -32,14 +32,7 @@ from seq2seq_chat.corpus import CorpusError, Vocabulary, clean, prepare, tables
 from seq2seq_chat.corpus.engine import open_engine
 from seq2seq_chat.corpus.figures import engine_words
 from seq2seq_chat.corpus.inputs import find_inputs
-from seq2seq_chat.corpus.opensubtitles import (
-    BrokenFilm,
-    Sentences,
-    film_sentences,
-    parse_sentences,
-    scan_sentences,
-    seconds,
-)
+from seq2seq_chat.corpus.opus import BrokenFilm, Sentences, film_sentences, parse_sentences, scan_sentences
 from seq2seq_chat.corpus.shards import ReadingSettings
 from seq2seq_chat.corpus.split import complete_splits
 
@@ -344,8 +337,9 @@ films = st.builds(
 
 
 def columns(sentences: Sentences) -> list[tuple[str, float | None, float | None]]:
-    read = zip(sentences.decoded(), sentences.starts, sentences.ends, strict=True)
-    return [(clean(text), seconds(start), seconds(end)) for text, start, end in read]
+    lines = sentences.lines.decode().split("\n") if len(sentences.starts) else []
+    clocks = [[None if math.isnan(t) else t for t in times] for times in (sentences.starts, sentences.ends)]
+    return list(zip(map(clean, lines), *clocks, strict=True))
 
 
 def read_film(content: bytes) -> list[tuple[str, float | None, float | None]]:
@@ -535,3 +529,59 @@ def test_samples(counted: Any, tmp_path: Path, pairing: Any) -> None:
     (row,) = rows(lambda table, _: tables.figures(table, pairing, 4, 5), folder, tmp_path)
     words = sum(map(sum, lengths))
     assert row == ("train", 30, sum(map(len, lengths)), words, len(pairs), too_long)
+
+
+def real_films() -> Iterator[list[tuple[str, float | None, float | None]]]:
+    """The conversations of the real films, cut at silences of ten seconds, with their times."""
+    for item in find_inputs("opensubtitles", [data_folder("opensubtitles")]):
+        conversation: list[tuple[str, float | None, float | None]] = []
+        before = None
+        for text, start, end in oracle_film(gzip.decompress(item.path.read_bytes())):
+            if start is not None and before is not None and abs(start - before) > 10:
+                yield conversation
+                conversation = []
+            conversation.append((text, start, end))
+            before = start if end is None else end
+        yield conversation
+
+
+def real_answers() -> Iterator[list[tuple[str, None, None]]]:
+    """The conversations of the real comments."""
+    packed = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(
+        io.BytesIO((data_folder("reddit") / "RC_2005-12.zst").read_bytes()), read_across_frames=True
+    )
+    for _, texts in oracle_reddit([packed.read().decode().split("\n")], (), None, None):
+        yield [(text, None, None) for text in texts]
+
+
+@pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
+def test_real_counts(tmp_path: Path, corpus: str) -> None:
+    films = corpus == "opensubtitles"
+    conversations: list[Any] = list(real_films() if films else real_answers())
+    source = data_folder(corpus) if films else data_folder(corpus) / "RC_2005-12.zst"
+    prepare(corpus, [source], tmp_path / "out", split=(1, 0, 0), keep_copies=True, vocabulary_size=1000)
+    folder = tmp_path / "out"
+    texts = [text.split() for conversation in conversations for text, _, _ in conversation]
+    for size in (1, 2, 3):
+        grams = Counter(" ".join(t[place : place + size]) for t in texts for place in range(len(t) - size + 1))
+        assert len(grams) > 1000
+        assert dict(rows(lambda table, _, size=size: tables.ngram_counts(table, size), folder, tmp_path)) == grams
+    vocabulary = Vocabulary.load(folder / "vocabulary.txt")
+    known = set(vocabulary.words[4:])
+    missing = Counter(sum(word not in known for word in text) for text in texts)
+    found = rows(
+        lambda t, engine: tables.missing_words(t, engine_words(engine, vocabulary, tmp_path)), folder, tmp_path
+    )
+    assert found == sorted(missing.items())
+    if not films:
+        return
+    for between, place in (("starts", 1), ("silence", 2)):
+        lags: Counter[int | None] = Counter()
+        for conversation in conversations:
+            for before, after in pairwise(conversation):
+                known_times = before[place] is not None and after[1] is not None
+                lag = after[1] - before[place] if known_times else 0.0
+                lags[int(math.copysign(math.floor(abs(lag) + 0.5), lag)) if known_times else None] += 1
+        assert len(lags) > 5
+        by_engine = rows(lambda table, _, between=between: tables.time_lags(table, between), folder, tmp_path)
+        assert dict(by_engine) == lags
