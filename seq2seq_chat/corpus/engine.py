@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -66,7 +67,7 @@ def open_engine(
     """An engine that keeps what does not fit into ``memory`` in ``folder``.
 
     Raises:
-        UserError: Spark is not installed or cannot be reached.
+        UserError: Spark is not installed or cannot be reached, or the memory does not do.
     """
     limit = memory_bytes(memory)
     scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
@@ -75,6 +76,11 @@ def open_engine(
             yield from _with_faults(_DuckDB(scratch, limit, threads))
         else:
             yield from _with_faults(_Spark(scratch, limit, spark_master))
+    except duckdb.OutOfMemoryException as fault:
+        raise UserError(
+            f"{memory} of memory is too little for this corpus and {threads} threads. Allow more (--memory), or "
+            "use fewer processors (--jobs); what is read is not read again."
+        ) from fault
     finally:
         _remove(scratch)
 
@@ -100,6 +106,7 @@ class _DuckDB:
         self._connection: Any = ibis.duckdb.connect(
             memory_limit=f"{limit * 3 // 4 // 1_000_000}MB",
             temp_directory=str(scratch / "spill"),
+            preserve_insertion_order=False,  # nothing relies on it, and it takes memory
             threads=threads,
         )
         self._scratch = scratch

@@ -12,12 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import ibis.expr.types as ir
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from seq2seq_chat.atomic import atomic_write
 from seq2seq_chat.corpus import tables
+from seq2seq_chat.corpus.columns import flags, integers, strings
 from seq2seq_chat.corpus.engine import Engine, EngineName, memory_bytes, open_engine
 from seq2seq_chat.corpus.figures import prepared_statistics
 from seq2seq_chat.corpus.files import CorpusError
@@ -121,7 +123,7 @@ def prepare(
     Vocabulary.from_counts({}, vocabulary_size)  # raises before hours of work
     memory_bytes(memory)
     found = find_inputs(corpus, inputs)
-    if any(item.path.resolve().parent == output.resolve() for item in found):
+    if output.resolve() in {folder.resolve() for folder in {item.path.parent for item in found}}:
         raise UserError(f"{output} holds inputs, among which outputs would be lost. Name another.")
     reading = reading or ReadingSettings()
     jobs = jobs or os.cpu_count() or 1
@@ -134,7 +136,7 @@ def prepare(
             pieces = _by_file(reports, len(found))
             if corpus == "reddit":
                 comments = _rows(evaluate, folder, kept, "rows")
-                utterances = tables.answers(comments)
+                utterances = tables.exchanges(evaluate.store(tables.answers(comments), "answers"), comments)
                 official = False
             else:
                 copies: set[int] = set()
@@ -285,17 +287,23 @@ def _write_files(
     """Write the table of files that ``tables.conversations`` takes; whether it tells an official split."""
     kind = CORPORA[corpus]
     splits = official_splits([item.path for item in found]) if split is None and not kind.named else None
-    columns: dict[str, list[object]] = {name: [] for name in ("file", "name", "offset", "single", "split")}
-    offset = 0
-    for number, (item, piece) in enumerate(zip(found, pieces, strict=True)):
+    kept, offsets, singles, offset = [], [], [], 0
+    for number, piece in enumerate(pieces):
         if number not in copies:
-            row = (number, item.film if kind.named else None, offset, piece.single, splits and splits[item.path])
-            for name, value in zip(columns, row, strict=True):
-                columns[name].append(value)
+            kept.append(number)
+            offsets.append(offset)
+            singles.append(piece.single)
         offset += -(-piece.rows // BLOCK_UTTERANCES) if piece.single else piece.threads
-    kinds = (pa.int32(), pa.string(), pa.int64(), pa.bool_(), pa.string())
-    arrays = [pa.array(column, kind) for column, kind in zip(columns.values(), kinds, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, list(columns)), path)
+    items = [found[number] for number in kept]
+    nothing = pa.nulls(len(kept), pa.string())
+    columns = {
+        "file": integers(kept, np.int32),
+        "name": strings([os.fsencode(item.film) for item in items]) if kind.named else nothing,
+        "offset": integers(offsets),
+        "single": flags(np.array(singles, bool)),
+        "split": strings([splits[item.path].encode() for item in items]) if splits else nothing,
+    }
+    pq.write_table(pa.Table.from_arrays(list(columns.values()), list(columns)), path)
     return splits is not None
 
 

@@ -32,7 +32,7 @@ def conversations(rows: ir.Table, files: ir.Table) -> ir.Table:
     """Utterances of readers, whose conversations are those that the readers tell.
 
     Args:
-        rows: UTTERANCES of ``shards``.
+        rows: UTTERANCES or SPOKEN of ``shards``.
         files: For each file its name (if its conversations are known by that), the number of
             conversations in the files before it, whether it is a single conversation, and the
             split that its name tells. The utterances of a file that is not in it are left out.
@@ -48,6 +48,7 @@ def conversations(rows: ir.Table, files: ir.Table) -> ir.Table:
         text=joined.text,
         start=joined.start,
         end=joined.end,
+        **({"before": joined.before} if "before" in rows.columns else {}),
     )
 
 
@@ -58,24 +59,21 @@ def cut_at_silences(utterances: ir.Table, most: float) -> ir.Table:
     next. Where one of them is not known, there is none. A clock that jumps back as far, as at the
     second disc of a film, counts as well.
     """
-    order = ibis.window(group_by="first", order_by="turn")
-    before = ibis.coalesce(utterances.end, utterances.start).lag().over(order)
-    silence = (utterances.start - before).abs()
+    silence = (utterances.start - utterances.before).abs()
     cut = ibis.coalesce(silence > most, False).cast("int64")
-    cuts = utterances.mutate(cut=cut)
     running = ibis.window(group_by="first", order_by="turn", preceding=None, following=0)
-    return cuts.mutate(second=cuts.cut.sum().over(running)).drop("cut")
+    return utterances.mutate(second=cut.sum().over(running)).drop("before")
 
 
 def endless(utterances: ir.Table) -> ir.Table:
     """All utterances as one conversation, in the order of the files."""
     turn = utterances["first"] * _UTTERANCES_PER_FILE + utterances.turn
     nothing = ibis.literal(0, "int64")
-    return utterances.mutate(first=nothing, second=nothing, turn=turn)
+    return utterances.mutate(first=nothing, second=nothing, turn=turn).drop("before")
 
 
 def answers(comments: ir.Table) -> ir.Table:
-    """Each comment after the one that it answers, as a conversation of two.
+    """Which comment answers which: the submission (``link``) and the two places (``first``, ``second``).
 
     A comment is answered by each of its children, in whatever file. Comments that answer none that
     is there, or themselves, answer nothing; of several of one name the first is taken. An answer
@@ -84,23 +82,32 @@ def answers(comments: ir.Table) -> ir.Table:
     Args:
         comments: COMMENTS of ``shards``.
     """
-    firsts = comments.group_by("id").agg(place=comments.place.min())
-    distinct = comments.semi_join(firsts, ["id", "place"])
-    asking = distinct.select("link", parent="id", first="place", asked="text", asked_at="created")
-    answering = distinct.filter(distinct.id != distinct.parent).select(
-        "link", "parent", second="place", answer="text", answered_at="created"
-    )
-    pairs = asking.join(answering, ["link", "parent"])
+    named = comments.select("link", "id", "parent", "place")  # texts would fill the memory
+    firsts = named.group_by("id").agg(place=named.place.min())
+    distinct = named.semi_join(firsts, ["id", "place"])
+    asking = distinct.select("link", parent="id", first="place")
+    answering = distinct.filter(distinct.id != distinct.parent).select("link", "parent", second="place")
+    return asking.join(answering, ["link", "parent"]).select("link", "first", "second")
+
+
+def exchanges(pairs: ir.Table, comments: ir.Table) -> ir.Table:
+    """Each comment after the one that it answers, as a conversation of two.
+
+    Args:
+        pairs: ``answers`` of the comments.
+        comments: COMMENTS of ``shards``.
+    """
     turns = pairs.mutate(turn=ibis.array([0, 1]).unnest())
-    is_answer = turns.turn == 1
-    return turns.select(
-        thread=turns.link,
+    turns = turns.mutate(place=(turns.turn == 1).ifelse(turns.second, turns["first"]))
+    spoken = turns.join(comments.select("place", "text", "created"), "place")
+    return spoken.select(
+        thread=spoken.link,
         official=ibis.null("string"),
-        first=turns["first"],
-        second=turns.second,
-        turn=turns.turn.cast("int64"),
-        text=is_answer.ifelse(turns.answer, turns.asked),
-        start=is_answer.ifelse(turns.answered_at, turns.asked_at),
+        first=spoken["first"],
+        second=spoken.second,
+        turn=spoken.turn.cast("int64"),
+        text=spoken.text,
+        start=spoken.created,
         end=ibis.null("float64"),
     )
 

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import ibis
 import pytest
 
 from seq2seq_chat.corpus import prepare, tables
@@ -122,6 +123,16 @@ def test_little_memory_gives_the_same(tmp_path: Path) -> None:
     prepare("reddit", [source], tmp_path / "much", memory="4GB")
     prepare("reddit", [source], tmp_path / "little", memory="100MB")
     assert contents(tmp_path / "much") == contents(tmp_path / "little")
+
+
+def test_too_little_memory_is_told(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=r"100MB of memory is too little .*--memory"),
+        open_engine("duckdb", tmp_path, memory="100MB") as engine,
+    ):
+        numbers = ibis.range(0, 10_000_000).unnest().name("number").as_table()
+        list(engine.rows(numbers.agg(numbers=numbers.number.collect())))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_memory() -> None:
