@@ -3,8 +3,9 @@
 python scripts/benchmark_prepare.py --folder /tmp/dumps --reddit-mb 2200 --opensubtitles-mb 550
 
 The straightforward way reads line by line with `json` and keeps the comments in a `shelve`, as the thesis did, and
-subtitles with `xml.etree`; it uses the same cleaning, writes the same corpus file and counts the same words. It takes
-long, and its rate does not depend on the length, so it gets the first megabytes of the same dump only.
+subtitles with `xml.etree`; it uses the same cleaning, writes one corpus file and counts the words. It is spared what
+`prepare` does besides: splits, the table, statistics, times and silences, copies of films, damage. It takes long, so
+it gets the first megabytes of the same dump only. The two take turns, and medians are told.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import random
 import shelve
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import zstandard
 
 from seq2seq_chat.corpus.text import clean
 
@@ -209,57 +212,100 @@ def ours(corpus: str, source: Path, output: Path, options: list[str]) -> dict[st
     """Run the command line as a user would: seconds, and the peak of memory of all its processes."""
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "seq2seq_chat", "prepare", corpus, str(source), "--output", str(output), *options]
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), children_cpu()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = 0
     ended = threading.Event()
 
     def watch() -> None:
         nonlocal peak
-        while not ended.wait(0.1):
+        while not ended.wait(0.25):
             peak = max(peak, resident(process.pid))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     process.communicate()
+    seconds = time.perf_counter() - begin
     ended.set()
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
-    statistics = json.loads((output / "statistics.json").read_text(encoding="utf-8"))
-    samples = statistics["total"]["samples"]
-    return {"seconds": time.perf_counter() - begin, "peak_gb": peak / 1e9, "samples": samples}
+    return {"seconds": seconds, "cpu": children_cpu() - cpu, "peak_gb": peak / 1e9}
+
+
+def children_cpu() -> float:
+    """Processor seconds of all processes that were started and have ended, and of those that they started."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def plain(corpus: str, source: Path, most: int, output: Path, wanted: tuple[str, ...]) -> dict[str, Any]:
+    """Run the straightforward way: bytes and seconds."""
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir()
+    begin, cpu = time.perf_counter(), time.process_time()
+    read = (plain_reddit if corpus == "reddit" else plain_opensubtitles)(source, most, output, wanted)
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    return {"bytes": read, "seconds": seconds, "cpu": cpu, "peak_gb": None}
+
+
+def pack(dump: Path, folder: Path, parts: int) -> None:
+    """Cut a dump into months and pack them as they are distributed, with a long window."""
+    if folder.exists():
+        return
+    folder.mkdir()
+    with open(dump, "rb") as file:
+        for part in range(parts):
+            end = dump.stat().st_size * (part + 1) // parts
+            with open(folder / f"RC_2015-{part + 1:02}.zst", "wb") as packed:
+                parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
+                with zstandard.ZstdCompressor(compression_params=parameters).stream_writer(packed) as writer:
+                    while file.tell() < end:
+                        writer.write(file.readline())
+
+
+def size_of(source: Path) -> int:
+    """Bytes of a dump, or of the films of a tree."""
+    return sum(file.stat().st_size for file in ([source] if source.is_file() else source.rglob("*.xml")))
 
 
 def measure(
-    corpus: str, megabytes: float, plain_mb: float, folder: Path, wanted: tuple[str, ...]
+    corpus: str, megabytes: float, plain_mb: float, folder: Path, wanted: tuple[str, ...], packed: bool, rounds: int
 ) -> list[dict[str, Any]]:
     """Half a dump and all of it with ours, its beginning the straightforward way; a row for each."""
     whole = folder / f"{corpus}-{megabytes:g}"
     half = folder / f"{corpus}-{megabytes / 2:g}"
-    for path, size in ((whole, megabytes), (half, megabytes / 2)):
-        (generate_reddit if corpus == "reddit" else generate_opensubtitles)(path, size)
+    what = corpus
+    if corpus == "reddit":
+        what = f"reddit, {f'{len(wanted)} subreddits' if wanted else 'all subreddits'}"
     options = ["--memory", "2GB", *(part for name in wanted for part in ("--subreddit", name))]
-    what = f"{corpus}, {'all' if corpus == 'reddit' and not wanted else len(wanted) or 'all'} subreddits"
-    what = what if corpus == "reddit" else corpus
-    output = folder / "plain"
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir()
-    begin = time.perf_counter()
-    read = (plain_reddit if corpus == "reddit" else plain_opensubtitles)(whole, int(plain_mb * 1e6), output, wanted)
-    seconds = time.perf_counter() - begin
-    plain = {"what": what, "way": "straightforward", "mb": read / 1e6, "seconds": seconds, "peak_gb": None}
-    rows = [plain | {"mb_per_second": read / 1e6 / seconds, "times": 1.0}]
-    for path in (half, whole):
-        size = path.stat().st_size if path.is_file() else sum(file.stat().st_size for file in path.rglob("*.xml"))
-        run = ours(corpus, path, folder / "ours", options)
-        rate = size / 1e6 / run["seconds"]
-        rows.append(
-            {"what": what, "way": "ours", "mb": size / 1e6, "mb_per_second": rate, **run}
-            | {"times": rate / rows[0]["mb_per_second"]}
-        )
+    sources = {"ours": half, "ours, twice as much": whole}
+    if packed and corpus == "reddit":
+        sources["ours, in 4 .zst"] = folder / f"{whole.name}-packed"
+        pack(whole, sources["ours, in 4 .zst"], 4)
+    sizes = {
+        source: source.stat().st_size
+        if source.is_file()
+        else sum(file.stat().st_size for file in source.rglob("*.xml"))
+        for source in (half, whole)
+    }
+    runs: dict[str, list[dict[str, Any]]] = {"straightforward": []} | {way: [] for way in sources}
+    for _ in range(rounds):
+        runs["straightforward"].append(plain(corpus, whole, int(plain_mb * 1e6), folder / "plain", wanted))
+        for way, source in sources.items():
+            size = sizes.get(source, sizes[whole])  # a packed one counts with what it unpacks to
+            runs[way].append({"bytes": size, **ours(corpus, source, folder / "ours", options)})
     shutil.rmtree(folder / "ours")
-    shutil.rmtree(output)
+    shutil.rmtree(folder / "plain")
+    rows: list[dict[str, Any]] = []
+    for way, repeated in runs.items():
+        seconds = statistics.median(run["seconds"] for run in repeated)
+        rate = repeated[0]["bytes"] / 1e6 / seconds
+        peak = None if way == "straightforward" else max(run["peak_gb"] for run in repeated)
+        cpu = statistics.median(run["cpu"] for run in repeated)
+        row = {"what": what, "way": way, "mb": repeated[0]["bytes"] / 1e6, "seconds": seconds, "cpu": cpu}
+        row |= {"mb_per_second": rate, "times": rate / (rows[0]["mb_per_second"] if rows else rate), "peak_gb": peak}
+        rows.append(row)
     return rows
 
 
@@ -267,8 +313,10 @@ def measure(
 @click.option("--folder", default="benchmark_prepare", show_default=True, type=click.Path(path_type=Path))
 @click.option("--reddit-mb", default=2200.0, show_default=True, help="Size of the dump; 0 for none.")
 @click.option("--opensubtitles-mb", default=550.0, show_default=True, help="Size of the tree; 0 for none.")
-@click.option("--plain-mb", default=100.0, show_default=True, help="What the straightforward way gets of it.")
+@click.option("--plain-mb", default=500.0, show_default=True, help="What the straightforward way gets of it.")
 @click.option("--all-subreddits", is_flag=True, help="Take all comments, not those of three subreddits.")
+@click.option("--packed", is_flag=True, help="Measure the dump of comments packed as well.")
+@click.option("--rounds", default=3, show_default=True, help="How often everything is measured.")
 @click.option("--generate-only", is_flag=True)
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
 def main(
@@ -277,6 +325,8 @@ def main(
     opensubtitles_mb: float,
     plain_mb: float,
     all_subreddits: bool,
+    packed: bool,
+    rounds: int,
     generate_only: bool,
     json_file: Path | None,
 ) -> None:
@@ -286,22 +336,25 @@ def main(
     for corpus, size in (("reddit", reddit_mb), ("opensubtitles", opensubtitles_mb)):
         if not size:
             continue
-        if generate_only:
-            for part in (size, size / 2):
-                (generate_reddit if corpus == "reddit" else generate_opensubtitles)(folder / f"{corpus}-{part:g}", part)
-            continue
-        wanted = SUBREDDITS if corpus == "reddit" and not all_subreddits else ()
-        rows += measure(corpus, size, plain_mb, folder, wanted)
+        for part in (size, size / 2):
+            (generate_reddit if corpus == "reddit" else generate_opensubtitles)(folder / f"{corpus}-{part:g}", part)
+        if not generate_only:
+            wanted = SUBREDDITS if corpus == "reddit" and not all_subreddits else ()
+            rows += measure(corpus, size, plain_mb, folder, wanted, packed, rounds)
     if generate_only:
         return
-    click.echo("| corpus | way | MB | s | MB/s | times | peak GB |\n|---|---|---:|---:|---:|---:|---:|")
+    click.echo("| corpus | way | MB | s | CPU s | MB/s | times | peak GB |\n|---|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         peak = "" if row["peak_gb"] is None else f"{row['peak_gb']:.2f}"
-        cells = [row["what"], row["way"], f"{row['mb']:,.0f}", f"{row['seconds']:.1f}", f"{row['mb_per_second']:.1f}"]
-        click.echo(f"| {' | '.join(cells)} | {row['times']:.1f} | {peak} |")
+        cells = [row["what"], row["way"], f"{row['mb']:,.0f}", f"{row['seconds']:.1f}", f"{row['cpu']:.1f}"]
+        click.echo(f"| {' | '.join(cells)} | {row['mb_per_second']:.1f} | {row['times']:.1f} | {peak} |")
     processors = os.cpu_count() or 1
     for corpus, gigabytes in THESIS_GB.items():
-        rates = [row["mb_per_second"] for row in rows if row["what"].startswith(corpus) and row["way"] == "ours"]
+        rates = [
+            row["mb_per_second"]
+            for row in rows
+            if row["what"].startswith(corpus) and row["way"] == "ours, twice as much"
+        ]
         if rates:
             hours = gigabytes * 1000 / rates[-1] / 3600
             click.echo(

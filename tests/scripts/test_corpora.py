@@ -49,6 +49,39 @@ def test_scripts_print_and_write_what_they_found(tmp_path: Path) -> None:
     assert (tmp_path / "ngrams_graph.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("between", "pairs", "close"),
+    [("starts", {"0": 1, "2": 1, "5": 1, "9": 1}, 75.0), ("silence", {"0": 1, "1": 3, "5": 1}, 100.0)],
+)
+def test_time_lags(
+    cli: Callable[..., object], tmp_path: Path, between: str, pairs: dict[str, int], close: float
+) -> None:
+    # Seconds at which seven utterances begin and end; when the last but one begins is not known.
+    clocks = [(1.0, 1.1), (1.4, 2.2), (3.4, 7.0), (8.4, 12.6), (17.4, 18.0), (None, 20.0), (21.0, 22.0)]
+    film = ""
+    for number, clock in enumerate(clocks):
+        times = [
+            f'<time id="T{number}{kind}" value="00:00:{int(at):02},{round(at % 1 * 1000):03}"/>'
+            if at is not None
+            else ""
+            for kind, at in zip("SE", clock, strict=True)
+        ]
+        film += f'<s id="{number}">{times[0]}<w id="1">said</w><w id="2">{number}</w>{times[1]}</s>'
+    (tmp_path / "1.xml").write_text(f"<document>{film}</document>")
+    answer = cli("prepare", "opensubtitles", tmp_path / "1.xml", "--output", tmp_path / "data", "--max-gap", "off")
+    assert answer.status == 0, answer
+    printed = run("analyze_time_lags.py", tmp_path / "data", "--between", between, "--most", 10, folder=tmp_path)
+    (found,) = json.loads((tmp_path / "time_lags.json").read_text())
+    assert {row["seconds"]: row["pairs"] for row in found["histogram"] if row["pairs"]} == pairs
+    assert [row["seconds"] for row in found["histogram"]] == ["<0", *map(str, range(10)), "10+"]
+    assert found["within_5_seconds_percent"] == close
+    assert f"{close:.1f} % within 5 seconds" in printed
+    with open(tmp_path / "time_lags.csv", newline="") as file:
+        assert sum(int(row["pairs"]) for row in csv.DictReader(file)) == sum(pairs.values())
+    assert (tmp_path / "time_lags.png").stat().st_size > 5000
+
+
 @pytest.fixture(scope="module")
 def generator(script: Callable[[str], Any]) -> Any:
     """The benchmark, which generates dumps."""
