@@ -25,12 +25,12 @@ from seq2seq_chat.config import ConfigError, parse_config
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs import Run
+from seq2seq_chat.training.cluster import loopback_addresses
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.parts import Share
 from seq2seq_chat.training.step import TrainingStep
 from tests.conftest import write_conversations
-from tests.training.test_cluster import free_addresses
 from tests.training.test_recovery import arrays, reported, the_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
 
@@ -126,7 +126,7 @@ def end(process: subprocess.Popen[str], status: int = 0) -> str:
 
 def start_pair(*arguments: object) -> list[subprocess.Popen[str]]:
     """Two workers; only the first one has arguments."""
-    workers = ["--workers", ",".join(free_addresses(2)), "--index"]
+    workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
     return [start(*arguments, *workers, 0), start(*workers, 1)]
 
 
@@ -223,7 +223,7 @@ def test_a_worker_with_another_corpus_is_not_taken(config: Path, tmp_path: Path)
     for number, folder in enumerate(folders):
         folder.mkdir()
         write_conversations(folder / "train.txt", 20, seed=number)
-    workers = ["--workers", ",".join(free_addresses(2)), "--index"]
+    workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
     first = start(config, "--results", tmp_path / "results", *workers, 0, folder=folders[0])
     other = start(*workers, 1, folder=folders[1])
     told = end(other, status=2)
