@@ -141,7 +141,9 @@ def losses(run: Run) -> np.ndarray:
 
 
 def test_two_parts_of_the_processor_learn_as_one(cli: Cli, config: Path, tmp_path: Path) -> None:
-    few = [config, "--set", "training.steps=6"]
+    small = ["steps=4", "sample_replies=0", "scheduled_sampling=none", "gradient_clipping_by=value"]
+    few = [config, "--set", "data.buckets=null", "--set", "data.validation=null"]
+    few += [part for setting in small for part in ("--set", f"training.{setting}")]
     several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
     process = start(*few, *several, "--results", tmp_path / "two")
     assert cli("train", *few, "--results", tmp_path / "one").status == 0
