@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from tqdm import tqdm
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.environment import load_tensorflow
 from seq2seq_chat.runs import list_runs
+from seq2seq_chat.training.cluster import loopback_addresses
 from seq2seq_chat.training.metrics import read_json_lines
 
 SAMPLE = "seq2seq_chat/corpus/sample/conversations.txt"
@@ -113,7 +113,7 @@ def time_training(config: Path, results: Path, name: str) -> list[float]:
     """Seconds of a step, for every stretch but the first, which builds the graph."""
     train = [str(config), "--results", str(results)]
     if name == "two":
-        workers = ["--workers", ",".join(free_addresses(2)), "--index"]
+        workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
         processes = [on_core(0, [*train, *workers, "0"]), on_core(1, [*workers, "1"])]
     elif name == "half":
         batch = load_config(config).training.batch_size
@@ -135,15 +135,6 @@ def on_core(number: int, arguments: list[str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", ON_CORE, str(core), "train", *arguments]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses on this machine whose ports the system chose."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 def write_config(folder: Path, hidden: int, steps: int) -> Path:

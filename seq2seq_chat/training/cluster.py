@@ -94,6 +94,13 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Optio
         ) from None
 
 
+def loopback_addresses(count: int) -> list[str]:
+    """Addresses for workers that all run on this machine, at ports the system chose."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
 def assemble(cluster: Cluster, say: Callable[[str], object]) -> None:
     """Wait until all workers are there.
 

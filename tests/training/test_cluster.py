@@ -12,18 +12,15 @@ import pytest
 
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.training import cluster
-from seq2seq_chat.training.cluster import Cluster, assemble, cluster_of_environment, cluster_of_options
+from seq2seq_chat.training.cluster import (
+    Cluster,
+    assemble,
+    cluster_of_environment,
+    cluster_of_options,
+    loopback_addresses,
+)
 
 Cli = Callable[..., Any]
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses on this machine whose ports the system chose."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 def test_options() -> None:
@@ -102,7 +99,7 @@ def meet(workers: list[tuple[list[str], int]]) -> list[str]:
 
 
 def test_workers_meet_in_any_order_and_leave_the_port_free() -> None:
-    addresses = free_addresses(3)
+    addresses = loopback_addresses(3)
     for order in ([0, 1, 2], [2, 1, 0]):
         assert meet([(addresses, number) for number in order]) == [""] * 3
     socket.create_server(("127.0.0.1", int(addresses[0].split(":")[1]))).close()
@@ -110,14 +107,14 @@ def test_workers_meet_in_any_order_and_leave_the_port_free() -> None:
 
 def test_who_is_alone_is_told_who_did_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 0.2)
-    addresses = free_addresses(2)
+    addresses = loopback_addresses(2)
     assert f"worker 1 ({addresses[1]}) did not come" in meet([(addresses, 0)])[0]
     assert f"worker 0 ({addresses[0]}) does not answer" in meet([(addresses, 1)])[0]
 
 
 def test_workers_of_another_training_and_strangers_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 3.0)
-    first, second, stranger = free_addresses(3)
+    first, second, stranger = loopback_addresses(3)
     ends = meet([([first, second], 0), ([first, stranger], 1), ([first, second], 1)])
     assert ends[0] == ends[2] == ""
     # it was refused while the others still waited, or came when the door was shut
@@ -127,4 +124,4 @@ def test_workers_of_another_training_and_strangers_are_not_taken(monkeypatch: py
 def test_a_port_in_use() -> None:
     with socket.create_server(("", 0)) as used:
         here = f"127.0.0.1:{used.getsockname()[1]}"
-        assert "cannot listen" in meet([([here, *free_addresses(1)], 0)])[0]
+        assert "cannot listen" in meet([([here, *loopback_addresses(1)], 0)])[0]

@@ -25,12 +25,12 @@ from seq2seq_chat.config import ConfigError, parse_config
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs import Run
+from seq2seq_chat.training.cluster import loopback_addresses
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.parts import Share
 from seq2seq_chat.training.step import TrainingStep
 from tests.conftest import write_conversations
-from tests.training.test_cluster import free_addresses
 from tests.training.test_recovery import arrays, reported, the_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
 
@@ -126,7 +126,7 @@ def end(process: subprocess.Popen[str], status: int = 0) -> str:
 
 def start_pair(*arguments: object) -> list[subprocess.Popen[str]]:
     """Two workers; only the first one has arguments."""
-    workers = ["--workers", ",".join(free_addresses(2)), "--index"]
+    workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
     return [start(*arguments, *workers, 0), start(*workers, 1)]
 
 
@@ -141,7 +141,9 @@ def losses(run: Run) -> np.ndarray:
 
 
 def test_two_parts_of_the_processor_learn_as_one(cli: Cli, config: Path, tmp_path: Path) -> None:
-    few = [config, "--set", "training.steps=6"]
+    small = ["steps=4", "sample_replies=0", "scheduled_sampling=none", "gradient_clipping_by=value"]
+    few = [config, "--set", "data.buckets=null", "--set", "data.validation=null"]
+    few += [part for setting in small for part in ("--set", f"training.{setting}")]
     several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
     process = start(*few, *several, "--results", tmp_path / "two")
     assert cli("train", *few, "--results", tmp_path / "one").status == 0
@@ -223,7 +225,7 @@ def test_a_worker_with_another_corpus_is_not_taken(config: Path, tmp_path: Path)
     for number, folder in enumerate(folders):
         folder.mkdir()
         write_conversations(folder / "train.txt", 20, seed=number)
-    workers = ["--workers", ",".join(free_addresses(2)), "--index"]
+    workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
     first = start(config, "--results", tmp_path / "results", *workers, 0, folder=folders[0])
     other = start(*workers, 1, folder=folders[1])
     told = end(other, status=2)
