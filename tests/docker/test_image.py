@@ -36,6 +36,7 @@ def trained(image: Engine) -> Path:
     (run,) = (image.results / "whole").iterdir()
     assert said.splitlines()[-1] == f"results/whole/{run.name}"
     assert run.stat().st_uid == USER
+    assert json.loads((run / "environment.json").read_text(encoding="utf-8"))["code"]["revision"] == "a-revision"
     return run
 
 
