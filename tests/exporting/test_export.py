@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seq2seq_chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding, parse_config
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
+from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 from seq2seq_chat.exporting.folder import export_run, exported_searches
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs import Run, create_run
@@ -107,6 +108,8 @@ def random_run(folder: Path, changes: list[str]) -> Run:
     rng = np.random.default_rng(5)
     for variable in model.trainable_variables:
         variable.assign(rng.standard_normal(variable.shape) * 1.5)
+        if config.decoding.allow_unknown and variable.name.startswith("output/bias"):
+            variable.assign(variable + 12 * tf.one_hot(UNKNOWN, len(vocabulary)))
     save_variables(run.checkpoint_path(7), model.trainable_variables, {"step": 7})
     return run
 
@@ -150,6 +153,9 @@ def test_word_for_word_what_chat_says(tmp_path: Path) -> None:
             assert alone == answer[signature]["together"][0], (name, signature)
             assert [reply.text for reply in replies] == [found[0] for found in texts]
             different |= {reply.text for reply in replies}
+            if decoding.replace_unknown and signature == "beam":
+                as_found = bot.replies(said, decoding.model_copy(update={"replace_unknown": False}))
+                assert sum(one.text.count("<unknown>") for reply in as_found for one in reply.hypotheses) > 5
     assert len(different) > 40, "the models say too little to tell a right answer from a wrong one"
 
 
