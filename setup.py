@@ -53,6 +53,7 @@ setup(
             "playwright",
             "pyspark==4.0.5",
             "pytest",
+            "pytest-xdist",
             "ruff",
             "schemathesis",
             "tensorflow-addons==0.23.0",

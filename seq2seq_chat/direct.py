@@ -11,8 +11,10 @@ import mmap
 import os
 import secrets
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Optional
 
 try:
     import fcntl
@@ -27,6 +29,8 @@ TRIAL = 1 << 27  # bytes written to find that out
 class DirectStream(io.RawIOBase):
     """A new file that is written from its beginning to its end, past the cache; at most the last block goes through it.
 
+    While a thread writes one block, the next one is filled.
+
     Raises:
         OSError: the file is there already, or its file system cannot do this.
     """
@@ -34,8 +38,10 @@ class DirectStream(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o666)
-        self._block = mmap.mmap(-1, BLOCK)  # begins at a page
+        self._block, self._other = mmap.mmap(-1, BLOCK), mmap.mmap(-1, BLOCK)  # they begin at a page
         self._filled = 0
+        self._thread = ThreadPoolExecutor(1, "direct")
+        self._writing: Optional[Future[None]] = None
 
     def writable(self) -> bool:
         return True
@@ -53,29 +59,40 @@ class DirectStream(io.RawIOBase):
             self._filled += len(part)
             rest = rest[len(part) :]
             if self._filled == BLOCK:
-                self._write_out()
+                self._wait()
+                self._writing = self._thread.submit(self._write_out, self._block, BLOCK)
+                self._block, self._other, self._filled = self._other, self._block, 0
         return size
 
     def flush(self) -> None:
         """Write what is left. It is no whole block, so nothing can be written past the cache after it."""
-        if not self.closed and self._filled:
+        if self.closed:
+            return
+        self._wait()
+        if self._filled:
             flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
             fcntl.fcntl(self._file, fcntl.F_SETFL, flags & ~os.O_DIRECT)
-            self._write_out()
+            size, self._filled = self._filled, 0
+            self._write_out(self._block, size)
 
     def close(self) -> None:
         if not self.closed:
             try:
                 super().close()  # flushes
             finally:
+                self._thread.shutdown()
                 os.close(self._file)
 
-    def _write_out(self) -> None:
-        with memoryview(self._block) as block:
+    def _wait(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write_out(self, block: mmap.mmap, size: int) -> None:
+        with memoryview(block) as view:
             done = 0
-            while done < self._filled:
-                done += os.write(self._file, block[done : self._filled])
-        self._filled = 0
+            while done < size:
+                done += os.write(self._file, view[done:size])
 
 
 def is_fast(folder: Path) -> bool:
