@@ -63,7 +63,10 @@ def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool =
 def unreadable(path: Path, fault: Exception, error: type[UserError]) -> UserError:
     """What to tell people when opening or reading ``path`` failed with ``fault``."""
     if isinstance(fault, FileNotFoundError):
-        return error(f"{path} does not exist. Paths are relative to the working directory ({Path.cwd()}).")
+        return error(
+            f"{path} does not exist. Paths are relative to the working directory ({Path.cwd()}); seq2seq-chat prepare "
+            "makes corpora and vocabularies."
+        )
     if isinstance(fault, IsADirectoryError):
         return error(f"{path} is a folder. Name a file in it.")
     if isinstance(fault, (EOFError, zlib.error, gzip.BadGzipFile)):
