@@ -19,7 +19,7 @@ fi
 failed=()
 "$python" -m ruff check || failed+=("ruff")
 "$python" -m mypy || failed+=("mypy")
-"$python" -m pytest || failed+=("pytest")
+"$python" -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile || failed+=("pytest")
 if ((${#failed[@]} > 0)); then
     say "failed: ${failed[*]}"
     exit 1

@@ -59,7 +59,7 @@ class Draft:
 
 
 @contextmanager
-def atomic_write(path: str | Path, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
+def atomic_write(path: str | Path, mode: Mode = "w") -> Iterator[IO[Any]]:
     """A stream for the new contents of ``path``, which appear there only once complete.
 
     They are a :class:`Draft` until the block ends. When it fails, ``path`` stays as it was.
@@ -77,13 +77,13 @@ def atomic_write(path: str | Path, mode: Literal["w", "wb"] = "w") -> Iterator[I
     draft.publish()
 
 
-def copy_file(source: str | Path, path: str | Path) -> None:
+def copy_file(source: str | Path, path: str | Path, mode: Literal["wb", "direct"] = "wb") -> None:
     """Copy a file; the copy appears complete or not at all.
 
     Raises:
         UserError: One of them could not be read or written.
     """
-    with atomic_write(path, "wb") as stream, open(source, "rb") as old:
+    with atomic_write(path, mode) as stream, open(source, "rb") as old:
         shutil.copyfileobj(old, stream, 1 << 20)
 
 

@@ -46,12 +46,12 @@ def test_a_draft_that_is_discarded_leaves_nothing(folder: Path) -> None:
 
 
 def test_a_full_disk_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(file: int, data: object) -> int:
+    def full(file: int, data: object, position: int) -> int:
         raise OSError(28, "No space left on device")
 
     draft = Draft(folder / "file", "direct")
     draft.stream.write(b"x" * 100)
-    monkeypatch.setattr("os.write", full)
+    monkeypatch.setattr("os.pwrite", full)
     with pytest.raises(UserError, match="No space left on device"):
         draft.publish()
     assert not list(folder.iterdir())

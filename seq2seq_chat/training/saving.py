@@ -44,6 +44,7 @@ class BackgroundWriter:
 
     def __init__(self, variables: Sequence[tf.Variable] = (), folder: Optional[Path] = None) -> None:
         self._thread = ThreadPoolExecutor(1, "saving")
+        self._due: list[Callable[[], None]] = []  # what the thread will do once the step's files are all asked for
         self._writing: list[Future[None]] = []
         self._step = -1
         self._copies: dict[str, np.ndarray] = {}
@@ -84,7 +85,7 @@ class BackgroundWriter:
             np.copyto(self._copies[name], values(named[name]))
         self._copied |= named.keys()
         arrays = {name: self._copies[name] for name in named}
-        self._in_thread(lambda: write_arrays(path, arrays, metadata), then)
+        self._later(lambda: write_arrays(path, arrays, metadata), then)
 
     def _write_draft(
         self, path: Path, named: dict[str, tf.Variable], metadata: dict[str, Any], then: Callable[[], object]
@@ -93,18 +94,18 @@ class BackgroundWriter:
         contents = (named.keys(), metadata)
         same = next((other for other, drafted in self._drafted.items() if drafted == contents), None)
         if same is None:
-            self._in_thread(draft_arrays(path, named, metadata, self._mode).publish, then)
+            self._later(draft_arrays(path, named, metadata, self._mode).publish, then)
             self._drafted[path] = contents
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._in_thread(lambda: copy_file(same, path), then)
+            self._later(lambda: copy_file(same, path, self._mode), then)
 
-    def _in_thread(self, write: Callable[[], object], then: Callable[[], object]) -> None:
+    def _later(self, write: Callable[[], object], then: Callable[[], object]) -> None:
         def work() -> None:
             write()
             then()
 
-        self._writing.append(self._thread.submit(work))
+        self._due.append(work)
 
     def _prepare(self, variables: Sequence[tf.Variable], folder: Optional[Path]) -> None:
         if not self._fetch(variables) and folder and is_fast(folder):
@@ -121,9 +122,10 @@ class BackgroundWriter:
         return True
 
     def check(self) -> None:
-        """Raise what went wrong, if anything did; called at every step, it takes no time."""
+        """After every step: have what was asked for written, and raise what went wrong before, if anything did."""
         if self._writing and all(future.done() for future in self._writing):
-            self.finish()
+            self._end()
+        self._begin()
 
     def finish(self) -> None:
         """Wait until everything is written.
@@ -131,8 +133,18 @@ class BackgroundWriter:
         Raises:
             UserError: a file could not be written; those before it are there, whole.
         """
+        self._begin()
+        self._end()
+
+    def _begin(self) -> None:
+        """The thread's work would slow down the copying and writing that the training waits for, so it comes after."""
+        self._writing += [self._thread.submit(work) for work in self._due]
+        self._due = []
+
+    def _end(self) -> None:
         writing, self._writing = self._writing, []
-        self._copied, self._drafted, self._step = set(), {}, -1
+        if not self._due:
+            self._copied, self._drafted, self._step = set(), {}, -1
         for future in writing:
             future.result()
 

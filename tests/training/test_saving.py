@@ -140,6 +140,7 @@ def test_the_training_does_not_wait_for_the_disk(
     small, large, writer = large_model
     done: list[str] = []
     writer.write(1, tmp_path / "a.npz", [small, large], {}, then=lambda: done.append("a"))
+    writer.check()
     assert not done
     assert not (tmp_path / "a.npz").exists()
     reached.set()
