@@ -94,7 +94,8 @@ def told_as_user_error(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"{path} could not be written: {error}. Check that its folder exists, may be written to and has room left."
+            f"{path} could not be written: {error.strerror or error}. "
+            "Check that its folder exists, may be written to and has room left."
         ) from error
 
 

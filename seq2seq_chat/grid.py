@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.atomic import atomic_write, told_as_user_error
 from seq2seq_chat.config import RUN_NAME, Config, ConfigError, flat_settings, load_config
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run, list_runs
@@ -57,7 +57,7 @@ def new_experiments(base: Union[str, Path], axes: Sequence[Axis], folder: Union[
 
     Raises:
         ConfigError: one of them is no configuration.
-        UserError: there are too many, or a file of the name holds something else.
+        UserError: there are too many, a file of the name holds something else, or the folder cannot be written.
     """
     name = load_config(base).name
     combinations = list(itertools.product(*(axis.values for axis in axes)))
@@ -73,7 +73,8 @@ def new_experiments(base: Union[str, Path], axes: Sequence[Axis], folder: Union[
     for path, config in experiments:
         if path.exists() and load_config(path) != config:
             raise UserError(f"{path} is another experiment already; name another folder with --output, or remove it")
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    with told_as_user_error(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
     for path, config in experiments:
         if not path.exists():
             with atomic_write(path) as file:

@@ -84,6 +84,13 @@ def test_a_grid_that_cannot_be(cli: Cli, tiny_config: Path, tmp_path: Path, grid
     assert not folder.exists()
 
 
+def test_a_grid_that_can_be_written_nowhere(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("", encoding="utf-8")
+    answer = cli("experiments", "new", tiny_config, "--grid", "model.hidden_size=4,5", "--output", taken)
+    assert f"{taken} could not be written: File exists" in answer.complaint
+
+
 def test_a_table_of_runs(cli: Cli, own_run: Path, tiny_run: Path) -> None:
     interrupted = own_run.with_name("2030-01-01_00-00-00_other")
     own_run.rename(interrupted)

@@ -105,7 +105,7 @@ class Page:
     """The whole page."""
 
     title: str
-    pictures: Path  # folder that the pictures are written to as well
+    pictures: Path  # folder that the pictures are written to as well; it is there
     chapters: list[Chapter] = field(default_factory=list)
 
     def chapter(self, title: str) -> Chapter:
@@ -116,7 +116,6 @@ class Page:
     def picture(self, name: str, figure: Figure, caption: str) -> Picture:
         """Keep a picture as a file of this name, and have it for the page."""
         drawn = render(figure, "png")
-        self.pictures.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.pictures / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.png", "wb") as file:
             file.write(drawn)
         return Picture(data_uri(drawn), caption)

@@ -8,6 +8,7 @@ from pathlib import Path
 from seq2seq_chat.analysis import chapters, model_chapters
 from seq2seq_chat.analysis.findings import Options, find_out, shared_vectors
 from seq2seq_chat.analysis.page import Page
+from seq2seq_chat.atomic import told_as_user_error
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run
 
@@ -41,9 +42,11 @@ def write_report(
         _ = run.config, run.vocabulary  # a damaged folder is told at once
     tell("sentence vectors")
     vectors, origin = shared_vectors(runs, options)
+    pictures = path.with_name(PICTURES if path.name == FILE else path.stem + "_pictures")
+    with told_as_user_error(pictures):  # before hours of measuring, not after them
+        pictures.mkdir(exist_ok=True)
     found = [find_out(run, options, vectors, tell, warn) for run in runs]
     names = ", ".join(run.config.name for run in runs)
-    pictures = path.with_name(PICTURES if path.name == FILE else path.stem + "_pictures")
     page = Page(f"Report on {names}", pictures)
     tell("drawing")
     chapters.overview(page, found)

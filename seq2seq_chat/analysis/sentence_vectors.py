@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seq2seq_chat.analysis.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.sent2vec_training import train_sent2vec
+from seq2seq_chat.atomic import told_as_user_error
 from seq2seq_chat.corpus.experiment_data import open_samples
 from seq2seq_chat.corpus.text import detokenize
 from seq2seq_chat.corpus.vocabulary import UNKNOWN
@@ -26,7 +27,7 @@ def sentence_vectors(run: Run, folder: Path, model: str | Path | None = None) ->
         model: an official binary model, to be used as it is.
 
     Raises:
-        UserError: the model cannot be read, or there is no training corpus to learn one from.
+        UserError: the model cannot be read, there is no training corpus to learn one from, or it cannot be kept.
     """
     if model is not None:
         vectors = Sent2Vec.load(model)
@@ -45,7 +46,8 @@ def _learn(run: Run, path: Path) -> None:
         raise UserError(
             f"no sentence vectors can be learned ({fault}); give a Sent2Vec model with --sent2vec FILE"
         ) from fault
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with told_as_user_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     trained.model.save(path, trained.counts, trained.output)
 
 

@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 
 from seq2seq_chat.analysis.style import COLORS, MARKERS, new_figure, plain
 from seq2seq_chat.analysis.subject import Subject
-from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.atomic import atomic_write, told_as_user_error
 from seq2seq_chat.corpus.encoded import fit_source
 from seq2seq_chat.corpus.text import tokenize
 from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS
@@ -158,7 +158,8 @@ def neighbours(vectors: Vectors, label: str, count: int = 6) -> list[tuple[str, 
 
 def export_projector(vectors: Vectors, folder: Path) -> None:
     """Write what TensorBoard's projector reads: ``tensorboard --logdir FOLDER``, or its page's Load button."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with told_as_user_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / "vectors.tsv") as file:
         for row in vectors.values:
             file.write("\t".join(f"{value:.6g}" for value in row) + "\n")

@@ -209,9 +209,11 @@ def test_other_models(cell: str, cli: Cli, tiny_settings: dict[str, Any], tmp_pa
 
 
 def test_what_cannot_be_used_is_told(cli: Cli, own_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken_pictures").write_text("no folder", encoding="utf-8")
     cases = {
         "cannot be read": ("--sent2vec", tmp_path / "none.bin"),
         "folder does not exist": ("--output", tmp_path / "nowhere" / "page.html"),
+        "taken_pictures could not be written": ("--output", tmp_path / "taken.html"),
         "questions.txt": ("--questions", tmp_path / "questions.txt"),
         "transcript.txt": ("--transcript", tmp_path / "transcript.txt"),
     }
