@@ -42,7 +42,7 @@ run="$(finished_run)"
 if [[ -n "$run" ]]; then
     say "$run is trained already; to train anew: ./run.sh train $config"
 else
-    say "training $config, a few minutes on two cores"
+    say "training $config, about two minutes on two cores"
     status=0
     "$seq2seq_chat" train "$config" || status=$?
     if ((status != 0)); then
