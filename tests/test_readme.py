@@ -85,7 +85,9 @@ def is_a_script_of_ours(words: list[str]) -> None:
 
 
 def docker_accepts(words: list[str]) -> None:
-    """Every option is one of docker's, where docker is there, and what our image is asked to do is a verb."""
+    """Every option is one of docker's, where docker is there, what our image is asked to do is a verb, files exist."""
+    for word in words:
+        assert not word.startswith(("docker/", "configs/")) or (REPOSITORY / word).is_file(), word
     words = words[words.index("docker") + 1 :]
     if words[0] == "compose":
         words = words[words.index("run" if "run" in words else "up") :]
@@ -139,9 +141,12 @@ def test_there_are_commands_and_each_is_known() -> None:
 
 
 def test_what_is_named_in_the_text_exists() -> None:
-    """Verbs, scripts and their options in `inline code`, and files and chapters behind links."""
+    """Verbs, scripts and their options, and settings, in `inline code`, and files and chapters behind links."""
     from seq2seq_chat.cli import commands
+    from seq2seq_chat.config import Config
 
+    schema = Config.model_json_schema()["$defs"]
+    settings = {f"{title.lower()}.{key}" for title, section in schema.items() for key in section["properties"]}
     for page in [*PAGES, REPOSITORY / "CONTRIBUTING.md"]:
         text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         for code in re.findall(r"`([^`]+)`", text):
@@ -150,6 +155,8 @@ def test_what_is_named_in_the_text_exists() -> None:
                 assert words[1] in commands.commands, f"{page.name}: `{code}`"
                 options = {option for one in _all_options(commands.commands[words[1]]) for option in one.opts}
                 assert {word for word in words if word.startswith("--")} <= options, f"{page.name}: `{code}`"
+            if re.fullmatch(r"(data|model|training|decoding)\.\w+", words[0].rstrip(":=") if words else ""):
+                assert words[0].rstrip(":=") in settings, f"{page.name}: `{code}`"
             for script in re.findall(r"\b(scripts/\w+\.py)", code):
                 source = (REPOSITORY / script).read_text(encoding="utf-8")
                 source += (REPOSITORY / "scripts" / "picture_script.py").read_text(encoding="utf-8")
