@@ -5,6 +5,8 @@ Importing this module imports no TensorFlow; :func:`load_tensorflow` does, after
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import platform
 import subprocess
@@ -19,6 +21,10 @@ PYTHON = ((3, 10), (3, 11))
 TENSORFLOW = "2.15"
 REVISION = "SEQ2SEQ_CHAT_REVISION"  # names the code's where there is no repository
 RECORDED_PACKAGES = ("seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "pydantic")
+QUOTAS = (  # files that say how many microseconds of how many a container may compute
+    ("/sys/fs/cgroup/cpu.max",),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+)
 
 
 class EnvironmentFault(UserError):
@@ -45,6 +51,22 @@ def load_tensorflow() -> Any:
             "install it with: pip install -c constraints.txt -e ."
         )
     return tf
+
+
+def available_cores() -> int:
+    """Cores that this process may use, as many as its container is given the time of."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, _quota())))
+
+
+def _quota() -> float:
+    """The share of time that a container may use, 1 for one core's; infinite outside of one."""
+    for files in QUOTAS:
+        with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says "max"
+            time, period = map(float, " ".join(Path(file).read_text() for file in files).split())
+            if time > 0:
+                return time / period
+    return math.inf
 
 
 def make_deterministic(seed: int, wanted: bool | None = True) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import resource
 import secrets
 import signal
@@ -19,6 +18,7 @@ import waitress.server
 from flask import Flask
 
 from seq2seq_chat.config import ConfigError
+from seq2seq_chat.environment import available_cores
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import list_runs
 from webui.app import close_app, create_app
@@ -70,7 +70,7 @@ def suitable_cores(results: Union[str, Path]) -> int:
     for run in list_runs(results):
         with contextlib.suppress(ConfigError):
             if run.config.model.hidden_size >= MANY_UNITS:
-                return os.cpu_count() or 1
+                return available_cores()
     return 1
 
 

@@ -42,6 +42,7 @@ from seq2seq_chat.corpus.statistics import CorpusStatistics, ReadingStatistics
 from seq2seq_chat.corpus.text import Level
 from seq2seq_chat.corpus.utterances import UTTERANCES_FILE, write_prepared
 from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.environment import available_cores
 from seq2seq_chat.errors import UserError
 
 VOCABULARY_FILE = "vocabulary.txt"
@@ -126,7 +127,7 @@ def prepare(
     if output.resolve() in {folder.resolve() for folder in {item.path.parent for item in found}}:
         raise UserError(f"{output} holds inputs, among which outputs would be lost. Name another.")
     reading = reading or ReadingSettings()
-    jobs = jobs or os.cpu_count() or 1
+    jobs = jobs or available_cores()
     tasks = plan_tasks(corpus, reading, found)
     with _workplace(output) as folder:
         reports = read_tasks(tasks, folder, jobs)

@@ -9,8 +9,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from seq2seq_chat import GROWTH
-from seq2seq_chat.environment import gpu_names
-from seq2seq_chat.training.parts import available_cores
+from seq2seq_chat.environment import available_cores, gpu_names
 
 DRIVER = Path("/proc/driver/nvidia/version")  # is there when the kernel has NVIDIA's driver, also inside a container
 CARDS = Path("/dev")  # has nvidia0, nvidia1, …; in a container those that it was given

@@ -21,9 +21,10 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
+from seq2seq_chat.environment import available_cores
 from seq2seq_chat.errors import UserError
 from seq2seq_chat.training.cluster import Cluster, assemble
-from seq2seq_chat.training.parts import WHOLE, Share, available_cores
+from seq2seq_chat.training.parts import WHOLE, Share
 
 SEVERED = (  # what TensorFlow raises where another worker is gone
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),

@@ -11,11 +11,7 @@ draws what is random for the whole part and keeps its rows of it.
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -23,6 +19,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.environment import available_cores
 from seq2seq_chat.model.draws import SomeRows
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.own_words import OwnWords
@@ -48,10 +45,6 @@ class Piece(NamedTuple):
 
 
 LEAST_ROWS = 16  # of a part: fewer make products that are no faster than those of more
-QUOTAS = (  # files that say how many microseconds of how many a container may compute
-    ("/sys/fs/cgroup/cpu.max",),
-    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
-)
 WIDEST = 1024  # units of a hidden layer above which a product of a batch keeps all cores busy
 
 
@@ -64,22 +57,6 @@ def batch_parts(config: Config) -> int:
     if config.model.hidden_size > WIDEST or tf.config.list_physical_devices("GPU"):
         return 1
     return max(1, min(available_cores(), config.training.batch_size // LEAST_ROWS))
-
-
-def available_cores() -> int:
-    """Cores that this process may use, as many as its container is given the time of."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(cores, _quota())))
-
-
-def _quota() -> float:
-    """The share of time that a container may use, 1 for one core's; infinite outside of one."""
-    for files in QUOTAS:
-        with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says "max"
-            time, period = map(float, " ".join(Path(file).read_text() for file in files).split())
-            if time > 0:
-                return time / period
-    return math.inf
 
 
 def share_cores(parts: int) -> None:

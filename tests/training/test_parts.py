@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seq2seq_chat import environment
 from seq2seq_chat.config import ConfigError, parse_config
 from seq2seq_chat.model.draws import SomeRows
 from seq2seq_chat.model.dropout import Dropout
 from seq2seq_chat.model.own_words import OwnWords, schedule
 from seq2seq_chat.training import parts
-from seq2seq_chat.training.parts import Share, available_cores, batch_parts, loss_in_parts, pieces, share_cores
+from seq2seq_chat.training.parts import Share, batch_parts, loss_in_parts, pieces, share_cores
 from tests.training.test_step import configuration, make_step, random_batch
 
 
@@ -142,9 +143,9 @@ def test_a_container_computes_with_as_many_cores_as_it_is_given_time_of(
     for name, text in zip(names, (new, *(old or (None, None))), strict=True):
         if text is not None:
             (tmp_path / name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(parts, "QUOTAS", ((tmp_path / "cpu.max",), (tmp_path / "quota", tmp_path / "period")))
+    monkeypatch.setattr(environment, "QUOTAS", ((tmp_path / "cpu.max",), (tmp_path / "quota", tmp_path / "period")))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    assert available_cores() == cores
+    assert environment.available_cores() == cores
 
 
 def test_threads_are_shared_before_tensorflow_starts_and_left_alone_after(monkeypatch: pytest.MonkeyPatch) -> None:
