@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -15,6 +16,43 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 RECIPES = re.findall(
     r"^```diff\n(.*?)^```", (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
 )
+
+
+GROUND = {"atomic", "direct", "environment", "errors"}  # what every room stands on
+
+
+def rooms() -> list[list[str]]:
+    """The rows of the house, top to bottom: the names of packages and modules."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", text.partition("\n## A cell")[0], re.MULTILINE)
+    return [[Path(name).stem for name in re.findall(r"`([^`]+)`", row)] for row in rows]
+
+
+def imported(file: Path) -> set[str]:
+    """Rooms that a file imports anything of."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    parts = [name.split(".") for name in names]
+    return {
+        name[0] if name[0] == "webui" else name[1]
+        for name in parts
+        if name[0] == "webui" or (name[1:] and name[0] == "seq2seq_chat")
+    }
+
+
+def test_a_room_knows_those_above_it_only() -> None:
+    known, seen = set(GROUND), 0
+    for row in rooms():
+        for name in row:
+            folder = REPOSITORY / name if name in ("webui", "scripts") else REPOSITORY / "seq2seq_chat" / name
+            files = list(folder.rglob("*.py")) or [folder.with_suffix(".py")]
+            for file in files:
+                assert imported(file) <= known | set(row), file
+                seen += 1
+        known |= set(row)
+    inside = {path.stem for path in (REPOSITORY / "seq2seq_chat").glob("[!_]*") if not path.name.startswith(".")}
+    assert inside <= known, "the house has a room that the list lacks"
+    assert seen > 100
 
 
 def follow(recipe: str, folder: Path) -> None:
