@@ -119,7 +119,11 @@ NOT_RUN: list[tuple[str, str, Callable[[list[str]], None]]] = [
         "they install from the network; test_project.py runs them with stand-ins",
         is_a_script_of_ours,
     ),
-    (r"(sudo )?docker ", "needs an engine and an image of a gigabyte; the tests of docker/ have them", docker_accepts),
+    (
+        r"(sudo )?docker ",
+        "needs an engine and an image; tests/docker/ has them, and types these commands",
+        docker_accepts,
+    ),
     (r".*--workers\b|TF_CONFIG=", "needs several machines; the tests of distribution have them", ours_accepts),
 ]
 RUN = ("seq2seq-chat", "python", "echo", "for", "cp", "curl", "mkdir")

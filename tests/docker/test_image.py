@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.docker.engine import MEMORY, USER, Engine
+from tests.docker.engine import DEADLINE, MEMORY, REPOSITORY, USER, Engine
+from tests.test_readme import commands_of
 from tests.training.test_recovery import arrays, reported
 
 pytestmark = pytest.mark.slow
@@ -118,3 +121,76 @@ def test_the_checks_pass(image: Engine) -> None:
     said = image.run("check", "--fast", *CONFIG, *only, "--results", "results/checked")
     assert "all checks passed" in said
     assert list((image.results / "checked").rglob("gradient_norms.png"))
+
+
+SMALL = {
+    "model.hidden_size": 8,
+    "model.embedding_size": 8,
+    "model.projection_size": 8,
+    "model.encoder_steps": 6,
+    "model.decoder_steps": 6,
+    "training.batch_size": 4,
+    "training.sampled_softmax": "null",
+    "training.steps": 2,
+}
+STAND_IN = f"""#!/bin/bash
+# docker, as far as this engine has what was asked for: no cards, no network but the machine's, another base
+docker={shutil.which("docker")}
+words=() more=() left_out= verb=
+for word in "$@"; do
+    if [[ -n "$left_out" ]]; then left_out= && continue; fi
+    case "$word" in
+        --gpus | -p) left_out="$word" && continue ;;
+        train | check | serve) verb="$word" ;;
+    esac
+    words+=("$word")
+done
+case "$verb" in
+    train) more=({" ".join(f"--set {key}={value}" for key, value in SMALL.items())}) ;;
+    check) more=(--fast --only memory) ;;
+    serve) more=(--port 0) ;;
+esac
+case "$1" in
+    build) more=(--build-arg=BASE_IMAGE=base --build-arg=REVISION=a-revision) ;;&
+    build | run) exec "$docker" "$1" --network=host "${{words[@]:1}}" "${{more[@]}}" ;;
+esac
+exit 2
+"""
+
+
+def test_what_the_readme_says_can_be_typed(image: Engine, tmp_path: Path) -> None:
+    """Its commands as they stand there, but for what the engine lacks and for the size of the model."""
+    typed = [command.text for command in commands_of(REPOSITORY / "README.md")]
+    commands = [text for text in typed if re.match(r"docker (build|run) ", text)]
+    asked = [re.findall(r"build|train|serve|check", text)[0] for text in commands]
+    assert asked == ["build", "train", "serve", "check"]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "docker").write_text(STAND_IN, encoding="utf-8")
+    (tmp_path / "bin" / "docker").chmod(0o755)
+    environment = image.environment | {"PATH": f"{tmp_path / 'bin'}:{image.environment['PATH']}"}
+    folder = tmp_path / "reader"
+    corpus = folder / "data" / "reddit"
+    corpus.mkdir(parents=True)
+    for part in ("train", "validation"):
+        (corpus / f"{part}.txt").write_text("hello !\nhow are you ?\n" * 20, encoding="utf-8")
+    (corpus / "vocabulary.txt").write_text("hello\nhow\nare\nyou\n!\n?\n", encoding="utf-8")
+    for text in commands:
+        where = REPOSITORY if text.startswith("docker build") else folder
+        with subprocess.Popen(
+            ["timeout", str(DEADLINE), "bash", "-euc", text],
+            cwd=where,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            said = []
+            for line in process.stdout:
+                said.append(line)
+                if line.startswith("http://"):
+                    (container,) = image.docker("ps", "--quiet", "--filter=ancestor=seq2seq-chat").split()
+                    image.docker("stop", container)
+        assert process.returncode == 0, text + "\n" + "".join(said)
+    assert list((folder / "results").glob("*_thesis_reddit/end.json"))
