@@ -118,7 +118,7 @@ class Follower:
                     stopping = self._train_one_step()
         finally:
             self._console.end()
-        if stopping and self._learner.step < training.steps:
+        if stopping and self._learner.step < training.steps and not self._progress.gave_up:
             raise Dismissed(self._learner.step, self._request.signal or signal.SIGTERM)
         return self._learner.step
 
