@@ -93,6 +93,8 @@ def _train(run: Run, config: Config, distribution: Distribution, cluster: Option
             raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
         except WorkerLost as error:
             raise TrainingFailed(f"{error}. Start the same command on every machine again") from error
+        except OSError as error:
+            raise TrainingFailed(f"{error.filename or run.path}: {error.strerror}; the training did not begin") from error
         try:
             with distribution.watched():
                 trainer.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -289,6 +290,21 @@ def test_a_training_that_fails_before_its_first_checkpoint_names_no_run_to_go_on
     assert "begin anew" in answer.err
     assert "--resume" not in answer.err
     assert not list((tmp_path / "results").iterdir())
+
+
+def test_on_a_disk_that_is_still_full_a_training_does_not_begin(
+    cli: Cli, own_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = {path: path.read_bytes() for path in (own_run / "checkpoints").iterdir()}
+    monkeypatch.setattr("seq2seq_chat.runs.os.write", full)  # who holds the run
+    monkeypatch.setattr("seq2seq_chat.training.console.Console._log", full)
+    answer = cli("train", "--resume", own_run, "--set", "training.steps=22")
+    assert answer.status == 1
+    assert f"{own_run}: No space left on device; the training did not begin" in answer.err
+    assert {path: path.read_bytes() for path in (own_run / "checkpoints").iterdir()} == before
 
 
 def test_a_full_disk_stops_the_training_and_loses_nothing(
