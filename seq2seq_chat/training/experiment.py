@@ -94,7 +94,9 @@ def _train(run: Run, config: Config, distribution: Distribution, cluster: Option
         except WorkerLost as error:
             raise TrainingFailed(f"{error}. Start the same command on every machine again") from error
         except OSError as error:
-            raise TrainingFailed(f"{error.filename or run.path}: {error.strerror}; the training did not begin") from error
+            raise TrainingFailed(
+                f"{error.filename or run.path}: {error.strerror}; the training did not begin"
+            ) from error
         try:
             with distribution.watched():
                 trainer.train()
