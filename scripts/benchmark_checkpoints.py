@@ -52,7 +52,7 @@ def time_saving(config: Config, stretches: int, steps: int) -> dict[str, Any]:
     learner = make_learner(config)
     with tempfile.TemporaryDirectory() as folder, tqdm(desc=config.name, unit="step", disable=None) as bar:
         saver = Saver(Run(folder), learner, {}, keep=config.training.keep_checkpoints)
-        while learner.traces < len(learner.buckets):
+        while learner.traces < sum(size > 0 for size in learner.batches.sizes):
             learn(learner, bar)
         stalls, times, counts = [], {True: 0.0, False: 0.0}, {True: 0, False: 0}
         for number in range(2 * stretches):

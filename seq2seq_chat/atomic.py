@@ -29,7 +29,7 @@ class Draft:
     """
 
     def __init__(self, path: str | Path, mode: Mode = "w") -> None:
-        self.path = Path(path)
+        self.path, self.published = Path(path), False
         # Not tempfile: its files are readable by their owner only, these follow the umask.
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         with told_as_user_error(self.path):
@@ -47,6 +47,7 @@ class Draft:
                 os.fsync(self.stream.fileno())
                 self.stream.close()
                 os.replace(self._temporary, self.path)
+            self.published = True
         except BaseException:
             self.discard()
             raise

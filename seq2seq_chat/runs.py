@@ -165,8 +165,8 @@ class Run:
             left_behind = _holder(self.path / "lock") if (self.path / "lock").stat().st_size else None
             file.truncate(0)
             holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-            file.write(json.dumps(holder))
-            file.flush()
+            with contextlib.suppress(OSError):  # a full disk has no room for this; the lock itself needs none
+                os.write(file.fileno(), json.dumps(holder).encode())
             try:
                 yield left_behind
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import shutil
 import tempfile
@@ -112,7 +113,8 @@ class _DuckDB:
         self._scratch = scratch
 
     def table(self, path: Path) -> ir.Table:
-        return self._connection.read_parquet(str(path / "*.parquet") if path.is_dir() else str(path))
+        name = glob.escape(str(path))  # DuckDB takes every name for a pattern
+        return self._connection.read_parquet(f"{name}/*.parquet" if path.is_dir() else name)
 
     def rows(self, expression: ir.Table) -> Iterator[pa.RecordBatch]:
         # A relation streams in order; a query that was executed is held in memory first.

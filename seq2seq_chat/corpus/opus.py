@@ -163,15 +163,16 @@ def _plain_body(content: bytes) -> bytes | None:
 
 def _is_frame(head: bytes, tail: bytes) -> bool:
     """Whether what surrounds the sentences is a sound document in UTF-8."""
-    if re.search(rb"encoding=", head) and not re.search(rb"encoding=[\"']utf-?8[\"']", head, re.IGNORECASE):
+    if b"encoding" in head and not re.search(rb"encoding=[\"']utf-?8[\"']", head, re.IGNORECASE):
         return False
     if b"<!" in head or b"<!" in tail or b"<w" in tail or b"<time" in tail:
         return False
     try:
-        document = etree.fromstring(head + tail, _parser())
+        document = etree.fromstring(head + b"<s/>" + tail, _parser())
     except (etree.XMLSyntaxError, ValueError):
         return False
-    return document.tag == "document" and all(child.tag == "meta" for child in document)
+    parts = [child.tag for child in document]
+    return document.tag == "document" and parts.count("s") == 1 and set(parts) <= {"s", "meta"}
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _unusual_tag(tag: bytes) -> int:
     """The kind of a tag that has no attribute, or others than an identifier; -1 if it is in doubt."""
     found = _TAG.fullmatch(tag)
     names = _NAME.findall(found[1]) if found else []
-    if found is None or len(set(names)) < len(names):
+    if found is None or len(set(names)) < len(names) or b"xmlns" in names:
         return -1
     return _WORD if tag.startswith(b"<w") else _SENTENCE
 

@@ -299,7 +299,7 @@ def _write_files(
     nothing = pa.nulls(len(kept), pa.string())
     columns = {
         "file": integers(kept, np.int32),
-        "name": strings([os.fsencode(item.film) for item in items]) if kind.named else nothing,
+        "name": strings([item.film.encode(errors="backslashreplace") for item in items]) if kind.named else nothing,
         "offset": integers(offsets),
         "single": flags(np.array(singles, bool)),
         "split": strings([splits[item.path].encode() for item in items]) if splits else nothing,

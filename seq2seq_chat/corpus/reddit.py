@@ -147,7 +147,7 @@ class _Comments:
                 if min_score is not None and (comment.get("score") or 0) < min_score:
                     continue
                 time = _seconds(comment.get("created_utc"))
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                 self._bad(offset, "no comment: a field is missing or of the wrong type")
                 continue
             if body in _GONE:
@@ -208,7 +208,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _seconds(created: Any) -> float | None:
-    """Some dumps write the time as a text. Raises ValueError, TypeError."""
+    """Some dumps write the time as a text. Raises ValueError, TypeError, OverflowError."""
     seconds = None if created is None else float(created)
     return seconds if seconds is None or math.isfinite(seconds) else None
 

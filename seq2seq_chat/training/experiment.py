@@ -43,7 +43,7 @@ def start_experiment(config: Config, results: Union[str, Path], cluster: Optiona
     try:
         _train(run, config, distribution, cluster, new=True)
     except BaseException:
-        if not run.checkpoints() and not run.snapshots():
+        if not _has_saved(run):
             shutil.rmtree(run.path)
         raise
     return run
@@ -93,6 +93,10 @@ def _train(run: Run, config: Config, distribution: Distribution, cluster: Option
             raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
         except WorkerLost as error:
             raise TrainingFailed(f"{error}. Start the same command on every machine again") from error
+        except OSError as error:
+            raise TrainingFailed(
+                f"{error.filename or run.path}: {error.strerror}; the training did not begin"
+            ) from error
         try:
             with distribution.watched():
                 trainer.train()
@@ -100,7 +104,7 @@ def _train(run: Run, config: Config, distribution: Distribution, cluster: Option
             run.record_end("interrupted", trainer.learner.step, str(stop))
             raise
         except (LossNotFinite, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
-            failure = _failure(error, run, cluster)
+            failure = _failure(error, run, cluster, kept=not new or _has_saved(run))
             with suppress(UserError, OSError):  # a full disk has no room for this either
                 run.record_end("failed", trainer.learner.step, str(failure))
             raise failure from error
@@ -121,8 +125,17 @@ def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None
         run.save_config(config)
 
 
-def _failure(error: Exception, run: Run, cluster: Optional[Cluster]) -> TrainingFailed:
-    go_on = f"go on with: seq2seq-chat train --resume {run.path}"
+def _has_saved(run: Run) -> bool:
+    return bool(run.checkpoints() or run.snapshots())
+
+
+def _failure(error: Exception, run: Run, cluster: Optional[Cluster], kept: bool) -> TrainingFailed:
+    """What to tell; ``kept`` says whether the run stays, and there is something to go on with."""
+    go_on = f"go on with: seq2seq-chat train --resume {run.path}" if kept else "nothing was saved before; begin anew"
+    if isinstance(error, WorkerLost) and not kept:
+        return TrainingFailed(
+            f"{error}; the training stopped before its first checkpoint. Start the same command on every machine again"
+        )
     if isinstance(error, WorkerLost) and cluster is not None:
         return TrainingFailed(
             f"{error}; the training stopped at its last checkpoint. Start every other worker again, and on this "

@@ -21,6 +21,7 @@ from seq2seq_chat.training.cluster import Cluster
 from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible, meet
 from seq2seq_chat.training.learner import Learner
+from seq2seq_chat.training.memory import available_memory, ensure_memory, estimate_memory
 from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.parts import batch_parts
 from seq2seq_chat.training.precision import ensure_available
@@ -104,6 +105,9 @@ class Follower:
         corpus = open_samples(data.train, vocabulary, data)
         if corpus.fingerprint != expected:
             raise UserError(f"{data.train} is not the corpus that {self._cluster.named(0)} learns; copy that one here")
+        sharing = self._distribution
+        estimate = estimate_memory(self._config, len(vocabulary), sharing.devices, sharing.together)
+        ensure_memory(estimate, available_memory())
         return corpus
 
     def train(self) -> int:
@@ -118,7 +122,7 @@ class Follower:
                     stopping = self._train_one_step()
         finally:
             self._console.end()
-        if stopping and self._learner.step < training.steps:
+        if stopping and self._learner.step < training.steps and not self._progress.gave_up:
             raise Dismissed(self._learner.step, self._request.signal or signal.SIGTERM)
         return self._learner.step
 

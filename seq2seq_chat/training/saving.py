@@ -13,7 +13,7 @@ the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -21,8 +21,9 @@ from typing import Any, Literal, Optional
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.atomic import copy_file
+from seq2seq_chat.atomic import Draft, copy_file
 from seq2seq_chat.direct import is_fast
+from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run
 from seq2seq_chat.training.checkpoints import draft_arrays, plain_name, values, write_arrays
 from seq2seq_chat.training.learner import Learner
@@ -49,7 +50,7 @@ class BackgroundWriter:
         self._step = -1
         self._copies: dict[str, np.ndarray] = {}
         self._copied: set[str] = set()  # names of those that hold the values of ``_step``
-        self._drafted: dict[Path, Any] = {}  # names and metadata in the files of ``_step`` that are no copies
+        self._drafted: list[tuple[Draft, Any]] = []  # of ``_step``, with the names and metadata in each
         self._copying = _on_gpu(variables) or sum(_bytes(variable) for variable in variables) <= MOST_COPIED
         self._mode: Literal["wb", "direct"] = "wb"
         self._preparing = self._thread.submit(self._prepare, variables, folder)
@@ -92,13 +93,19 @@ class BackgroundWriter:
     ) -> None:
         """Write the variables now, as far as it needs no waiting for the disk; the thread does that."""
         contents = (named.keys(), metadata)
-        same = next((other for other, drafted in self._drafted.items() if drafted == contents), None)
+        same = next((draft for draft, drafted in self._drafted if drafted == contents), None)
         if same is None:
-            self._later(draft_arrays(path, named, metadata, self._mode).publish, then)
-            self._drafted[path] = contents
+            draft = draft_arrays(path, named, metadata, self._mode)
+            self._later(draft.publish, then)
+            self._drafted.append((draft, contents))
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._later(lambda: copy_file(same, path, self._mode), then)
+            self._later(lambda: self._copy(same, path), then)
+
+    def _copy(self, draft: Draft, path: Path) -> None:
+        if not draft.published:  # what is at its place is of an earlier step
+            raise UserError(f"{path} could not be written, as {draft.path} could not")
+        copy_file(draft.path, path, self._mode)
 
     def _later(self, write: Callable[[], object], then: Callable[[], object]) -> None:
         def work() -> None:
@@ -144,7 +151,8 @@ class BackgroundWriter:
     def _end(self) -> None:
         writing, self._writing = self._writing, []
         if not self._due:
-            self._copied, self._drafted, self._step = set(), {}, -1
+            self._copied, self._drafted, self._step = set(), [], -1
+        wait(writing)  # after a failure, too: nothing is written any more when this returns
         for future in writing:
             future.result()
 

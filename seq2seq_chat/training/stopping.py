@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Optional
 
 
@@ -27,9 +27,10 @@ class StopRequest:
         def ask(number: int, frame: Any) -> None:
             if self.made:  # asked twice: the person does not want to wait
                 raise KeyboardInterrupt
-            # not print: it may be what the signal interrupted, and it cannot be entered twice
-            os.write(2, b"\nstopping after this step ...\n")
             self.signal = number
+            with suppress(OSError):  # Ctrl-C in a pipeline ends its reader, too
+                # not print: it may be what the signal interrupted, and it cannot be entered twice
+                os.write(2, b"\nstopping after this step ...\n")
 
         try:
             before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

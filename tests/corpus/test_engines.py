@@ -68,6 +68,15 @@ def films(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("name", ["reddit [2011]", "a*c", "what?"])
+def test_a_folder_whose_name_looks_like_a_pattern(tmp_path: Path, name: str) -> None:
+    (tmp_path / "abc").mkdir()  # which the second one matches
+    (tmp_path / "lines.txt").write_text("".join(f"w{n % 7} w{n}\n" for n in range(100)))
+    for output in ("plain", name):
+        prepare("lines", [tmp_path / "lines.txt"], tmp_path / output, vocabulary_size=50)
+    assert contents(tmp_path / name) == contents(tmp_path / "plain")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "how"),

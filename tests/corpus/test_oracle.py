@@ -366,6 +366,29 @@ def test_the_form_of_opus_is_scanned() -> None:
     assert scan_sentences(text.encode()) is not None
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "{}<document/>",
+        "<document/>{}",
+        '<document id="{}"/>',
+        "<document><?note {}?></document>",
+        "<document><meta>{}</meta></document>",
+        '<?xml version="1.0" encoding = "iso-8859-1"?><document>{}</document>',
+    ],
+)
+def test_sentences_are_scanned_only_where_a_document_has_them(frame: str) -> None:
+    """What is left without them may be sound, and yet the whole broken, or something else."""
+    content = frame.format('<s id="1"><w id="1.1">café</w></s>').encode()
+    assert scan_sentences(content) is None
+
+
+@pytest.mark.parametrize("start", ['s xmlns="x"', 'w xmlns="x"'])
+def test_words_of_another_name_space_are_none(start: str) -> None:
+    content = '<document><s id="1"><w id="1.1">a</w></s></document>'.replace(f'{start[0]} id="1', f'{start} id="1', 1)
+    assert scan_sentences(content.encode()) is None
+
+
 @settings(deadline=None, max_examples=300)
 @given(
     films, st.integers(0, 10**6), st.integers(1, 6), st.sampled_from(["", "<", ">", "&", '"', "\x00", "\xff", "</w>"])

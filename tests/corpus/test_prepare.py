@@ -159,6 +159,27 @@ def test_tiny_corpora(corpus_file: Write, tmp_path: Path, count: int, seed: int)
     assert sorted(found) == sorted((f"a{n}", f"b{n}") for n in range(count))
 
 
+def test_a_film_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    film = "<document><s><w>hello</w></s><s><w>you</w></s></document>"
+    try:
+        (tmp_path / os.fsdecode(b"\xe9t\xe9.xml")).write_text(film)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    statistics = prepare("opensubtitles", [tmp_path], tmp_path / "out", vocabulary_size=50)
+    assert statistics["total"]["utterances"] == 2
+
+
+def test_a_time_too_large_for_a_number_is_damage(tmp_path: Path) -> None:
+    comments = [
+        {"id": "a", "link_id": "t3_x", "parent_id": "t3_x", "subreddit": "s", "body": "hello", "created_utc": 1},
+        {"id": "b", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "you", "created_utc": 2},
+        {"id": "c", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "no", "created_utc": 10**400},
+    ]
+    (tmp_path / "RC_2011-01").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
+    statistics = prepare("reddit", [tmp_path], tmp_path / "out", vocabulary_size=50, max_bad=50)
+    assert (statistics["reading"]["damaged"], statistics["total"]["utterances"]) == (1, 2)
+
+
 def test_a_file_without_markers_is_split_by_blocks(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("".join(f"w{n}\n" for n in range(1000)))

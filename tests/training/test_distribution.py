@@ -16,20 +16,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
+from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.errors import UserError
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.runs import Run
-from seq2seq_chat.training.cluster import loopback_addresses
+from seq2seq_chat.training import follower
+from seq2seq_chat.training.cluster import Cluster, loopback_addresses
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.parts import Share
-from seq2seq_chat.training.step import TrainingStep
+from seq2seq_chat.training.step import StepResult, TrainingStep
 from tests.conftest import write_conversations
 from tests.training.test_recovery import arrays, reported, the_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
@@ -214,6 +217,49 @@ def test_a_signal_to_any_worker_stops_all_after_the_same_step(config: Path, tmp_
     run = the_run(tmp_path / "results")
     (step, _) = run.checkpoints()[-1]
     assert told.startswith(f"stopped at step {step:,}; worker 0 (127.0.0.1:")
+
+
+class Told(Distribution):
+    """Of a follower that is told to stop early after one step."""
+
+    def __init__(self) -> None:
+        settings = json.loads(configuration(validate_every=1, steps=50, log_every=50).to_json())
+        settings["data"]["validation"] = "nowhere.txt"
+        settings["training"]["early_stopping"] = 1
+        self._said: list[Any] = [
+            {"config": settings, "words": [*SPECIAL_WORDS, "a"], "corpus": "the corpus"},
+            {"step": 0, "place": {}, "progress": {}},
+            {"since_best": 1, "since_fall": 1, "falls": 0},
+        ]
+
+    def from_first(self, value: Any) -> Any:
+        return self._said.pop(0)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that learns nothing; somebody asks to stop at every step."""
+    learner = MagicMock(step=0, sampled=False, data_seconds=0.0)
+
+    def learn(stop: bool) -> StepResult:
+        learner.step += 1
+        return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(1.0))
+
+    learner.learn = learn
+    monkeypatch.setattr(follower, "Learner", lambda *arguments: learner)
+    monkeypatch.setattr(follower, "make_deterministic", lambda *arguments: None)
+    monkeypatch.setattr(follower, "open_samples", lambda *arguments: MagicMock(fingerprint="the corpus"))
+
+
+def test_a_signal_at_the_step_that_stops_early_is_no_interruption(alone: None) -> None:
+    """The first worker ends with status 0 then, and so do the others."""
+    assert follower.Follower(Told(), Cluster(("one:1", "two:2"), 1)).train() == 1
+
+
+def test_a_worker_without_the_memory_is_not_taken(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "available_memory", lambda: 1e6)
+    with pytest.raises(UserError, match="1 MB are free"):
+        follower.Follower(Told(), Cluster(("one:1", "two:2"), 1))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seq2seq_chat.errors import UserError
 from seq2seq_chat.runs import Run
 
 Cli = Callable[..., Any]
@@ -270,6 +272,39 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_training_that_fails_before_its_first_checkpoint_names_no_run_to_go_on_with(
+    cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is gone."""
+    from seq2seq_chat.training import saving
+
+    def full(path: Path, *arguments: Any) -> None:
+        raise UserError(f"{path} could not be written")
+
+    monkeypatch.setattr(saving, "write_arrays", full)
+    answer = cli("train", tiny_config, "--results", tmp_path / "results")
+    assert answer.status == 1
+    assert "could not be written" in answer.err
+    assert "begin anew" in answer.err
+    assert "--resume" not in answer.err
+    assert not list((tmp_path / "results").iterdir())
+
+
+def test_on_a_disk_that_is_still_full_a_training_does_not_begin(
+    cli: Cli, own_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = {path: path.read_bytes() for path in (own_run / "checkpoints").iterdir()}
+    monkeypatch.setattr("seq2seq_chat.runs.os.write", full)  # who holds the run
+    monkeypatch.setattr("seq2seq_chat.training.console.Console._log", full)
+    answer = cli("train", "--resume", own_run, "--set", "training.steps=22")
+    assert answer.status == 1
+    assert f"{own_run}: No space left on device; the training did not begin" in answer.err
+    assert {path: path.read_bytes() for path in (own_run / "checkpoints").iterdir()} == before
 
 
 def test_a_full_disk_stops_the_training_and_loses_nothing(

@@ -158,6 +158,52 @@ def test_a_failure_is_raised_at_the_next_step(tmp_path: Path) -> None:
     writer.check()  # told once
 
 
+def test_what_could_not_be_written_is_not_copied_from_an_earlier_step(
+    tmp_path: Path,
+    large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A snapshot is kept for ever; it must not hold the best weights of some step before."""
+    small, _, writer = large_model
+    writer.write(1, tmp_path / "best.npz", [small], {"step": 1})
+    writer.finish()
+    fsync, failures = os.fsync, [OSError(28, "No space left on device")]
+
+    def failing_once(descriptor: int) -> None:
+        if failures:
+            raise failures.pop()
+        fsync(descriptor)
+
+    monkeypatch.setattr("seq2seq_chat.atomic.os.fsync", failing_once)
+    small.assign([2.0])
+    writer.write(2, tmp_path / "best.npz", [small], {"step": 2})
+    writer.write(2, tmp_path / "snapshot.npz", [small], {"step": 2})
+    with pytest.raises(UserError, match="No space left"):
+        writer.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["best.npz"]
+    assert read_arrays(tmp_path / "best.npz", [])[1] == {"step": 1}
+
+
+def test_after_a_failure_nothing_is_written_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was told lets go of the run, which another process may then train."""
+    told, write = threading.Event(), saving.write_arrays
+
+    def failing_first(path: Path, arrays: Any, metadata: Any) -> None:
+        if path.name == "a.npz":
+            raise UserError("no")
+        told.wait(0.5)  # whoever does not wait is told meanwhile
+        write(path, arrays, metadata)
+
+    monkeypatch.setattr(saving, "write_arrays", failing_first)
+    variable, writer = tf.Variable([1.0], name="w"), BackgroundWriter()
+    for name in ("a.npz", "b.npz"):
+        writer.write(1, tmp_path / name, [variable], {})
+    with pytest.raises(UserError):
+        writer.finish()
+    assert (tmp_path / "b.npz").exists()
+    told.set()
+
+
 # what is recorded
 
 
