@@ -101,7 +101,7 @@ class DirectStream(io.RawIOBase):
 def is_fast(folder: Path) -> bool:
     """Whether the disk of a folder is so fast that its files are better written past the cache; tries it."""
     path = folder / f".{secrets.token_hex(4)}.tmp"
-    block = bytes(BLOCK)
+    block = os.urandom(BLOCK)  # zeros would be compressed by some file systems
     try:
         begun = time.monotonic()
         with DirectStream(path) as stream:

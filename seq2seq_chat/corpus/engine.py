@@ -177,7 +177,7 @@ class _Spark:
         self._scratch = scratch
 
     def table(self, path: Path) -> ir.Table:
-        return self._connection.read_parquet(path.absolute().as_uri())
+        return self._connection.read_parquet(_hadoop_path(path))
 
     def rows(self, expression: ir.Table) -> Iterator[pa.RecordBatch]:
         folder = self._write(expression, "rows")
@@ -194,8 +194,13 @@ class _Spark:
     def _write(self, expression: ir.Table, name: str) -> Path:
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)) / "rows"
         sql = self._connection.compile(expression)
-        self._session.sql(sql).write.parquet(folder.absolute().as_uri())
+        self._session.sql(sql).write.parquet(f"file://{folder.absolute()}")
         return folder
 
     def close(self) -> None:
         self._session.stop()
+
+
+def _hadoop_path(path: Path) -> str:
+    """What Spark reads: no URI, as a space stands for itself, but a pattern, as * and its like do not."""
+    return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))

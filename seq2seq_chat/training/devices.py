@@ -22,14 +22,16 @@ def describe_devices(used: int = 1) -> str:
     names = gpu_names()
     if names:
         listed = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
-        which = "" if used >= len(names) else f"{_first(used)} used (training.strategy=mirrored uses all), and "
+        which = "" if used >= len(names) else f"{_first(used)} used, and "
         return f"{len(names)} GPU{'s' if len(names) > 1 else ''}: {listed}; {which}{_memory()}"
     cores = available_cores()
     return f"no GPU found: training on {cores} processor core{'s' if cores > 1 else ''}" + _remedy()
 
 
 def _first(used: int) -> str:
-    return "the first one is" if used == 1 else f"the first {used} are"
+    if used > 1:
+        return f"the first {used} are"
+    return "the first one (training.strategy=mirrored uses all) is"
 
 
 def _memory() -> str:

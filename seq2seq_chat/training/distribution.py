@@ -157,8 +157,10 @@ class Replicas(Distribution):
             if self._cluster is None:
                 raise
             gone = self._cluster.silent()
-            who = self._cluster.named(*gone) if gone else "another worker"
-            raise WorkerLost(f"{who} {'are' if len(gone) > 1 else 'is'} gone") from error
+            if not gone:
+                reason = str(error).splitlines()[0][:LONGEST]
+                raise WorkerLost(f"another worker is gone, or something failed here: {reason}") from error
+            raise WorkerLost(f"{self._cluster.named(*gone)} {'are' if len(gone) > 1 else 'is'} gone") from error
 
     def _sum_over_workers(self, value: tf.Tensor) -> tf.Tensor:
         each = self.devices // self.workers

@@ -126,7 +126,7 @@ def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None
 
 
 def _has_saved(run: Run) -> bool:
-    return bool(run.checkpoints() or run.snapshots())
+    return bool(run.checkpoints() or run.snapshots() or run.best_path.exists())
 
 
 def _failure(error: Exception, run: Run, cluster: Optional[Cluster], kept: bool) -> TrainingFailed:

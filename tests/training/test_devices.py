@@ -50,8 +50,13 @@ def test_without_a_gpu_it_says_what_would_bring_one_into_use(machine: Path, file
     [
         (["A"], 1, "true", "1 GPU: A; memory is taken as it is needed"),
         (["A", "B"], 2, "true", "2 GPUs: A, B; memory is taken as it is needed"),
-        (["A", "A", "B"], 1, "true", "3 GPUs: 2 × A, B; the first one is used (training.strategy=mirrored uses all)"),
-        (["A", "A", "B"], 2, "true", "3 GPUs: 2 × A, B; the first 2 are used (training.strategy=mirrored uses all)"),
+        (
+            ["A", "A", "B"],
+            1,
+            "true",
+            "3 GPUs: 2 × A, B; the first one (training.strategy=mirrored uses all) is used, and",
+        ),
+        (["A", "A", "B"], 2, "true", "3 GPUs: 2 × A, B; the first 2 are used, and"),
         (["A"], 1, "false", f"1 GPU: A; all memory is taken at once ({GROWTH} says so)"),
     ],
 )
