@@ -157,7 +157,7 @@ class _Spark:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
-            "spark.driver.extraJavaOptions": "-Dderby.system.home=" + str(scratch),
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home='{scratch}'",  # which may have spaces
         }
         if master.startswith("local"):
             settings["spark.sql.shuffle.partitions"] = "8"  # the 200 that suit a cluster take long to start here
