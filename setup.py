@@ -29,6 +29,7 @@ setup(
         "Bootstrap-Flask",
         "click",
         "Flask",
+        "google-re2",
         "ibis-framework[duckdb]",
         "Jinja2",
         "lxml",

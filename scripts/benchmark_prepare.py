@@ -212,7 +212,7 @@ def ours(corpus: str, source: Path, output: Path, options: list[str]) -> dict[st
     """Run the command line as a user would: seconds, and the peak of memory of all its processes."""
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "seq2seq_chat", "prepare", corpus, str(source), "--output", str(output), *options]
-    begin, cpu = time.perf_counter(), children_cpu()
+    begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = 0
     ended = threading.Event()
@@ -230,23 +230,16 @@ def ours(corpus: str, source: Path, output: Path, options: list[str]) -> dict[st
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
-    return {"seconds": seconds, "cpu": children_cpu() - cpu, "peak_gb": peak / 1e9}
-
-
-def children_cpu() -> float:
-    """Processor seconds of all processes that were started and have ended, and of those that they started."""
-    times = os.times()
-    return times.children_user + times.children_system
+    return {"seconds": seconds, "peak_gb": peak / 1e9}
 
 
 def plain(corpus: str, source: Path, most: int, output: Path, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Run the straightforward way: bytes and seconds."""
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
-    begin, cpu = time.perf_counter(), time.process_time()
+    begin = time.perf_counter()
     read = (plain_reddit if corpus == "reddit" else plain_opensubtitles)(source, most, output, wanted)
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    return {"bytes": read, "seconds": seconds, "cpu": cpu, "peak_gb": None}
+    return {"bytes": read, "seconds": time.perf_counter() - begin, "peak_gb": None}
 
 
 def pack(dump: Path, folder: Path, parts: int) -> None:
@@ -302,8 +295,7 @@ def measure(
         seconds = statistics.median(run["seconds"] for run in repeated)
         rate = repeated[0]["bytes"] / 1e6 / seconds
         peak = None if way == "straightforward" else max(run["peak_gb"] for run in repeated)
-        cpu = statistics.median(run["cpu"] for run in repeated)
-        row = {"what": what, "way": way, "mb": repeated[0]["bytes"] / 1e6, "seconds": seconds, "cpu": cpu}
+        row = {"what": what, "way": way, "mb": repeated[0]["bytes"] / 1e6, "seconds": seconds}
         row |= {"mb_per_second": rate, "times": rate / (rows[0]["mb_per_second"] if rows else rate), "peak_gb": peak}
         rows.append(row)
     return rows
@@ -343,10 +335,10 @@ def main(
             rows += measure(corpus, size, plain_mb, folder, wanted, packed, rounds)
     if generate_only:
         return
-    click.echo("| corpus | way | MB | s | CPU s | MB/s | times | peak GB |\n|---|---|---:|---:|---:|---:|---:|---:|")
+    click.echo("| corpus | way | MB | s | MB/s | times | peak GB |\n|---|---|---:|---:|---:|---:|---:|")
     for row in rows:
         peak = "" if row["peak_gb"] is None else f"{row['peak_gb']:.2f}"
-        cells = [row["what"], row["way"], f"{row['mb']:,.0f}", f"{row['seconds']:.1f}", f"{row['cpu']:.1f}"]
+        cells = [row["what"], row["way"], f"{row['mb']:,.0f}", f"{row['seconds']:.1f}"]
         click.echo(f"| {' | '.join(cells)} | {row['mb_per_second']:.1f} | {row['times']:.1f} | {peak} |")
     processors = os.cpu_count() or 1
     for corpus, gigabytes in THESIS_GB.items():

@@ -20,6 +20,15 @@ def strings(values: Sequence[bytes]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(values)))
 
 
+def lines(block: bytes) -> pa.StringArray:
+    """A column of the lines of a text in UTF-8; there is no line feed after the last."""
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 2, np.int32)
+    offsets[1:-1] = ends - np.arange(len(ends))  # the line feeds before are not in the column
+    offsets[-1] = len(block) - len(ends)
+    return pa.StringArray.from_buffers(len(ends) + 1, pa.py_buffer(offsets), pa.py_buffer(block.translate(None, b"\n")))
+
+
 def integers(values: Any, kind: type[np.integer[Any]] = np.int64) -> pa.Array:
     """A column of whole numbers."""
     data = pa.py_buffer(np.ascontiguousarray(values, kind))

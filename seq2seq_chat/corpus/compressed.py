@@ -7,14 +7,15 @@ import lzma
 import queue
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import zstandard
 
 _RAW_BYTES = 1 << 16  # read at once from a compressed file, which bounds what one step can unpack to
-_PLAIN_BYTES = 1 << 18  # at once of a plain file; what is done with it finds it in the processor's cache
+_BLOCK_BYTES = 1 << 18  # at once of what is read; what is done with it finds it in the processor's cache
 _FAULTS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
 _AHEAD = 16
 
@@ -49,40 +50,67 @@ def is_compressed(path: Path) -> bool:
 
 def _decompressor(path: Path) -> Callable[[], Any] | None:
     with open(path, "rb") as file:
-        start = file.read(6)
+        return _decompressor_of(file.read(6))
+
+
+def _decompressor_of(start: bytes) -> Callable[[], Any] | None:
     return next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
 
 
-def read_chunks(path: Path, start: int = 0, end: int | None = None) -> Iterator[Chunk]:
+Filler = Callable[[memoryview], tuple[int, int] | None]
+"""Fills the beginning of a buffer; returns how much, and the number of bytes of the file that it took, or at the end
+None."""
+
+
+@contextmanager
+def _filler(path: Path, start: int, end: int | None) -> Iterator[Filler]:
     """The contents of a file, unpacked; of a plain one, only its bytes from ``start`` to ``end``.
 
     Several compressed members one after the other are one content, as for gzip itself. Compressed
-    files are unpacked a little ahead in a thread, beside what is done with their contents.
+    files are unpacked a little ahead in a thread, beside what is done with their contents. A
+    filler raises BrokenStream after all that could be read.
 
     Raises:
-        BrokenStream: After all that could be read.
         OSError: The file cannot be opened.
     """
     make = _decompressor(path)
-    if make is None:
-        yield from _plain_chunks(path, start, end)
-    else:
-        yield from _ahead(_unpacked_chunks(path, make))
-
-
-def _plain_chunks(path: Path, start: int, end: int | None) -> Iterator[Chunk]:
-    with open(path, "rb") as file:
+    if make is not None:
+        with closing(_ahead(_unpacked_chunks(path, make))) as chunks:
+            yield _from_chunks(chunks)
+        return
+    with open(path, "rb", buffering=0) as file:
         file.seek(start)
         left = end - start if end is not None else 1 << 62
-        while left > 0:
+
+        def fill(buffer: memoryview) -> tuple[int, int] | None:
+            nonlocal left
             try:
-                data = file.read(min(_PLAIN_BYTES, left))
+                filled = file.readinto(buffer[:left])
             except OSError as fault:
                 raise BrokenStream(f"cannot be read on: {fault.strerror}") from fault
-            if not data:
-                return
-            left -= len(data)
-            yield data, len(data)
+            left -= filled or 0
+            return (filled, filled) if filled else None
+
+        yield fill
+
+
+def _from_chunks(chunks: Iterator[Chunk]) -> Filler:
+    rest = memoryview(b"")
+
+    def fill(buffer: memoryview) -> tuple[int, int] | None:
+        nonlocal rest
+        taken = 0
+        while not rest:
+            try:
+                data, took = next(chunks)
+            except StopIteration:
+                return (0, taken) if taken else None
+            rest, taken = memoryview(data), taken + took
+        size = min(len(rest), len(buffer))
+        buffer[:size], rest = rest[:size], rest[size:]
+        return size, taken
+
+    return fill
 
 
 def _unpacked_chunks(path: Path, make: Callable[[], Any]) -> Iterator[Chunk]:
@@ -113,7 +141,7 @@ def _unpacked_chunks(path: Path, make: Callable[[], Any]) -> Iterator[Chunk]:
             yield b"", taken
 
 
-def _ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
     """The same chunks, made in a thread of their own, a bounded number of them ahead."""
     made: queue.Queue[Chunk | Exception | None] = queue.Queue(_AHEAD)
     stop = threading.Event()
@@ -155,7 +183,13 @@ def read_whole(path: Path) -> bytes:
         BrokenStream: Some of it cannot be read.
         OSError: The file cannot be opened.
     """
-    return b"".join(data for data, _ in read_chunks(path))
+    with open(path, "rb", buffering=0) as file:
+        try:
+            content = file.read()
+        except OSError as fault:
+            raise BrokenStream(f"cannot be read: {fault.strerror}") from fault
+    make = _decompressor_of(content)
+    return content if make is None else b"".join(data for data, _ in _unpacked_chunks(path, make))
 
 
 def line_starts(path: Path, apart: int) -> list[int]:
@@ -169,7 +203,8 @@ def line_starts(path: Path, apart: int) -> list[int]:
     with open(path, "rb") as file:
         while starts[-1] + apart < size:
             file.seek(starts[-1] + apart - 1)  # one earlier: a line starts after a line feed
-            file.readline()
+            while (part := file.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
+                pass  # a long line is not held as a whole
             if file.tell() >= size:
                 break
             starts.append(file.tell())
@@ -179,8 +214,8 @@ def line_starts(path: Path, apart: int) -> list[int]:
 class LineBlocks:
     """A file, or a byte range of a plain one that was cut between lines, as blocks of whole lines.
 
-    Iterating yields (offset of the block, block); a block ends with a line feed unless it is the
-    last one.
+    Iterating yields (offset of the block, block), the block in a buffer that is used again for the
+    next; it ends with a line feed unless it is the last one.
 
     Attributes:
         too_long: Offsets of the lines that were left out because they exceed LONGEST_LINE bytes.
@@ -193,38 +228,42 @@ class LineBlocks:
         self.too_long: list[int] = []
         self._path, self._start, self._end, self._progress = path, start, end, progress
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+    def __iter__(self) -> Iterator[tuple[int, memoryview]]:
         """Raises BrokenStream after all that could be read, OSError."""
-        offset, held, skipping = self._start, b"", False
-        broken: BrokenStream | None = None
-        chunks = read_chunks(self._path, self._start, self._end)
-        while True:
-            try:
-                data, taken = next(chunks)
-            except StopIteration:
-                break
-            except BrokenStream as fault:
-                broken = fault
-                break
-            self._progress(taken)
-            last = data.rfind(b"\n") + 1
-            if skipping and last:
-                first = data.index(b"\n") + 1
-                offset += first
-                data, last, skipping = data[first:], last - first, False
-            if skipping:
-                offset += len(data)
-            elif last:
-                yield offset, held + data[:last]
-                offset += len(held) + last
-                held = data[last:]
-            else:
-                held += data
-            if len(held) > LONGEST_LINE:
-                self.too_long.append(offset)
-                offset += len(held)
-                held, skipping = b"", True
-        if broken is not None:
-            raise broken  # what is held is the beginning of a line whose end is lost
-        if held:
-            yield offset, held
+        data = bytearray(2 * _BLOCK_BYTES)
+        held, offset, skipping = 0, self._start, False
+        with _filler(self._path, self._start, self._end) as fill:
+            while True:
+                if len(data) - held < _BLOCK_BYTES:
+                    data = data[:held] + bytearray(held + _BLOCK_BYTES)  # another one, as blocks may refer to this
+                view = memoryview(data)
+                found = fill(view[held : held + _BLOCK_BYTES])  # what is held of a line is lost if this raises
+                if found is None:
+                    break
+                filled, taken = found
+                self._progress(taken)
+                end = held + filled
+                last = data.rfind(b"\n", held, end) + 1
+                if last:
+                    first = 0
+                    if skipping or end > LONGEST_LINE:
+                        line_end = data.find(b"\n", held, last)
+                        if skipping:
+                            first, skipping = line_end + 1, False
+                        elif line_end > LONGEST_LINE:
+                            self.too_long.append(offset)
+                            first = line_end + 1
+                    if last > first:
+                        yield offset + first, view[first:last]
+                    held = end - last
+                    view[:held] = view[last:end]
+                    offset += last
+                elif skipping:
+                    offset += end
+                else:
+                    held = end
+                if held > LONGEST_LINE:
+                    self.too_long.append(offset)
+                    offset, held, skipping = offset + held, 0, True
+            if held:
+                yield offset, view[:held]

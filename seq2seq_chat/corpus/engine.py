@@ -1,4 +1,7 @@
-"""The engines that evaluate Ibis expressions: DuckDB in this process, or Apache Spark."""
+"""The engines that evaluate Ibis expressions: DuckDB in this process, or Apache Spark.
+
+They are imported where they are needed, as that takes half a second in which reading can begin.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import duckdb
-import ibis
-import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seq2seq_chat.errors import UserError
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
 
 EngineName = Literal["duckdb", "spark"]
 
@@ -70,6 +73,8 @@ def open_engine(
     Raises:
         UserError: Spark is not installed or cannot be reached, or the memory does not do.
     """
+    import duckdb
+
     limit = memory_bytes(memory)
     scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
     try:
@@ -103,6 +108,8 @@ def _with_faults(engine: _DuckDB | _Spark) -> Iterator[Engine]:
 
 class _DuckDB:
     def __init__(self, scratch: Path, limit: int, threads: int) -> None:
+        import ibis
+
         # A part of the memory is for what DuckDB does not count, and for this program.
         self._connection: Any = ibis.duckdb.connect(
             memory_limit=f"{limit * 3 // 4 // 1_000_000}MB",
@@ -141,6 +148,8 @@ class _DuckDB:
 
 class _Spark:
     def __init__(self, scratch: Path, limit: int, master: str) -> None:
+        import ibis
+
         try:
             from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from seq2seq_chat.corpus.reddit import read_reddit
 from seq2seq_chat.corpus.shards import COMMENTS, SPOKEN, UTTERANCES, Piece, ReadingSettings, Shard, Task
 
 _TASK_BYTES = 1 << 24
-_RANGE_BYTES = 1 << 27
+_RANGE_BYTES = 1 << 26
 _PACKED = r"(\.gz|\.bz2|\.xz|\.zst)?"
 
 Reader = Callable[[Piece, ReadingSettings, Shard], None]
@@ -89,7 +89,8 @@ class Input:
     def film(self) -> str:
         """Year, film and subtitle file of a path as OPUS has them, whatever it lies in: ``2018/7008412/7008412``."""
         parts = (PurePosixPath(self.member) if self.member else self.path.absolute()).parts[-3:]
-        return re.sub(rf"\.xml{_PACKED}$", "", "/".join(parts))
+        name = re.sub(rf"\.xml{_PACKED}$", "", "/".join(parts))
+        return name.encode(errors="backslashreplace").decode()
 
 
 def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[Input]:
@@ -118,13 +119,13 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[Input]:
 
 
 def _in_folder(folder: Path, kind: Corpus) -> list[Path]:
-    if kind.deep:
-        walk = ((Path(top), names) for top, _, names in os.walk(folder, onerror=_raise))
-        paths = [top / name for top, names in walk for name in names]
-        paths.sort(key=lambda path: path.relative_to(folder).parts)
-    else:
-        paths = sorted(path for path in folder.iterdir() if path.is_file())
-    found = [path for path in paths if not path.name.startswith(".") and kind.names.fullmatch(path.name)]
+    found = []
+    for top, folders, names in os.walk(folder, onerror=_raise):
+        found += [Path(top, name) for name in names if not name.startswith(".") and kind.names.fullmatch(name)]
+        if not kind.deep:
+            folders.clear()
+            found = [path for path in found if path.is_file()]
+    found.sort(key=lambda path: path.parts)
     if not found:
         raise CorpusError(f"{folder} holds no {kind.described} file. Name the files themselves.")
     return found

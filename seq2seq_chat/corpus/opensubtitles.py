@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from seq2seq_chat.corpus.columns import floats, integers, strings
+from seq2seq_chat.corpus.columns import floats, integers, lines
 from seq2seq_chat.corpus.compressed import BrokenStream, read_whole
 from seq2seq_chat.corpus.opus import BrokenFilm, film_sentences
 from seq2seq_chat.corpus.shards import Piece, ReadingSettings, Shard
@@ -37,39 +36,39 @@ def read_opensubtitles(piece: Piece, settings: ReadingSettings, shard: Shard) ->
         return
     finally:
         shard.read(piece.size)
-    texts = clean_block(sentences.lines).split(b"\n")
-    kept = np.fromiter(map(bool, texts), bool, len(texts))
-    if not kept.any():
-        return
+    block = clean_block(sentences.lines)
     starts, ends = sentences.starts, sentences.ends
-    if not kept.all():
-        texts = [text for text in texts if text]
-        starts, ends = starts[kept], ends[kept]
+    if block.startswith(b"\n") or block.endswith(b"\n") or b"\n\n" in block:  # of some nothing is left
+        texts = block.split(b"\n")
+        kept = np.fromiter(map(bool, texts), bool, len(texts))
+        block, starts, ends = b"\n".join(filter(None, texts)), starts[kept], ends[kept]
+    if not block:
+        return
     shard.piece.threads = 1
     shard.add(
         file=piece.file,
         thread=0,
-        position=integers(np.arange(len(texts))),
-        text=strings(texts),
+        position=integers(np.arange(len(starts))),
+        text=lines(block),
         start=floats(starts),
         end=floats(ends),
         before=floats(np.append(np.nan, np.where(np.isnan(ends), starts, ends)[:-1])),
     )
-    exact, sample = film_marks(texts)
+    exact, sample = film_marks(block)
     shard.mark(True, [exact])
     shard.mark(False, sample)
 
 
-def film_marks(texts: Sequence[bytes]) -> tuple[int, list[int]]:
-    """A mark of all clean sentences of a film, and a sample of marks of its long ones.
+def film_marks(block: bytes) -> tuple[int, list[int]]:
+    """A mark of all clean sentences of a film, a line for each, and a sample of marks of its long ones.
 
     Two films have equal first marks just when their sentences are equal, and many marks of the
     sample in common when they have many sentences in common (bottom-k sketch, Broder 1997).
     """
-    digest = hashlib.blake2b(b"\n".join(texts), digest_size=8).digest()
-    long = {text for text in texts if text.count(b" ") >= _LONG_SENTENCE - 1}
-    hashes = {(zlib.crc32(text) * 0x9E3779B1) & 0xFFFFFFFF for text in long}
-    return int.from_bytes(digest, "big") >> 1, sorted(hashes)[:MARKS_PER_FILM]
+    digest = hashlib.blake2b(block, digest_size=8).digest()
+    long = [text for text in block.split(b"\n") if text.count(b" ") >= _LONG_SENTENCE - 1]
+    hashes = np.fromiter(map(zlib.crc32, long), np.uint32, len(long)) * np.uint32(0x9E3779B1)
+    return int.from_bytes(digest, "big") >> 1, np.unique(hashes)[:MARKS_PER_FILM].tolist()
 
 
 def _content(piece: Piece) -> bytes:

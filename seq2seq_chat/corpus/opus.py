@@ -4,10 +4,10 @@ A sentence ``<s>`` holds words ``<w>``; ``<time>`` elements tell when a block of
 (``id="T7S"``) and ends (``id="T7E"``). Blocks and sentences overlap freely: a sentence may go over
 several blocks, and a block may hold several sentences, which then have one time or none.
 
-Files as OPUS writes them are taken apart by operations on arrays, many times faster than by a parser of
-XML: the places of all ``<`` and ``>`` tell the tags, and the eight bytes at such a place, read as a
-number, tell what stands there. Only what is well-formed beyond doubt is accepted; anything else
-goes to lxml, which gives the same sentences or tells what is broken.
+Files as OPUS writes them are many times faster to take apart than a parser of XML does it: one regular
+expression, which an automaton evaluates in a single pass, accepts just the form that OPUS gives them, and
+then the places of ``<`` and ``>`` tell where words are. Anything else goes to lxml, which gives the same
+sentences or tells what is broken.
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import re2
 from lxml import etree
 
 Array = Any
 """A NumPy array."""
 
+_CLOCK = re.compile(rb"(\d{1,9}):(\d{1,9}):(\d{1,9})(?:[,.](\d*))?")
 _NAMED_ENTITY = re.compile(rb"&(?:amp|lt|gt|quot|apos);")
-_IN_ATTRIBUTE = re.compile(rb'="[^"<>]*&')
-_TAG = re.compile(rb'<[sw]((?: [A-Za-z_][\w.-]*="[^"<&]*")*) ?>')
-_TIME_TAG = re.compile(rb'<time id="([^"<&]*)" value="([^"<&]*)" ?/>')
-_NAME = re.compile(rb' ([\w.-]+)="[^"]*"')
-_BLANK = re.compile(rb"[ \t\r\n]*")
-_CLOCK = re.compile(rb"(\d+):(\d+):(\d+)(?:[,.](\d*))?")
+_TIME_TAG = re.compile(rb'<time id="([^"]*)" value="([^"]*)" ?/>')
+_OTHER_ENCODING = re.compile(rb"encoding *= *[\"'](?!utf-?8[\"'])", re.IGNORECASE)
 _NO_CHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
 
-_OPENING, _CLOSING, _QUOTE, _SLASH, _EQUALS, _SPACE, _LINE_FEED, _START = b'<>"/= \nS'
+_OPENING, _SPACE, _LINE_FEED, _START, _WORD, _TIME, _SENTENCE = b"< \nSwts"
+_EITHER = np.uint8(0xFF ^ ord("<") ^ ord(">"))  # the bits that are the same in both
 
 
-def _code(text: bytes) -> int:
-    """Up to eight bytes as they are read from an array."""
-    return int.from_bytes(text, "little")
+def _form() -> Any:
+    """The sentences of a file as OPUS writes it, from the first to the end of the last."""
+    blank, control = rb"[ \t\r\n]*", rb"\x00-\x08\x0b\x0c\x0e-\x1f"
+    value = rb'="[^"<>&%s]*"' % control
+    text = rb"(?:[^<>&%s]|&(?:amp|lt|gt|quot|apos);)*" % control
+    attributes = rb"(?: alternative%s)?(?: emphasis%s)?(?: id%s)?" % (value, value, value)
+    word = rb"<w%s>%s</w>" % (attributes, text)
+    time = rb"<time id%s value%s ?/>" % (value, value)
+    sentence = rb"<s%s>%s(?:(?:%s|%s)%s)*</s>" % (attributes, blank, word, time, blank)
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes; whether they are UTF-8 is seen elsewhere
+    options.never_capture = True
+    return re2.compile(rb"(?:%s%s)*%s" % (sentence, blank, sentence), options)
 
 
-_MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-_GAPS = np.array([_code(b"\n       "[:size]) for size in range(9)], np.uint64)  # as they are between two lines
-
-# The kinds of tags, and which may follow which.
-_SENTENCE, _WORD, _TIME, _WORD_END, _SENTENCE_END = range(5)
-_MAY_FOLLOW = np.zeros((5, 5), bool)
-_MAY_FOLLOW[[_SENTENCE, _TIME, _WORD_END], :] = [False, True, True, False, True]
-_MAY_FOLLOW[_WORD, _WORD_END] = _MAY_FOLLOW[_SENTENCE_END, _SENTENCE] = True
+_FORM = _form()
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,6 @@ def film_sentences(content: bytes) -> Sentences:
     Raises:
         BrokenFilm: The content is no well-formed XML.
     """
-    if not content.isascii():
-        try:
-            content.decode("utf-8-sig")
-        except UnicodeDecodeError as fault:
-            if b"encoding" not in content[:100] or re.search(rb"encoding=[\"']utf-?8", content[:100], re.IGNORECASE):
-                raise BrokenFilm(f"byte {fault.start} is not UTF-8") from fault
-            return parse_sentences(content)
     sentences = scan_sentences(content)
     return parse_sentences(content) if sentences is None else sentences
 
@@ -98,6 +93,9 @@ def parse_sentences(content: bytes) -> Sentences:
     try:
         document = etree.fromstring(content, _parser())
     except (etree.XMLSyntaxError, ValueError) as fault:
+        place = _no_utf8(content)
+        if place is not None and not _OTHER_ENCODING.search(content[:100]):
+            raise BrokenFilm(f"byte {place} is not UTF-8") from fault
         raise BrokenFilm(f"broken XML: {fault}") from fault
     texts: list[bytes] = []
     first_words: list[int] = []
@@ -105,6 +103,8 @@ def parse_sentences(content: bytes) -> Sentences:
     times: list[tuple[int, float, bool]] = []  # place, seconds, whether a block begins
     place = 0
     for sentence in document.iter("s"):
+        if next(sentence.iterancestors("s"), None) is not None:
+            continue  # a part of that one
         words: list[bytes] = []
         for element in sentence.iter("w", "time"):
             place += 1
@@ -128,44 +128,34 @@ def _parser() -> etree.XMLParser:
     return etree.XMLParser(resolve_entities="internal", no_network=True, load_dtd=False, huge_tree=False)
 
 
+def _no_utf8(content: bytes) -> int | None:
+    """The place of the first byte that is not UTF-8."""
+    if not content.isascii():
+        try:
+            content.decode()
+        except UnicodeDecodeError as fault:
+            return fault.start
+    return None
+
+
 def scan_sentences(content: bytes) -> Sentences | None:
     """The same as ``parse_sentences`` of a file in UTF-8 that has the form OPUS gives it, or None for any other."""
-    body = _plain_body(content)
-    if body is None:
-        return None
-    codes = np.frombuffer(body + bytes(16), np.uint8)  # so that eight bytes can be read anywhere
-    written = codes[: len(body)]
-    if np.count_nonzero(written < _SPACE) != sum(np.count_nonzero(written == blank) for blank in b"\n\r\t"):
-        return None
-    tags = _find_tags(body, codes, written)
-    if tags is None:
-        return None
-    sentences = _joined(body, codes, tags)
-    # No attribute holds a quotation mark if there are just those that delimit them, and those of the words.
-    return sentences if body.count(b'"') == sentences.lines.count(b'"') + tags.quotes else None
-
-
-def _plain_body(content: bytes) -> bytes | None:
-    """What goes from the first sentence to the end of the last, without entities; None if anything is unusual."""
-    start, end = content.find(b"<s"), content.rfind(b"</s>") + 4
-    if start < 0 or end < start or not _is_frame(content[:start], content[end:]):
-        return None
+    start, end = content.find(b"<s"), content.rfind(b"</s>") + len(b"</s>")
     body = content[start:end]
-    if b"&" in body:
-        if _IN_ATTRIBUTE.search(body):
-            return None
-        # All of the five stand for characters that cleaning turns to spaces.
-        body = _NAMED_ENTITY.sub(b" ", body)
-    if b"&" in body or (not body.isascii() and any(character in body for character in _NO_CHARACTERS)):
+    if start < 0 or not _FORM.fullmatch(body) or not _is_frame(content[:start], content[end:]):
         return None
-    return body
+    if not content.isascii() and (
+        _no_utf8(content) is not None or any(character in body for character in _NO_CHARACTERS)
+    ):
+        return None
+    if b"&" in body:
+        body = _NAMED_ENTITY.sub(b" ", body)  # all of the five stand for characters that cleaning turns to spaces
+    return _located(body)
 
 
 def _is_frame(head: bytes, tail: bytes) -> bool:
     """Whether what surrounds the sentences is a sound document in UTF-8."""
-    if b"encoding" in head and not re.search(rb"encoding=[\"']utf-?8[\"']", head, re.IGNORECASE):
-        return False
-    if b"<!" in head or b"<!" in tail or b"<w" in tail or b"<time" in tail:
+    if _OTHER_ENCODING.search(head) or b"<!" in head or b"<!" in tail or b"<w" in tail or b"<time" in tail:
         return False
     try:
         document = etree.fromstring(head + b"<s/>" + tail, _parser())
@@ -175,105 +165,29 @@ def _is_frame(head: bytes, tail: bytes) -> bool:
     return document.tag == "document" and parts.count("s") == 1 and set(parts) <= {"s", "meta"}
 
 
-@dataclass(frozen=True)
-class _Tags:
-    """The tags of the sentences in their order.
-
-    Attributes:
-        kinds: ``[tags]``.
-        opening, closing: The places of ``<`` and ``>``, ``[tags]``.
-        quotes: How many quotation marks they have, if those with an identifier alone have two.
-        begins: Whether a block begins, ``[times]``.
-        values: Seconds, NaN where they cannot be read, ``[times]``.
-    """
-
-    kinds: Array
-    opening: Array
-    closing: Array
-    quotes: int
-    begins: Array
-    values: Array
-
-
-def _find_tags(body: bytes, codes: Array, written: Array) -> _Tags | None:
-    """The tags of sound sentences; None if anything is in doubt."""
-    marks = np.flatnonzero((written == _OPENING) | (written == _CLOSING))
+def _located(body: bytes) -> Sentences:
+    """The sentences of a text that has the form, without entities."""
+    codes = np.frombuffer(body, np.uint8)
+    marks = np.flatnonzero((codes & _EITHER) == _OPENING)
     opening, closing = marks[0::2], marks[1::2]
-    if len(marks) % 2 or (codes[opening] != _OPENING).any() or (codes[closing] != _CLOSING).any():
-        return None
-    eight: Array = np.ndarray(len(codes) - 8, np.uint64, codes, strides=(1,))
-    heads, size = eight[opening], closing - opening + 1
-    quoted = codes[closing - 1] == _QUOTE
-    kinds = np.full(len(opening), -1, np.int8)
-    four, seven = heads & _MASKS[4], heads & _MASKS[7]
-    kinds[four == _code(b"</w>")] = _WORD_END
-    kinds[four == _code(b"</s>")] = _SENTENCE_END
-    kinds[(seven == _code(b'<w id="')) & quoted & (size > 8)] = _WORD
-    kinds[(seven == _code(b'<s id="')) & quoted & (size > 8)] = _SENTENCE
-
-    timed = np.flatnonzero(heads == _code(b"<time id"))
-    start, end = opening[timed], closing[timed]
-    end_of_value = end - 2 - (codes[end - 2] == _SPACE)
-    value = end_of_value - _CLOCK_SIZE
-    sound = (eight[value - 9] == _code(b'" value=')) & (codes[value - 1] == _QUOTE) & (codes[end_of_value] == _QUOTE)
-    sound &= (codes[end - 1] == _SLASH) & (codes[start + 8] == _EQUALS) & (codes[start + 9] == _QUOTE)
-    sound &= value - 9 > start + 9
-    begins, values = codes[value - 10] == _START, _clock_values(body, codes, value, sound)
-    for number in np.flatnonzero(~sound).tolist():
-        found = _TIME_TAG.fullmatch(body, start[number], end[number] + 1)
-        if found is None:
-            return None
-        begins[number], values[number] = found[1].endswith(b"S"), _seconds_or_nan(found[2])
-    kinds[timed] = _TIME
-
-    quotes = 2 * np.count_nonzero((kinds == _WORD) | (kinds == _SENTENCE)) + 4 * len(timed)
-    for tag in np.flatnonzero(kinds < 0).tolist():
-        text = body[opening[tag] : closing[tag] + 1]
-        kinds[tag] = _unusual_tag(text)
-        quotes += text.count(b'"')
-    tags = _Tags(kinds, opening, closing, quotes, begins, values)
-    return tags if _are_sound(body, eight, tags) else None
-
-
-def _unusual_tag(tag: bytes) -> int:
-    """The kind of a tag that has no attribute, or others than an identifier; -1 if it is in doubt."""
-    found = _TAG.fullmatch(tag)
-    names = _NAME.findall(found[1]) if found else []
-    if found is None or len(set(names)) < len(names) or b"xmlns" in names:
-        return -1
-    return _WORD if tag.startswith(b"<w") else _SENTENCE
-
-
-def _are_sound(body: bytes, eight: Array, tags: _Tags) -> bool:
-    """Whether all tags are known and in an order they may have, and nothing but blanks is outside of words."""
-    kinds, opening, closing = tags.kinds, tags.opening, tags.closing
-    if (kinds < 0).any() or kinds[0] != _SENTENCE or kinds[-1] != _SENTENCE_END:
-        return False
-    if not _MAY_FOLLOW[kinds[:-1], kinds[1:]].all():
-        return False
-    gaps = np.flatnonzero(kinds[:-1] != _WORD)
-    place, size = closing[gaps] + 1, opening[gaps + 1] - closing[gaps] - 1
-    short = np.minimum(size, 8)
-    usual = (eight[place] & _MASKS[short] == _GAPS[short]) & (size <= 8)
-    return all(_BLANK.fullmatch(body, closing[gap] + 1, opening[gap + 1]) for gap in gaps[~usual].tolist())
-
-
-def _joined(body: bytes, codes: Array, tags: _Tags) -> Sentences:
-    words = np.flatnonzero(tags.kinds == _WORD)
-    nothing = np.zeros(0)
+    kinds = codes[opening + 1]
+    words, times = np.flatnonzero(kinds == _WORD), np.flatnonzero(kinds == _TIME)
     if not len(words):
-        return Sentences(b"", nothing, nothing)
-    sentence = np.cumsum(tags.kinds == _SENTENCE)[words]
+        return Sentences(b"", np.zeros(0), np.zeros(0))
+    sentence = np.cumsum(kinds == _SENTENCE)[words]
     is_last = np.append(sentence[1:] != sentence[:-1], True)
     is_first = np.append(True, is_last[:-1])
     # Each word is taken with the < after it, in whose place then comes what separates it from the next.
-    begin, size = tags.closing[words] + 1, tags.opening[words + 1] - tags.closing[words]
-    after = np.cumsum(size)
-    text = codes[np.repeat(begin - after + size, size) + np.arange(after[-1])]
+    begin, end = closing[words] + 1, opening[words + 1] + 1
+    after = np.cumsum(end - begin)
+    steps = np.ones(after[-1], np.int64)  # from each byte that is taken to the next
+    steps[0] = begin[0]
+    steps[after[:-1]] += begin[1:] - end[:-1]
+    text = codes[np.cumsum(steps, out=steps)]
     text[text == _LINE_FEED] = _SPACE
     text[after - 1] = np.where(is_last, _LINE_FEED, _SPACE)
-    times = np.flatnonzero(tags.kinds == _TIME)
-    starts, ends = _clocks(words[is_first], words[is_last], times, tags.values, tags.begins)
+    begins, values = _times(body, codes, opening[times], closing[times])
+    starts, ends = _clocks(words[is_first], words[is_last], times, values, begins)
     return Sentences(text[:-1].tobytes(), starts, ends)
 
 
@@ -286,22 +200,25 @@ def _clocks(first_words: Array, last_words: Array, times: Array, values: Array, 
     return starting[before], ending[after]
 
 
-_CLOCK_SIZE = len("00:00:00,000")
-_DIGITS = np.array([0, 1, 3, 4, 6, 7, 9, 10, 11])
-_WEIGHTS = np.array([36_000_000, 3_600_000, 600_000, 60_000, 10_000, 1000, 100, 10, 1])
+_USUAL = np.frombuffer(b'"00:00:00,000', np.uint8)
+_MOST = np.where(_USUAL == ord("0"), 9, 0).astype(np.uint8)  # by which each byte of a value may exceed that
+_WEIGHTS = np.array([0, 36_000_000, 3_600_000, 0, 600_000, 60_000, 0, 10_000, 1000, 0, 100, 10, 1], np.float64)
 
 
-def _clock_values(body: bytes, codes: Array, places: Array, sound: Array) -> Array:
-    """``seconds`` of the values of the usual size that begin there; NaN where it is None."""
-    characters = codes[places[:, None] + np.arange(_CLOCK_SIZE)]
-    digits = characters[:, _DIGITS] - np.uint8(ord("0"))
-    usual = (digits <= 9).all(axis=1)
-    for place, sign in ((2, ":"), (5, ":"), (8, ",")):
-        usual &= characters[:, place] == ord(sign)
-    values = np.where(usual, digits @ _WEIGHTS / 1000, np.nan)
-    for number in np.flatnonzero(sound & ~usual).tolist():
-        values[number] = _seconds_or_nan(body[places[number] : places[number] + _CLOCK_SIZE])
-    return values
+def _times(body: bytes, codes: Array, opening: Array, closing: Array) -> tuple[Array, Array]:
+    """Whether blocks begin, and the seconds, of the ``<time>`` that are there; NaN where they cannot be read."""
+    size = len(_USUAL)
+    places = closing - (codes[closing - 2] == _SPACE) - len('"/') - size
+    begins = codes[places - len('S" value=')] == _START
+    written: Array = np.ndarray((len(codes) - size, size), np.uint8, codes, strides=(1, 1))
+    digits = written[places] - _USUAL
+    usual = digits <= _MOST
+    values = np.einsum("td,d->t", digits, _WEIGHTS) / 1000
+    if not usual.all():
+        for number in np.flatnonzero(~usual.all(axis=1)).tolist():
+            identifier, value = _TIME_TAG.fullmatch(body, opening[number], closing[number] + 1).groups()  # type: ignore[union-attr]
+            begins[number], values[number] = identifier.endswith(b"S"), _seconds_or_nan(value)
+    return begins, values
 
 
 def _seconds_or_nan(value: bytes) -> float:

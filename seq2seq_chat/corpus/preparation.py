@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import ibis.expr.types as ir
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from tqdm import tqdm
-
 from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.corpus import tables
-from seq2seq_chat.corpus.columns import flags, integers, strings
-from seq2seq_chat.corpus.engine import Engine, EngineName, memory_bytes, open_engine
-from seq2seq_chat.corpus.figures import prepared_statistics
+from seq2seq_chat.corpus.engine import EngineName, memory_bytes
 from seq2seq_chat.corpus.files import CorpusError
-from seq2seq_chat.corpus.inputs import CORPORA, Input, find_inputs, plan_tasks
-from seq2seq_chat.corpus.opensubtitles import MARKS_PER_FILM
-from seq2seq_chat.corpus.readers import BLOCK_UTTERANCES
+from seq2seq_chat.corpus.inputs import Input, find_inputs, plan_tasks
 from seq2seq_chat.corpus.reading import read_tasks
 from seq2seq_chat.corpus.samples import Pairing
 from seq2seq_chat.corpus.shards import MOST_EXAMPLES, PieceReport, ReadingSettings, Report, unwritable
-from seq2seq_chat.corpus.split import (
-    DEFAULT_SHARES,
-    SPLITS,
-    Shares,
-    check_shares,
-    complete_splits,
-    is_complete,
-    official_splits,
-)
+from seq2seq_chat.corpus.split import SPLITS, Shares, check_shares
 from seq2seq_chat.corpus.statistics import CorpusStatistics, ReadingStatistics
 from seq2seq_chat.corpus.text import Level
-from seq2seq_chat.corpus.utterances import UTTERANCES_FILE, write_prepared
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.corpus.utterances import UTTERANCES_FILE
+from seq2seq_chat.corpus.vocabulary import VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.environment import available_cores
 from seq2seq_chat.errors import UserError
 
-VOCABULARY_FILE = "vocabulary.txt"
 STATISTICS_FILE = "statistics.json"
 _WORKPLACE = ".preparing"
 
@@ -124,45 +105,43 @@ def prepare(
     Vocabulary.from_counts({}, vocabulary_size)  # raises before hours of work
     memory_bytes(memory)
     found = find_inputs(corpus, inputs)
-    if output.resolve() in {folder.resolve() for folder in {item.path.parent for item in found}}:
+    if output.exists() and any(output.samefile(folder) for folder in {item.path.parent for item in found}):
         raise UserError(f"{output} holds inputs, among which outputs would be lost. Name another.")
     reading = reading or ReadingSettings()
     jobs = jobs or available_cores()
     tasks = plan_tasks(corpus, reading, found)
     with _workplace(output) as folder:
-        reports = read_tasks(tasks, folder, jobs)
-        kept = [folder / task.key() for task in tasks]
+        with ThreadPoolExecutor(1) as beside:
+            # The engine takes as long to import as the processes that read take to start.
+            beside.submit(_import_engine, engine)
+            reports = read_tasks(tasks, folder, jobs)
         read = _reading_statistics(found, reports, max_bad)
-        with open_engine(engine, folder, memory=memory, threads=jobs, spark_master=spark_master) as evaluate:
-            pieces = _by_file(reports, len(found))
-            if corpus == "reddit":
-                comments = _rows(evaluate, folder, kept, "rows")
-                utterances = tables.exchanges(evaluate.store(tables.answers(comments), "answers"), comments)
-                official = False
-            else:
-                copies: set[int] = set()
-                if CORPORA[corpus].named and not keep_copies:
-                    copies = _copies(evaluate, _rows(evaluate, folder, kept, "marks"))
-                    read["copies"] = len(copies)
-                official = _write_files(folder / "files.parquet", corpus, found, pieces, copies, split)
-                utterances = tables.conversations(
-                    _rows(evaluate, folder, kept, "rows"), evaluate.table(folder / "files.parquet")
-                )
-                if CORPORA[corpus].named:
-                    utterances = (
-                        tables.endless(utterances) if max_gap is None else tables.cut_at_silences(utterances, max_gap)
-                    )
-            new = folder / "new"
-            shutil.rmtree(new, ignore_errors=True)
-            new.mkdir()
-            _write_splits(evaluate, utterances, new, None if official else split or DEFAULT_SHARES, seed)
-            prepared = evaluate.table(new / UTTERANCES_FILE)
-            counts = evaluate.store(tables.word_counts(prepared, level), "counts")
-            vocabulary = _vocabulary(evaluate, counts, vocabulary_size)
-            vocabulary.save(new / VOCABULARY_FILE)
-            statistics = prepared_statistics(
-                evaluate, prepared, counts, vocabulary, level, pairing, source_steps, target_steps, new, read
-            )
+        new = folder / "new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        from seq2seq_chat.corpus.assembly import assemble
+
+        statistics = assemble(
+            corpus,
+            found,
+            [folder / task.key() for task in tasks],
+            _by_file(reports, len(found)),
+            read,
+            new,
+            max_gap=max_gap,
+            keep_copies=keep_copies,
+            split=split,
+            seed=seed,
+            vocabulary_size=vocabulary_size,
+            level=level,
+            pairing=pairing,
+            source_steps=source_steps,
+            target_steps=target_steps,
+            engine=engine,
+            spark_master=spark_master,
+            memory=memory,
+            threads=jobs,
+        )
         if not statistics["total"]["samples"]:
             raise CorpusError(
                 "There are no two utterances that belong together in what was read. "
@@ -173,6 +152,12 @@ def prepare(
         for name in (*(f"{name}.txt" for name in SPLITS), UTTERANCES_FILE, VOCABULARY_FILE, STATISTICS_FILE):
             os.replace(new / name, output / name)
     return statistics
+
+
+def _import_engine(name: EngineName) -> None:
+    with suppress(ImportError):  # which is told where it is imported in earnest
+        importlib.import_module("seq2seq_chat.corpus.assembly")
+        importlib.import_module("ibis.backends.duckdb" if name == "duckdb" else "ibis.backends.pyspark")
 
 
 @contextmanager
@@ -212,20 +197,6 @@ def _workplace(output: Path) -> Iterator[Path]:
                         output.rmdir()
     finally:
         lock.close()
-
-
-def _rows(engine: Engine, folder: Path, shards: Sequence[Path], name: str) -> ir.Table:
-    """All rows, or marks, of these shards. Links make one folder of them, which any engine reads."""
-    together = folder / f"{name}.all"
-    shutil.rmtree(together, ignore_errors=True)
-    together.mkdir()
-    for shard in shards:
-        table, link = shard / f"{name}.parquet", together / f"{shard.name}.parquet"
-        try:
-            os.link(table, link)
-        except OSError:  # not every file system has links
-            shutil.copyfile(table, link)
-    return engine.table(together)
 
 
 def _by_file(reports: Sequence[Report], files: int) -> list[PieceReport]:
@@ -269,80 +240,3 @@ def _reading_statistics(found: Sequence[Input], reports: Sequence[Report], max_b
         "incomplete_files": incomplete,
         "damages": [str(damage) for damage in damages[:MOST_EXAMPLES]],
     }
-
-
-def _copies(engine: Engine, marks: ir.Table) -> set[int]:
-    """The files that are left out as copies of one before them that is not."""
-    copies: set[int] = set()
-    for batch in engine.rows(tables.copies(marks, MARKS_PER_FILM)):
-        for earlier, later in zip(batch["earlier"].to_pylist(), batch["later"].to_pylist(), strict=True):
-            if earlier not in copies:
-                copies.add(later)
-    return copies
-
-
-def _write_files(
-    path: Path,
-    corpus: str,
-    found: Sequence[Input],
-    pieces: Sequence[PieceReport],
-    copies: set[int],
-    split: Shares | None,
-) -> bool:
-    """Write the table of files that ``tables.conversations`` takes; whether it tells an official split."""
-    kind = CORPORA[corpus]
-    splits = official_splits([item.path for item in found]) if split is None and not kind.named else None
-    kept, offsets, singles, offset = [], [], [], 0
-    for number, piece in enumerate(pieces):
-        if number not in copies:
-            kept.append(number)
-            offsets.append(offset)
-            singles.append(piece.single)
-        offset += -(-piece.rows // BLOCK_UTTERANCES) if piece.single else piece.threads
-    items = [found[number] for number in kept]
-    nothing = pa.nulls(len(kept), pa.string())
-    columns = {
-        "file": integers(kept, np.int32),
-        "name": strings([item.film.encode(errors="backslashreplace") for item in items]) if kind.named else nothing,
-        "offset": integers(offsets),
-        "single": flags(np.array(singles, bool)),
-        "split": strings([splits[item.path].encode() for item in items]) if splits else nothing,
-    }
-    pq.write_table(pa.Table.from_arrays(list(columns.values()), list(columns)), path)
-    return splits is not None
-
-
-def _write_splits(engine: Engine, utterances: ir.Table, folder: Path, shares: Shares | None, seed: int) -> None:
-    """Write the prepared utterances. Raises CorpusError if there are none."""
-    split = tables.with_split(utterances, shares, seed)
-    sizes = _write(engine, split, folder)
-    if not sizes:
-        raise CorpusError(
-            "Nothing is left of what was read: cleaning leaves no word of any utterance, or none was asked for. Only "
-            "the letters a to z, digits and . , ! ? are kept, with or without accents."
-        )
-    if shares is None:
-        return
-    prepared = engine.table(folder / UTTERANCES_FILE)
-    threads: Counter[str] = Counter()
-    for batch in engine.rows(tables.threads_by_split(prepared)):
-        threads.update(dict(zip(batch["split"].to_pylist(), batch["threads"].to_pylist(), strict=True)))
-    if not is_complete(threads, shares):
-        # Only now is this known; a corpus with so few is soon written again.
-        names = [
-            name for batch in engine.rows(prepared.select("thread").distinct()) for name in batch["thread"].to_pylist()
-        ]
-        chosen = complete_splits(names, shares, seed)
-        _write(engine, tables.with_split(utterances, shares, seed, chosen), folder)
-
-
-def _write(engine: Engine, utterances: ir.Table, folder: Path) -> Counter[str]:
-    with tqdm(desc="writing", unit=" utterances", unit_scale=True, delay=2, disable=None) as bar:
-        return write_prepared(engine.rows(tables.in_order(utterances)), folder, bar.update)
-
-
-def _vocabulary(engine: Engine, counts: ir.Table, size: int) -> Vocabulary:
-    """The most frequent words of train, as ``Vocabulary.from_counts`` ranks them."""
-    train = counts.filter(counts.split == "train")
-    ranked = tables.most_frequent(train, size - len(SPECIAL_WORDS))
-    return Vocabulary([*SPECIAL_WORDS, *(word for batch in engine.rows(ranked) for word in batch["word"].to_pylist())])

@@ -215,7 +215,7 @@ def _line_batches(
     blocks = LineBlocks(Path(piece.path), progress=shard.read)
     try:
         for _, block in blocks:
-            yield lines(block)
+            yield lines(bytes(block))
     except BrokenStream as fault:
         shard.damage(f"after line {number}", str(fault), incomplete=True)
     for start in blocks.too_long:

@@ -75,8 +75,9 @@ def _read_here(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple[in
 
 
 def _read_by_processes(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple[int, Report]]:
-    # Spawned, as the threads of this process do not survive a fork.
-    context = multiprocessing.get_context("spawn")
+    # The threads of this process do not survive a fork, so that a fresh one is forked, which imports for all of them.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     counter = context.Array("q", 2)
     initial = bar.n
     with ProcessPoolExecutor(min(jobs, len(work)), context, _begin_worker, (counter,)) as pool:

@@ -89,7 +89,7 @@ class _Comments:
         self._searches = [ahocorasick_rs.BytesAhoCorasick(group) for group in groups]
         self._held: list[_Row] = []
 
-    def read(self, offset: int, block: bytes) -> None:
+    def read(self, offset: int, block: memoryview) -> None:
         """Read a block of whole lines, the first at ``offset`` of the file."""
         ends = _ends_of_objects(block)
         if ends is not None and _is_utf8(block):
@@ -100,7 +100,7 @@ class _Comments:
         if len(self._held) >= _HELD_ROWS:
             self.flush()
 
-    def _mentioning(self, offset: int, block: bytes, ends: Any) -> Iterator[tuple[int, bytes]]:
+    def _mentioning(self, offset: int, block: memoryview, ends: Any) -> Iterator[tuple[int, memoryview]]:
         """The lines, which end at ``ends``, that may be of a wanted subreddit, with their offsets in the file."""
         lines: Any = range(len(ends))
         if self._searches:
@@ -111,9 +111,9 @@ class _Comments:
             start = int(ends[line - 1]) + 1 if line else 0
             yield offset + start, block[start : ends[line]]
 
-    def _sound(self, offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+    def _sound(self, offset: int, block: memoryview) -> Iterator[tuple[int, memoryview]]:
         """The same of a block that has damaged or empty lines, which are counted."""
-        for start, line in _lines(offset, block):
+        for start, line in _lines(offset, bytes(block)):
             stripped = line.strip()
             if not stripped:
                 continue
@@ -123,12 +123,12 @@ class _Comments:
             elif not _is_utf8(line):
                 self._bad(start, "not UTF-8")
             else:
-                yield from self._mentioning(start, line, np.array([len(line)]))
+                yield from self._mentioning(start, memoryview(line), np.array([len(line)]))
 
     def _bad(self, offset: int, reason: str) -> None:
         self._shard.damage(f"byte {offset}", reason)
 
-    def _parse(self, lines: Iterable[tuple[int, bytes]]) -> None:
+    def _parse(self, lines: Iterable[tuple[int, memoryview]]) -> None:
         """Hold the comments among the lines, to be added to the shard."""
         wanted, min_score = self._wanted, self._settings.min_score
         for offset, line in lines:
@@ -177,7 +177,7 @@ class _Comments:
             )
 
 
-def _ends_of_objects(block: bytes) -> Any:
+def _ends_of_objects(block: memoryview) -> Any:
     """Where the lines end, as an array, if each of them is in braces; else None."""
     codes = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(codes == _LINE_FEED)
@@ -194,14 +194,14 @@ def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
         offset += len(line) + 1
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parsed(line: memoryview) -> dict[str, Any] | None:
     """The object on a line, or None if it is not sound."""
     try:
         comment = orjson.loads(line)
     except ValueError:
         try:
             # The standard library takes halves of surrogate pairs, as comments with cut emojis have them.
-            comment = json.loads(line)
+            comment = json.loads(bytes(line))
         except (ValueError, RecursionError):
             return None
     return comment if isinstance(comment, dict) else None
@@ -213,8 +213,8 @@ def _seconds(created: Any) -> float | None:
     return seconds if seconds is None or math.isfinite(seconds) else None
 
 
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
+def _is_utf8(data: bytes | memoryview) -> bool:
+    if np.frombuffer(data, np.uint8).max() < 128:
         return True
     text = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data))
     try:

@@ -123,12 +123,12 @@ class Task:
 
     def key(self) -> str:
         """The name of the shard. Raises OSError."""
-        states = {path: Path(path).stat() for path in {piece.path for piece in self.pieces}}
+        states = {path: os.stat(path) for path in {piece.path for piece in self.pieces}}  # noqa: PTH116  many files
         content = [
             _FORMAT,
             self.corpus,
             asdict(self.settings),
-            [[*asdict(piece).values(), os.path.abspath(piece.path)] for piece in self.pieces],
+            [[*vars(piece).values(), os.path.abspath(piece.path)] for piece in self.pieces],
             sorted((path, state.st_size, state.st_mtime_ns) for path, state in states.items()),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]

@@ -2,14 +2,14 @@
 
 Up to ``with_split`` the tables are those of a preparation, with a conversation told by (``first``,
 ``second``) and the place of an utterance in it by ``turn``: ordered by these three, the
-utterances are in the order of the corpus. From ``tokens`` on they are the utterances of a prepared
+utterances are in the order of the corpus. Where ``cut``, if there is such a column, is 1, another conversation
+begins. From ``tokens`` on they are the utterances of a prepared
 corpus as they lie in ``utterances.parquet``, see ``utterances``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -34,14 +34,14 @@ def conversations(rows: ir.Table, files: ir.Table) -> ir.Table:
     Args:
         rows: UTTERANCES or SPOKEN of ``shards``.
         files: For each file its name (if its conversations are known by that), the number of
-            conversations in the files before it, whether it is a single conversation, and the
-            split that its name tells. The utterances of a file that is not in it are left out.
+            conversations in the files before it, whether it is a single conversation, and its
+            split, if it is known. The utterances of a file that is not in it are left out.
     """
     joined = rows.join(files, "file")
     number = ibis.ifelse(joined.single, joined.position // BLOCK_UTTERANCES, joined.thread)
     return joined.select(
         thread=ibis.coalesce(joined.name, (joined.offset + number).cast("string")),
-        official=joined.split,
+        known=joined.split,
         first=joined.file.cast("int64"),
         second=number.cast("int64"),
         turn=joined.position,
@@ -53,16 +53,14 @@ def conversations(rows: ir.Table, files: ir.Table) -> ir.Table:
 
 
 def cut_at_silences(utterances: ir.Table, most: float) -> ir.Table:
-    """A new conversation wherever the clock jumps by more than ``most`` seconds within a file.
+    """A new conversation (``cut``) wherever the clock jumps by more than ``most`` seconds within a file.
 
     A silence goes from the end (or else the beginning) of an utterance to the beginning of the
     next. Where one of them is not known, there is none. A clock that jumps back as far, as at the
     second disc of a film, counts as well.
     """
     silence = (utterances.start - utterances.before).abs()
-    cut = ibis.coalesce(silence > most, False).cast("int64")
-    running = ibis.window(group_by="first", order_by="turn", preceding=None, following=0)
-    return utterances.mutate(second=cut.sum().over(running)).drop("before")
+    return utterances.mutate(cut=ibis.coalesce(silence > most, False).cast("int8")).drop("before")
 
 
 def endless(utterances: ir.Table) -> ir.Table:
@@ -102,7 +100,7 @@ def exchanges(pairs: ir.Table, comments: ir.Table) -> ir.Table:
     spoken = turns.join(comments.select("place", "text", "created"), "place")
     return spoken.select(
         thread=spoken.link,
-        official=ibis.null("string"),
+        known=ibis.null("string"),
         first=spoken["first"],
         second=spoken.second,
         turn=spoken.turn.cast("int64"),
@@ -137,26 +135,20 @@ def copies(marks: ir.Table, sample: int) -> ir.Table:
     return equal.union(near, distinct=True).order_by("later", "earlier")
 
 
-def with_split(
-    utterances: ir.Table, shares: Shares | None, seed: int, chosen: Mapping[str, str] | None = None
-) -> ir.Table:
-    """Adds ``split``: by a hash of the thread and the seed, or as the file's name tells where ``shares`` is None.
+def with_split(utterances: ir.Table, shares: Shares, seed: int, chosen: Mapping[str, str] | None = None) -> ir.Table:
+    """Adds ``split``: as it is known of the file, or else by a hash of the thread and the seed.
 
     Args:
         chosen: Threads whose split is given.
     """
-    if shares is None:
-        split: Any = utterances.official
-    else:
-        place = _md5(ibis.literal(f"{seed} ") + utterances.thread)[0:13]
-        train, validation = boundaries(shares)
-        split = ibis.cases(
-            *((utterances.thread == thread, split) for thread, split in (chosen or {}).items()),
-            (place < train, SPLITS[0]),
-            (place < validation, SPLITS[1]),
-            else_=SPLITS[2],
-        )
-    return utterances.mutate(split=split).drop("official")
+    place = _md5(ibis.literal(f"{seed} ") + utterances.thread)[0:13]
+    train, validation = boundaries(shares)
+    split = ibis.coalesce(
+        utterances.known, ibis.cases((place < train, SPLITS[0]), (place < validation, SPLITS[1]), else_=SPLITS[2])
+    )
+    if chosen:
+        split = ibis.cases(*((utterances.thread == thread, name) for thread, name in chosen.items()), else_=split)
+    return utterances.mutate(split=split).drop("known")
 
 
 def in_order(utterances: ir.Table) -> ir.Table:

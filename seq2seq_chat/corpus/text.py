@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
+
 Level = Literal["word", "character"]
 
 SPACE = "<space>"
@@ -15,10 +17,32 @@ SPACE = "<space>"
 
 _MARKS = ".,!?"
 _WORD = re.compile(r"[a-z0-9]+|[.,!?]")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates; no character, and not to be written as UTF-8
+_SPACE = ord(" ")
+_NOT_ASCII = re.compile("[^\x00-\x7f]+")
 _KEPT = f"{string.ascii_lowercase}{string.digits}{_MARKS}\n"
 # For bytes.translate: lower case, and spaces for what is not kept.
 _CLEANED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).lower() in _KEPT else 32 for code in range(256))
+
+
+class _Folded(dict[int, str]):
+    """For str.translate: ASCII for a character, which is its compatibility decomposition (NFKD) without marks.
+
+    That is found for each character by itself, as what surrounds it changes nothing but the order of marks.
+    """
+
+    def __missing__(self, code: int) -> str:
+        parts = unicodedata.normalize("NFKD", chr(code))
+        kept = (part for part in parts if not unicodedata.category(part).startswith("M"))
+        self[code] = folded = "".join(part if part.isascii() else " " for part in kept)
+        return folded
+
+
+_FOLDED = _Folded()
+
+
+def _fold(text: str) -> str:
+    """ASCII for a text: without accents, and with spaces for characters that are of no use."""
+    return text if text.isascii() else _NOT_ASCII.sub(lambda found: found[0].translate(_FOLDED), text)
 
 
 def clean(text: str) -> str:
@@ -28,10 +52,7 @@ def clean(text: str) -> str:
     than ``a-z 0-9 . , ! ?`` becomes a space, each punctuation mark is a word of its own, and
     words are separated by single spaces. Cleaning clean text changes nothing.
     """
-    if not text.isascii():
-        decomposed = unicodedata.normalize("NFKD", text)
-        text = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
-    return " ".join(_WORD.findall(text.lower()))
+    return " ".join(_WORD.findall(_fold(text).lower()))
 
 
 def clean_lines(texts: Sequence[str]) -> list[str]:
@@ -41,28 +62,20 @@ def clean_lines(texts: Sequence[str]) -> list[str]:
     joined = "\n".join(texts)
     if joined.count("\n") != len(texts) - 1:
         joined = "\n".join([text.replace("\n", " ") for text in texts])
-    try:
-        lines = joined.encode()
-    except UnicodeEncodeError:
-        lines = _HALF_PAIR.sub(" ", joined).encode()
-    return clean_block(lines).decode("ascii").split("\n")
+    return clean_block(_fold(joined).encode("ascii")).decode("ascii").split("\n")
 
 
 def clean_block(lines: bytes) -> bytes:
-    """``clean`` of each line of a text in UTF-8.
-
-    Every step is one pass in C over all of them at once; only lines that are not ASCII go through
-    ``clean`` one by one, which makes them ASCII.
-    """
+    """``clean`` of each line of a text in UTF-8, every step of it one pass in C over all of them."""
     if not lines.isascii():
-        cleaned = [line if line.isascii() else clean(line.decode()).encode() for line in lines.split(b"\n")]
-        lines = b"\n".join(cleaned)
+        lines = _fold(lines.decode()).encode("ascii")
     data = lines.translate(_CLEANED)
     for mark in _MARKS.encode():
         data = data.replace(b"%c" % mark, b" %c " % mark)
-    while b"  " in data:  # each pass halves the longest run of spaces
-        data = data.replace(b"  ", b" ")
-    return data.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
+    codes = np.frombuffer(data, np.uint8)
+    spare = codes == _SPACE  # unless a word follows
+    spare[:-1] &= codes[1:] <= _SPACE  # a space or a line feed, as nothing else is left that is less
+    return codes[~spare].tobytes().replace(b"\n ", b"\n").removeprefix(b" ")
 
 
 def tokenize(text: str, level: Level) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seq2seq_chat.corpus.columns import flags, integers, numbers, strings
+from seq2seq_chat.corpus.columns import integers, numbers, strings
 from seq2seq_chat.corpus.files import END_OF_CONVERSATION, CorpusError, read_utterances
 from seq2seq_chat.corpus.split import SPLITS
 from seq2seq_chat.corpus.text import clean_lines
@@ -72,6 +72,8 @@ def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, progress: An
             changes = np.diff(order) != 0
             _check_order(np.diff(order), changes)
             begins = changes[:3].any(axis=0)
+            if "cut" in columns:
+                begins |= numbers(columns["cut"], np.int8) > 0
             rows = np.arange(batch.num_rows)
             conversations = conversation + np.cumsum(begins)
             starts = np.maximum.accumulate(np.where(begins, rows, -1))
@@ -100,7 +102,7 @@ def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, progress: An
                 sizes[name] += end - begin
             progress(batch.num_rows)
         for name in sizes:
-            texts[name].write(_MARKER.encode())
+            texts[name].write(_MARKER)
     return sizes
 
 
@@ -119,22 +121,25 @@ def _check_order(steps: Any, changes: Any) -> None:
         raise RuntimeError("the engine gave utterances out of order, or one of them twice")
 
 
-_MARKER = f"{END_OF_CONVERSATION}\n"
-_BEFORE = tuple(strings([_MARKER.encode(), b""]))  # a line that begins a conversation, any other one
-_AFTER = tuple(strings([b"\n", b""]))  # a line, the separator
+_MARKER = f"{END_OF_CONVERSATION}\n".encode()
 
 
-def _lines(text: pa.Array, begins: Any, opened: bool) -> memoryview:
+def _lines(text: pa.StringArray, begins: Any, opened: bool) -> memoryview:
     """Utterances as lines of a corpus file; a conversation that begins first ends the one before, if there is one."""
     marked = begins.copy()
     marked[0] &= opened
-    prefix = pc.if_else(flags(marked), *_BEFORE)
-    lines = pc.binary_join_element_wise(prefix, text, *_AFTER)
-    if not isinstance(lines, pa.StringArray):
-        raise TypeError(f"lines are {lines.type}")
-    offsets = np.frombuffer(lines.buffers()[1], np.int32)
-    first, end = offsets[lines.offset], offsets[lines.offset + len(lines)]
-    return memoryview(lines.buffers()[2])[first:end]
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
+    characters = np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    # Where the line feeds are; before a line that is marked lies a marker.
+    ends = offsets[1:] - offsets[0] + np.arange(len(text)) + len(_MARKER) * np.cumsum(marked)
+    markers = (ends - np.diff(offsets))[marked, None] - len(_MARKER) + np.arange(len(_MARKER))
+    lines = np.empty(ends[-1] + 1, np.uint8)
+    is_text = np.ones(len(lines), bool)
+    is_text[ends] = is_text[markers] = False
+    lines[is_text] = characters
+    lines[ends] = ord("\n")
+    lines[markers] = np.frombuffer(_MARKER, np.uint8)
+    return lines.data
 
 
 class _Table:

@@ -16,6 +16,7 @@ PAD, GO, EOS, UNKNOWN = 0, 1, 2, 3
 TURN = "<turn>"
 """Stands between the turns of a source that has several; a word like any other."""
 
+VOCABULARY_FILE = "vocabulary.txt"
 SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")
 """The words of ids 0 to 3. Clean text never holds them, as it has no angle brackets."""
 
