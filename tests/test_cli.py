@@ -20,7 +20,7 @@ import pytest
 from seq2seq_chat.runs import Run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DEADLINE = 120  # seconds that a training may take to show progress, on a machine that is very busy
+DEADLINE = 400  # seconds that a training may take to show progress, on a machine that is very busy
 MARKER = "<<<<<END-CONV>>>>>"
 Cli = Callable[..., Any]
 

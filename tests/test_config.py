@@ -49,13 +49,13 @@ def test_defaults_are_the_thesis() -> None:
     assert (config.decoding.method, config.decoding.n_best) == ("greedy", 1)
 
 
-def _assert_thesis(config: Config) -> None:
+def _assert_thesis(config: Config, words: int = 50_000) -> None:
     """The table in the thesis: one LSTM cell each, and so on."""
     model, training = config.model, config.training
     assert (model.cell, model.layers, model.attention) == ("lstm", 1, "additive")
     assert (model.hidden_size, model.projection_size, model.embedding_size) == (2048, 1024, 1024)
     assert (model.encoder_steps, model.decoder_steps) == (30, 30)
-    assert config.data.vocabulary_size == 50_000
+    assert config.data.vocabulary_size == words
     assert config.data.level == "word"
     assert (training.optimizer, training.learning_rate, training.gradient_clipping) == ("adagrad", 0.01, 10.0)
     assert (training.batch_size, training.sampled_softmax) == (64, 512)
@@ -74,10 +74,18 @@ def test_there_are_shipped_configurations() -> None:
     assert {"quickstart", "thesis_opensubtitles", "thesis_reddit"} <= {path.stem for path in SHIPPED}
 
 
-@pytest.mark.parametrize(("name", "reverse"), [("thesis_opensubtitles", False), ("thesis_reddit", True)])
-def test_experiments_of_the_thesis(name: str, reverse: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "reverse", "words"),
+    [
+        ("thesis_opensubtitles", False, 50_000),
+        ("thesis_opensubtitles_100k", False, 100_000),
+        ("thesis_reddit", True, 50_000),
+        ("thesis_reddit_25k", True, 25_000),
+    ],
+)
+def test_experiments_of_the_thesis(name: str, reverse: bool, words: int) -> None:
     config = load_config(CONFIGS / f"{name}.json")
-    _assert_thesis(config)
+    _assert_thesis(config, words)
     assert config.data.reverse_input is reverse
     assert config.model.dropout == 0
 

@@ -86,7 +86,7 @@ def typed(folder: Path, *words: str, said: str = "") -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -130,4 +130,4 @@ d, s = draw([1, 3]).astype("f"), draw([1, 5, 4]).astype("f")
 expected = (s[0] @ score.key.matrix.numpy() @ d[0]) / 3**0.5
 np.testing.assert_allclose(score.scores(score.keys(tf.constant(s)), tf.constant(d))[0], expected, rtol=1e-5)
 """
-    subprocess.run([sys.executable, "-c", program], cwd=changed, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], cwd=changed, check=True, timeout=400)

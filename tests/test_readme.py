@@ -100,7 +100,7 @@ def docker_accepts(words: list[str]) -> None:
     if asked:
         verb_accepts(asked)
     if shutil.which("docker"):
-        done = subprocess.run(["docker", *verb, "--help"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(["docker", *verb, "--help"], capture_output=True, text=True, check=False, timeout=240)
         if done.returncode == 0 and " ".join(verb) in done.stdout:  # not every docker has compose
             for option in (word.split("=")[0] for word in own if word.startswith("--")):
                 assert option in done.stdout, f"docker {' '.join(verb)} has no {option}"
@@ -137,7 +137,7 @@ def looked_at_instead(command: Command) -> Callable[[list[str]], None] | None:
 def test_there_are_commands_and_each_is_known() -> None:
     assert len([command for command in COMMANDS if command.page == "README.md"]) > 20
     for command in COMMANDS:
-        subprocess.run(["bash", "-n", "-c", command.text], check=True, timeout=20)
+        subprocess.run(["bash", "-n", "-c", command.text], check=True, timeout=90)
         if look := looked_at_instead(command):
             look(shlex.split(command.text, comments=True))
         else:
@@ -365,7 +365,7 @@ def test_every_command_works(reader: dict[str, str]) -> None:
                 input="hello !\n",
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=900,
                 check=False,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -373,7 +373,7 @@ def test_every_command_works(reader: dict[str, str]) -> None:
     finally:
         for server in servers:
             server.send_signal(signal.SIGINT)
-            server.communicate(timeout=60)
+            server.communicate(timeout=240)
             assert server.returncode == 0
 
 

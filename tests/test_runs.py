@@ -218,7 +218,7 @@ def test_a_second_trainer_is_told_who_holds_the_run(three: Path) -> None:
             assert run.is_locked()
         finally:
             holder.send_signal(signal.SIGKILL)  # the lock ends with the process, however that ends
-            holder.wait(timeout=20)
+            holder.wait(timeout=90)
     assert not run.is_locked()
     with run.lock(), pytest.raises(RunError, match=rf"process {os.getpid()} on"), run.lock():  # not the one before
         pytest.fail("locked twice")

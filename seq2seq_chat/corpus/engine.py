@@ -83,9 +83,19 @@ def open_engine(
         else:
             yield from _with_faults(_Spark(scratch, limit, spark_master))
     except duckdb.OutOfMemoryException as fault:
+        if "max_temp_directory_size" in str(fault):
+            raise UserError(
+                f"{folder} has no room left for what does not fit into {memory} of memory. Make room there, name "
+                "another folder, or allow more memory (--memory)."
+            ) from fault
         raise UserError(
             f"{memory} of memory is too little for this corpus and {threads} threads. Allow more (--memory), or "
             "use fewer processors (--jobs); what is read is not read again."
+        ) from fault
+    except duckdb.IOException as fault:
+        raise UserError(
+            f"{folder} cannot be written to by the engine: {str(fault).splitlines()[0]}. Make room there, or name "
+            "another folder."
         ) from fault
     finally:
         _remove(scratch)
@@ -120,7 +130,7 @@ class _DuckDB:
         self._scratch = scratch
 
     def table(self, path: Path) -> ir.Table:
-        name = glob.escape(str(path))  # DuckDB takes every name for a pattern
+        name = glob.escape(str(path.absolute()))  # DuckDB takes every name for a pattern, and ~ for a home
         return self._connection.read_parquet(f"{name}/*.parquet" if path.is_dir() else name)
 
     def rows(self, expression: ir.Table) -> Iterator[pa.RecordBatch]:

@@ -109,9 +109,7 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[Input]:
                     _members(path) if path.suffix == ".zip" and kind.deep else [Input(path, path.stat().st_size)]
                 ):
                     found.setdefault((item.path, item.member), item)
-        except (OSError, zipfile.BadZipFile) as fault:
-            if isinstance(fault, zipfile.BadZipFile):
-                raise CorpusError(f"{entry} is not a sound zip file ({fault}). Fetch it again.") from fault
+        except OSError as fault:
             raise unreadable(Path(fault.filename or entry), fault, CorpusError) from fault
     if not found:
         raise CorpusError("There is nothing to prepare. Name at least one file or folder.")
@@ -158,12 +156,15 @@ def _listed(path: Path) -> Iterator[Path]:
 
 
 def _members(path: Path) -> list[Input]:
-    with zipfile.ZipFile(path) as archive:
-        members = [
-            Input(path, info.compress_size, info.filename)
-            for info in archive.infolist()
-            if re.search(r"\.xml$", info.filename)
-        ]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [
+                Input(path, info.compress_size, info.filename)
+                for info in archive.infolist()
+                if info.filename.endswith(".xml")
+            ]
+    except zipfile.BadZipFile:
+        return [Input(path, path.stat().st_size)]  # told as damage when it is read
     if not members:
         raise CorpusError(f"{path} holds no .xml file. Name the archive of the monolingual XML files.")
     return sorted(members, key=lambda item: PurePosixPath(item.member or "").parts)

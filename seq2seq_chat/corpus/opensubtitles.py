@@ -73,14 +73,18 @@ def film_marks(block: bytes) -> tuple[int, list[int]]:
 
 def _content(piece: Piece) -> bytes:
     """The XML of a piece. Raises BrokenStream, OSError."""
-    if piece.member is None:
-        return read_whole(Path(piece.path))
+    path = Path(piece.path)
+    if piece.member is None and path.suffix != ".zip":
+        return read_whole(path)
     try:
-        return _archive(piece.path).read(piece.member)
+        state = path.stat()
+        archive = _archive(piece.path, state.st_size, state.st_mtime_ns)
+        return archive.read(piece.member) if piece.member else b""
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
         raise BrokenStream(f"it cannot be unpacked: {fault}") from fault
 
 
 @lru_cache(maxsize=1)
-def _archive(path: str) -> zipfile.ZipFile:
+def _archive(path: str, size: int, changed: int) -> zipfile.ZipFile:
+    """An archive, which is another one once it was changed."""
     return zipfile.ZipFile(path)

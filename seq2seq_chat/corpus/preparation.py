@@ -164,7 +164,7 @@ def _import_engine(name: EngineName) -> None:
 def _workplace(output: Path) -> Iterator[Path]:
     """A folder in ``output`` for all that is made, kept if there is something to go on from."""
     new = not output.exists()
-    folder = output / _WORKPLACE
+    folder = output.absolute() / _WORKPLACE  # libraries take a relative ~ for the home folder
     try:
         # Inside rather than beside: certainly on the same file system.
         folder.mkdir(parents=True, exist_ok=True)
@@ -220,6 +220,7 @@ def _reading_statistics(found: Sequence[Input], reports: Sequence[Report], max_b
     records, bad = sum(file.records for file in files), sum(file.bad for file in files)
     incomplete = sum(file.incomplete for file in files)
     damages = [damage for report in reports for damage in report.damages]
+    damages.sort(key=lambda damage: not damage.incomplete)  # what matters most comes first
     if 100 * bad > max_bad * records or 100 * incomplete > max_bad * len(files):
         what = (
             f"{incomplete:,} of {len(files):,} files could not be read to their ends"

@@ -19,6 +19,7 @@ BLOCK_UTTERANCES = 100
 
 _END_OF_TURN = "__eou__"
 _CORNELL_FIELDS = " +++$+++ "
+_CORNELL_MARKUP = re.compile(r"</?[A-Za-z]+>")  # <u>, <i>, <b> and a few more around what is stressed
 _CORNELL_LINE_ID = re.compile(r"L\d+")
 
 
@@ -113,7 +114,7 @@ def read_cornell(piece: Piece, settings: ReadingSettings, shard: Shard) -> None:
             if len(fields) < 5:
                 shard.damage(f"{lines_file.name}, line {number}", "not five fields, the last of them the text")
             else:
-                texts.setdefault(fields[0].strip(), fields[4].replace("\n", " "))
+                texts.setdefault(fields[0].strip(), _CORNELL_MARKUP.sub("", fields[4]).replace("\n", " "))
     conversations = _Conversations(piece, shard)
     for lines in _line_batches(piece, shard, legacy=True):
         for number, line in lines:

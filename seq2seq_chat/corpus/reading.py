@@ -43,10 +43,7 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[Report]:
         CorpusError: An input cannot be opened.
         UserError: ``folder`` cannot be written to.
     """
-    try:
-        keys = [task.key() for task in tasks]
-    except OSError as fault:
-        raise unreadable(Path(fault.filename), fault, CorpusError) from fault
+    keys = [_key(task) for task in tasks]
     reports = [load_report(folder / f"{key}.json") for key in keys]
     left = [number for number, report in enumerate(reports) if report is None]
     done = sum(task.size for task, report in zip(tasks, reports, strict=True) if report is not None)
@@ -56,6 +53,13 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[Report]:
         for number, report in read([(number, tasks[number], folder / keys[number]) for number in left], bar, jobs):
             reports[number] = report
     return [report for report in reports if report is not None]
+
+
+def _key(task: Task) -> str:
+    try:
+        return task.key()
+    except OSError as fault:
+        raise unreadable(Path(fault.filename), fault, CorpusError) from fault
 
 
 _Job = tuple[int, Task, Path]
@@ -98,7 +102,8 @@ def _read_by_processes(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[
         except BrokenProcessPool as fault:
             raise CorpusError(
                 "A reading process was killed, perhaps for want of memory. Start again with fewer of them (--jobs); "
-                "what is finished will not be read again."
+                "what is finished will not be read again. (A script that calls prepare() has to do so below "
+                '`if __name__ == "__main__":`, as each of these processes imports it.)'
             ) from fault
         except BaseException:
             _end(pool)
@@ -147,7 +152,7 @@ def _work(task: Task, place: Path) -> Report:
 
 def _read_task(task: Task, place: Path, progress: Callable[[int, int], None]) -> Report:
     """Read a task; its rows and then its report appear whole."""
-    corpus = CORPORA[task.corpus]
+    corpus, key = CORPORA[task.corpus], place.name
     with _made_whole(place) as folder:
         shard = Shard(folder, corpus.schema, progress)
         try:
@@ -160,6 +165,11 @@ def _read_task(task: Task, place: Path, progress: Callable[[int, int], None]) ->
                         raise
                     raise unreadable(Path(fault.filename), fault, CorpusError) from fault
             shard.close()
+            if _key(task) != key:
+                raise CorpusError(
+                    f"{task.pieces[0].path}{' or a file read with it' * (len(task.pieces) > 1)} changed while it was "
+                    "read. Start again once it is complete; what else is finished will not be read again."
+                )
         except BaseException:
             shard.abandon()
             raise

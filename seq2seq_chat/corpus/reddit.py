@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ PLACES_PER_FILE = 1 << 44
 # A letter, digit or underscore of a name may be written as an escape, \u0020 to \u007f. They are looked for apart
 # from the names, which is many times faster than both together.
 _ESCAPES = ahocorasick_rs.BytesAhoCorasick([b"\\u00%d" % high for high in range(2, 8)])
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _FEW_NAMES = 16  # up to so many, one search for each is faster than one for all, which has no vector instructions
 _HELD_ROWS = 4096
 _LINE_FEED, _OPENING, _CLOSING = b"\n{}"
@@ -86,6 +88,8 @@ class _Comments:
         self._wanted = frozenset(settings.subreddits)
         names = [f'"{name}"'.encode() for name in settings.subreddits]
         groups = [[name] for name in names] if len(names) <= _FEW_NAMES else [names]
+        if not all(_NAME.fullmatch(name) for name in settings.subreddits):
+            groups = []  # such a name can be written in other ways; every line is parsed
         self._searches = [ahocorasick_rs.BytesAhoCorasick(group) for group in groups]
         self._held: list[_Row] = []
 

@@ -24,7 +24,7 @@ from seq2seq_chat.atomic import atomic_write
 from seq2seq_chat.corpus.columns import flags, integers
 from seq2seq_chat.errors import UserError
 
-_FORMAT = 2  # raise it whenever a reader or a schema changes its meaning
+_FORMAT = 6  # raise it whenever a reader or a schema changes its meaning
 _ROWS_PER_GROUP = 1 << 17
 MOST_EXAMPLES = 100
 """Damages that a report tells one by one; beyond that they are only counted."""
@@ -136,11 +136,12 @@ class Task:
 
 @dataclass
 class Damage:
-    """Something that could not be read and was left out."""
+    """Something that could not be read and was left out; ``incomplete`` if that is the rest of a file."""
 
     file: str
     position: str
     reason: str
+    incomplete: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}, {self.position}: {self.reason}" if self.position else f"{self.file}: {self.reason}"
@@ -227,8 +228,8 @@ class Shard:
         """Note that a record, or with ``incomplete`` the rest of the piece, was left out."""
         self.piece.bad += 1
         self.piece.incomplete |= incomplete
-        if len(self.report.damages) < MOST_EXAMPLES:
-            self.report.damages.append(Damage(self._name, position, reason))
+        if incomplete or len(self.report.damages) < MOST_EXAMPLES:
+            self.report.damages.append(Damage(self._name, position, reason, incomplete))
 
     def close(self) -> None:
         self._flush()

@@ -49,7 +49,7 @@ def test_bleu_is_that_of_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "replies").write_text("\n".join(REPLIES) + "\n")
     (tmp_path / "expected").write_text("\n".join(EXPECTED) + "\n")
     command = [sys.executable, "-m", "sacrebleu", "expected", "-i", "replies", "-w", "10", "-b", "--force"]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240).stdout
     whole, parts = Bleu(), Bleu()
     whole.add(REPLIES, EXPECTED)
     for reply, expected in zip(REPLIES, EXPECTED, strict=True):

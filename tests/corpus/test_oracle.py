@@ -460,7 +460,7 @@ def test_real_cornell(tmp_path: Path) -> None:
     for line in gzip.decompress((folder / "movie_lines.txt.gz").read_bytes()).decode().split("\n"):
         fields = line.split(" +++$+++")
         if len(fields) == 5:
-            lines[fields[0]] = clean(fields[4])
+            lines[fields[0]] = clean(fields[4].replace("<u>", "").replace("</u>", ""))
     conversations = []
     for line in gzip.decompress((folder / "movie_conversations.txt.gz").read_bytes()).decode().splitlines():
         texts = [lines[name] for name in json.loads(line.split(" +++$+++ ")[3].replace("'", '"'))]

@@ -11,6 +11,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_a_killed_preparation_goes_on(months: Path, tmp_path: Path, name: str) -
     output = tmp_path / "output"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", KILLED, str(months), str(output), name]
-    run = subprocess.run(command, env=environment, check=False, capture_output=True, timeout=60)
+    run = subprocess.run(command, env=environment, check=False, capture_output=True, timeout=240)
     assert run.returncode == -getattr(signal, name)
     assert sorted(path.name for path in output.iterdir()) == [".preparing"]
     assert len(list((output / ".preparing").glob("*.json"))) == 1
@@ -214,3 +215,76 @@ def test_no_room(tmp_path: Path, months: Path, monkeypatch: pytest.MonkeyPatch) 
         prepare("reddit", [months], tmp_path / "output", jobs=1)
     monkeypatch.undo()
     prepare("reddit", [months], tmp_path / "output", jobs=1)
+
+
+def test_a_cut_archive_is_damage_like_any_other(tmp_path: Path) -> None:
+    folder = tmp_path / "films"
+    folder.mkdir()
+    for number in range(3):
+        with zipfile.ZipFile(folder / f"{number}.zip", "w") as archive:
+            archive.writestr(f"1999/{number}/{number}.xml", film(f"film {number}/says {number}"))
+    whole = (folder / "1.zip").read_bytes()
+    (folder / "1.zip").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorpusError, match=r"1\.zip: it cannot be unpacked: .* 1 of 3 files"):
+        prepare("opensubtitles", [folder], tmp_path / "out")
+    statistics = prepare("opensubtitles", [folder], tmp_path / "out", max_bad=50)
+    assert (statistics["total"]["utterances"], statistics["reading"]["incomplete_files"]) == (4, 1)
+    (folder / "1.zip").write_bytes(whole)
+    assert prepare("opensubtitles", [folder], tmp_path / "out")["total"]["utterances"] == 6
+
+
+def test_an_archive_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "films.zip"
+    for words in ("one/film", "quite another/film here"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("1999/1/1.xml", film(words))
+        prepare("opensubtitles", [path], tmp_path / "out", split=(1, 0, 0))
+        assert (tmp_path / "out" / "train.txt").read_text().split("\n")[:2] == words.split("/")
+
+
+def test_what_is_cut_off_is_told_before_what_is_broken(months: Path, tmp_path: Path) -> None:
+    first, last = months / "RC_2010-01", months / "RC_2010-03.gz"
+    first.write_text(first.read_text() + "{broken}\n" * 300)
+    dump(months / "RC_2010-03", range(4000, 4100))
+    packed = gzip.compress((months / "RC_2010-03").read_bytes())
+    (months / "RC_2010-03").unlink()
+    last.write_bytes(packed[:-200])
+    with pytest.raises(CorpusError, match=r"RC_2010-03\.gz, after byte .*: the compressed data are damaged"):
+        prepare("reddit", [months], tmp_path / "out", jobs=1)
+
+
+def test_a_file_that_changes_while_it_is_read(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = inputs.CORPORA["reddit"]
+
+    def growing(piece: Any, settings: Any, shard: Any) -> None:
+        corpus.read(piece, settings, shard)
+        with open(piece.path, "a") as file:
+            file.write("{}\n")
+
+    monkeypatch.setitem(inputs.CORPORA, "reddit", inputs.Corpus(growing, corpus.schema, corpus.names, corpus.described))
+    with pytest.raises(CorpusError, match=r"RC_2010-01 .*changed while it was read\. Start again"):
+        prepare("reddit", [months], tmp_path / "out", jobs=1)
+    assert not list((tmp_path / "out").glob("*.txt"))
+
+
+def test_names_that_can_be_written_in_other_ways(months: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (months / "RC_2010-01").read_text().splitlines()]
+    text = "".join(json.dumps(line | {"subreddit": "café/1"}).replace("/", "\\/") + "\n" for line in lines)
+    (tmp_path / "RC_2010-01").write_text(text)
+    found = [
+        prepare("reddit", [path], tmp_path / f"out{number}", reading=ReadingSettings(subreddits=names), split=(1, 0, 0))
+        for number, (path, names) in enumerate(
+            [(months / "RC_2010-01", ()), (tmp_path / "RC_2010-01", ("café/1",)), (tmp_path / "RC_2010-01", ())]
+        )
+    ]
+    assert found[0]["total"] == found[1]["total"] == found[2]["total"]
+    assert (tmp_path / "out0" / "train.txt").read_bytes() == (tmp_path / "out1" / "train.txt").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["~", "it's [a] %2a * ? ü", '"quoted"', "new\nline"])
+def test_folders_of_any_name(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepare("reddit", [months], "plain")
+    (tmp_path / name).mkdir()
+    prepare("reddit", [months], name)
+    assert contents(tmp_path / "plain") == contents(tmp_path / name)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.corpus import clean, detokenize, tokenize
+from seq2seq_chat.corpus.text import clean_block, clean_lines
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,27 @@ from seq2seq_chat.corpus import clean, detokenize, tokenize
 )
 def test_clean(text: str, expected: str) -> None:
     assert clean(text) == expected
+
+
+def plainly(text: str) -> str:
+    """The definition: decomposed, without marks, lower case, words and punctuation marks."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    kept = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
+    return " ".join(re.findall(r"[a-z0-9]+|[.,!?]", kept.lower()))
+
+
+def test_clean_of_every_character() -> None:
+    for code in range(0x110000):
+        text = chr(code)
+        if code < 0x3000 or code % 101 == 0 or unicodedata.decomposition(text) or unicodedata.combining(text):
+            assert clean(f"a{text}B") == plainly(f"a{text}B"), hex(code)
+
+
+@given(st.lists(st.one_of(st.text(), st.text("a .,\n\u0130\u0301\u0323\u212b\uac01\ud800")), max_size=5))
+def test_clean_of_lines(texts: list[str]) -> None:
+    assert clean_lines(texts) == [plainly(text) for text in texts] == [clean(text) for text in texts]
+    lines = [text.replace("\n", " ").encode(errors="ignore") for text in texts] or [b""]
+    assert clean_block(b"\n".join(lines)) == b"\n".join(plainly(line.decode()).encode() for line in lines)
 
 
 @given(st.text())

@@ -33,7 +33,7 @@ def engine() -> Iterator[Engine]:
     ender = ["sh", "-c", 'cat; "$0" stop "$1/docker"; rm -rf "$1"', tool, str(folder)]
     with subprocess.Popen(ender, stdin=subprocess.PIPE, start_new_session=True):
         command = [tool, "start", str(folder / "docker")]
-        started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
         assert started.returncode == 0, started.stderr
         exports = started.stdout.split()[1:]  # export NAME=VALUE NAME=VALUE
         results = folder / "results"
@@ -50,7 +50,7 @@ def engine() -> Iterator[Engine]:
 def image(engine: Engine) -> Engine:
     """The engine, which has the image."""
     tool = os.environ[TOOL]
-    subprocess.run([tool, "base", "base"], env=engine.environment, stdout=subprocess.DEVNULL, check=True, timeout=600)
+    subprocess.run([tool, "base", "base"], env=engine.environment, stdout=subprocess.DEVNULL, check=True, timeout=1200)
     options = ("--network=host", "--build-arg=BASE_IMAGE=base", "--build-arg=REVISION=a-revision")
-    engine.docker("build", *options, "--tag", engine.image, "--file=docker/Dockerfile", ".", timeout=900)
+    engine.docker("build", *options, "--tag", engine.image, "--file=docker/Dockerfile", ".", timeout=1800)
     return engine

@@ -16,7 +16,7 @@ LEAST_RIGHTS = (
     *("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges"),
     *(f"--memory={MEMORY}", f"--user={USER}:{USER}"),
 )
-DEADLINE = 300  # seconds that anything in a container may take
+DEADLINE = 900  # seconds that anything in a container may take
 
 
 class Engine:
@@ -94,7 +94,7 @@ class Engine:
         """All that a container printed, errors among it."""
         command = ["docker", "logs", container]
         streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.run(command, env=self.environment, text=True, check=True, timeout=60, **streams).stdout
+        return subprocess.run(command, env=self.environment, text=True, check=True, timeout=240, **streams).stdout
 
     def inspect(self, thing: str) -> Any:
         return json.loads(self.docker("inspect", thing))[0]

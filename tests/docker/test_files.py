@@ -43,7 +43,7 @@ def composed(*files: str, **variables: str) -> dict[str, Any]:
         pytest.skip("there is no docker-compose")
     options = [option for name in files for option in ("--file", str(DOCKER / name))]
     command = [program, *options, "--profile", "train", "config"]
-    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     return yaml.safe_load(done.stdout)["services"]
 

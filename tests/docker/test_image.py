@@ -102,7 +102,7 @@ def chat(port: int, token: str) -> Any:
         json.dumps({"run": "latest", "text": "hello !"}).encode(),
         {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=240) as answer:
         return json.load(answer)
 
 

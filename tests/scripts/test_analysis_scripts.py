@@ -32,7 +32,7 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         env=environment | {"PYTHONPATH": str(SCRIPTS.parent)},
-        timeout=300,
+        timeout=900,
     )
 
 

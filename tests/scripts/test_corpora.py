@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -90,35 +91,41 @@ def generator(script: Callable[[str], Any]) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
-def test_the_thesis_settings_train(cli: Callable[..., object], generator: Any, tmp_path: Path, corpus: str) -> None:
+def test_the_thesis_settings_train(
+    cli: Callable[..., Any], generator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str
+) -> None:
     if corpus == "reddit":
         generator.generate_reddit(tmp_path / "RC_2015-01", 90)
         how = [tmp_path / "RC_2015-01", "--split", "97,2,1"]
     else:
         generator.generate_opensubtitles(tmp_path / "tree", 150)
         how = [tmp_path / "tree", "--split", "97,1,2", "--max-gap", "off"]
-    data = tmp_path / "data"
-    answer = cli("prepare", corpus, *how, "--output", data, "--vocabulary-size", 100_000)
+    data = tmp_path / "data" / corpus
+    answer = cli("prepare", corpus, *how, "--output", data)
     assert answer.status == 0, answer
-    assert len((data / "vocabulary.txt").read_text().split()) == 100_000
-    for size in (25_000, 50_000, 100_000):
-        small = {
-            "data.train": data / "train.txt",
-            "data.validation": data / "validation.txt",
-            "data.test": data / "test.txt",
-            "data.vocabulary": data / "vocabulary.txt",
-            "data.vocabulary_size": size,
-            "model.hidden_size": 8,
-            "model.embedding_size": 4,
-            "model.projection_size": 4,
-            "training.batch_size": 8,
-            "training.steps": 10,
-            "training.log_every": 1,
-            "training.validation_limit": 8,
-        }
-        options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
-        config = REPOSITORY / "configs" / f"thesis_{corpus}.json"
-        answer = cli("train", config, "--results", tmp_path / "results", *options)
+    run("build_vocabulary.py", data, "--size", 100_000, "--output", data, folder=tmp_path)
+    assert len((data / "vocabulary.txt").read_text().split()) == 50_000
+    assert len((data / "vocabulary_100000.txt").read_text().split()) == 100_000
+    monkeypatch.chdir(tmp_path)  # where the settings find the corpus
+    small = {
+        "model.hidden_size": 8,
+        "model.embedding_size": 4,
+        "model.projection_size": 4,
+        "training.batch_size": 8,
+        "training.steps": 10,
+        "training.log_every": 1,
+        "training.validation_limit": 8,
+    }
+    options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
+    settings = sorted((REPOSITORY / "configs").glob(f"thesis_{corpus}*.json"))
+    assert len(settings) == 2
+    for config in settings:
+        answer = cli("train", config, "--results", "results", *options)
         assert answer.status == 0, answer
-        metrics = (Path(answer.out.splitlines()[-1]) / "metrics.jsonl").read_text().splitlines()
-        assert sum(json.loads(line)["kind"] == "train" for line in metrics) == 10
+        folder = Path(answer.out.splitlines()[-1])
+        metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert sum(line["kind"] == "train" for line in metrics) == 10
+        words = len((folder / "vocabulary.txt").read_text().split())
+        assert words == json.loads(config.read_text())["data"]["vocabulary_size"]
+        exact = [line["loss"] for line in metrics if line["kind"] == "validation"]
+        assert exact and all(abs(loss - math.log(words)) < 0.5 for loss in exact)  # it has hardly learned

@@ -80,6 +80,6 @@ def test_memory_grows_unless_somebody_wants_it_otherwise(before: str | None, aft
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.stdout.split() == [after, "False"]

@@ -40,7 +40,7 @@ from tests.training.test_step import VOCABULARY, configuration, random_batch
 Cli = Callable[..., Any]
 
 STEPS = 50
-DEADLINE = 120  # seconds for one training process
+DEADLINE = 400  # seconds for one training process
 COMMAND = [sys.executable, "-m", "seq2seq_chat", "train"]
 
 

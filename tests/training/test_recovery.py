@@ -24,7 +24,7 @@ Cli = Callable[..., Any]
 
 KILLS = 20
 STEPS = 130
-DEADLINE = 300  # seconds for one training process
+DEADLINE = 900  # seconds for one training process
 TIMES = ("seconds", "data_seconds")  # of a line of metrics: what no two trainings have in common
 
 DRIVER = '''

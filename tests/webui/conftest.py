@@ -100,7 +100,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any) -> Iterator[Any]:
     """A page of a browser that knows nothing yet. What it complains about, a broken script or policy, is a failure."""
     context = browser.new_context(viewport={"width": 1100, "height": 800}, accept_downloads=True)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))

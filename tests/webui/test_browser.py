@@ -14,7 +14,7 @@ import pytest
 
 Serve = Callable[..., AbstractContextManager[str]]
 QUESTION = "you see the tree1 ?"
-LONG = 90_000  # milliseconds: the first reply of a model is computed after it was loaded, on a busy machine
+LONG = 240_000  # milliseconds: the first reply of a model is computed after it was loaded, on a busy machine
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def expect() -> Any:
     """Playwright's patient assertions."""
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=30_000)
+    expect.set_options(timeout=90_000)
     return expect
 
 

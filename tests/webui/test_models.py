@@ -19,7 +19,7 @@ from webui.limits import Limits
 from webui.models import Answer, Busy, CannotAnswer, Pool, Utterance
 
 GREEDY, BEAM = Decoding(), Decoding(method="beam", beam_width=3)
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class FakeBot:
