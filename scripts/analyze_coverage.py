@@ -41,6 +41,7 @@ def main(corpus: str, vocabularies: tuple[str, ...], output: str, split: str, **
         with open_utterances(corpus, split, how) as utterances:
             counts = utterances.engine.store(summed(word_counts(utterances.table), "word"), "counts")
             found = [(Path(file).name, *coverage(utterances, counts, Vocabulary.load(file))) for file in files]
+        found.sort(key=lambda row: row[1]["size"])
         rows = [{"vocabulary": name, **figures} for name, figures, _ in found]
         print_table(rows)
         write_figures(f"{output}.csv", rows)
@@ -97,8 +98,7 @@ def draw(found: list[tuple[str, dict[int, int]]], path: str) -> None:
     axes.set_xticks(range(MOST_MISSING + 1), [*map(str, range(MOST_MISSING)), f"{MOST_MISSING}+"])
     axes.set(
         xlabel="words of the utterance that the vocabulary does not know",
-        ylabel="% of utterances (logarithmic)",
-        yscale="log",
+        ylabel="% of utterances",
         title="Utterances by missing words",
     )
     axes.grid(alpha=0.3, axis="y")

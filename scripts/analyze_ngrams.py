@@ -93,8 +93,10 @@ def draw_treemap(rows: list[dict[str, Any]], top: int, path: str) -> None:
                 plt.Rectangle((box["x"], box["y"]), box["dx"], box["dy"], facecolor=color, edgecolor="white")
             )
             # As large as fits: a letter is about 0.6 of its height wide, and 100 units are 340 points.
-            lines = row["ngram"].split() if box["dy"] > box["dx"] else [row["ngram"]]
-            room = min(3.4 * box["dx"] / (0.62 * max(map(len, lines))), 3.4 * box["dy"] / (1.3 * len(lines)))
+            room, lines = max(
+                (min(3.4 * box["dx"] / (0.62 * max(map(len, lines))), 3.4 * box["dy"] / (1.3 * len(lines))), lines)
+                for lines in ([row["ngram"]], row["ngram"].split())
+            )
             if room >= 4.5:
                 axes.text(
                     box["x"] + box["dx"] / 2,

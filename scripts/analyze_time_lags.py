@@ -76,6 +76,7 @@ def draw(rows: list[dict[str, Any]], between: str, close: float, path: str) -> N
     axes.set_xticks(range(0, len(rows), step), [row["seconds"] for row in rows][::step])
     what = "between the beginnings of two utterances" if between == "starts" else "of silence between two utterances"
     axes.set(xlabel=f"seconds {what}", ylabel="% of pairs", title=f"{close:.1f} % within {CLOSE} seconds")
+    axes.tick_params(axis="x", labelsize="small")
     axes.grid(alpha=0.3, axis="y")
     figure.savefig(path, dpi=120)
 
