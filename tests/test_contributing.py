@@ -18,7 +18,7 @@ RECIPES = re.findall(
 )
 
 
-GROUND = {"atomic", "direct", "environment", "errors"}  # what every room stands on
+GROUND = {"atomic", "direct", "environment", "errors", "termination"}  # what every room stands on
 
 
 def rooms() -> list[list[str]]:

@@ -7,7 +7,6 @@ are imported inside the verbs, so that `--help` answers at once.
 from __future__ import annotations
 
 import io
-import os
 import signal
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ from seq2seq_chat.cli.options import (
 from seq2seq_chat.cli.prepare import prepare
 from seq2seq_chat.cli.train import train
 from seq2seq_chat.errors import UserError
+from seq2seq_chat.termination import Terminated, terminated_like_interrupted
 
 if TYPE_CHECKING:
     from seq2seq_chat.config import Decoding
@@ -41,17 +41,17 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a training
-    if os.getpid() == 1:  # in a container; of its first process the kernel drops signals that it does not handle
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        commands(standalone_mode=False)
+        with terminated_like_interrupted():
+            commands(standalone_mode=False)
     except UserError as error:
         exit_with(str(error), WRONG_INPUT)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        exit_with("stopped", 130)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        reason = stop.__cause__ if isinstance(stop, click.Abort) else stop
+        exit_with("stopped", 128 + (reason.number if isinstance(reason, Terminated) else signal.SIGINT))
     sys.exit(0)
 
 

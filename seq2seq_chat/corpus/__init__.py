@@ -11,7 +11,8 @@ Read the files in this order:
 6. ``compressed``, ``columns``, ``shards``, ``readers``, ``reddit``, ``opus``, ``opensubtitles``, ``inputs``,
    ``reading``: from raw files to Parquet shards of utterances, by several processes.
 7. ``split``, ``tables``, ``engine``: the relational work, as Ibis expressions on DuckDB or Spark.
-8. ``utterances``, ``statistics``, ``figures``, ``preparation``: what is written; ``inspection``: looking at it.
+8. ``utterances``, ``statistics``, ``figures``, ``assembly``, ``preparation``: what is written; ``inspection``: looking
+   at it.
 """
 
 from __future__ import annotations

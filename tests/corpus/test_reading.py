@@ -288,3 +288,36 @@ def test_folders_of_any_name(months: Path, tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / name).mkdir()
     prepare("reddit", [months], name)
     assert contents(tmp_path / "plain") == contents(tmp_path / name)
+
+
+STOPPED = """
+import os, signal, sys
+from seq2seq_chat.cli import main
+from seq2seq_chat.corpus import inputs, reading
+reading._WORTH_A_PROCESS, inputs._RANGE_BYTES, inputs._TASK_BYTES = 0, 10_000, 20_000
+original = reading._read_by_processes
+number = getattr(signal, sys.argv.pop())
+def stopping(*arguments):
+    for done in original(*arguments):
+        os.kill(os.getpid(), number)
+        yield done
+reading._read_by_processes = stopping
+main()
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_request_to_stop_leaves_nothing_temporary(months: Path, tmp_path: Path, name: str, status: int) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
+    arguments = ["prepare", "reddit", str(months), "--output", str(tmp_path / "output"), "--jobs", "2", name]
+    run = subprocess.run(
+        [sys.executable, "-c", STOPPED, *arguments], env=environment, check=False, capture_output=True, timeout=240
+    )
+    assert (run.returncode, run.stderr.decode().strip()) == (status, "seq2seq-chat: stopped")
+    assert not list(temporary.iterdir())
+    assert list((tmp_path / "output" / ".preparing").glob("*.json"))
+    for output in ("output", "afresh"):
+        prepare("reddit", [months], tmp_path / output, jobs=1)
+    assert contents(tmp_path / "output") == contents(tmp_path / "afresh")
