@@ -276,12 +276,7 @@ def measure(
     if packed and corpus == "reddit":
         sources["ours, in 4 .zst"] = folder / f"{whole.name}-packed"
         pack(whole, sources["ours, in 4 .zst"], 4)
-    sizes = {
-        source: source.stat().st_size
-        if source.is_file()
-        else sum(file.stat().st_size for file in source.rglob("*.xml"))
-        for source in (half, whole)
-    }
+    sizes = {source: size_of(source) for source in (half, whole)}
     runs: dict[str, list[dict[str, Any]]] = {"straightforward": []} | {way: [] for way in sources}
     for _ in range(rounds):
         runs["straightforward"].append(plain(corpus, whole, int(plain_mb * 1e6), folder / "plain", wanted))

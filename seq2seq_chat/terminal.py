@@ -7,6 +7,7 @@ from typing import IO
 
 from seq2seq_chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.termination import Terminated
 
 HELP = (
     "/quit or Ctrl-D ends the conversation, /why shows how the last reply came about, "
@@ -25,6 +26,8 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
     while True:
         try:
             text = input("you: ").strip()
+        except Terminated:
+            raise
         except (EOFError, KeyboardInterrupt):
             print()
             return

@@ -1,8 +1,9 @@
-"""A request to end (SIGTERM, SIGHUP) is obeyed like Ctrl-C: what is temporary is removed, what can be saved is."""
+"""SIGTERM is obeyed like Ctrl-C: what is temporary is removed, what can be saved is saved."""
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -10,31 +11,27 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised in the main thread when the process is asked to end.
-
-    Attributes:
-        number: The signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+    """Raised in the main thread when the process is asked to end."""
 
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """Raise Terminated for SIGTERM and SIGHUP; a signal that is ignored, as under nohup, remains so.
+    """Raise Terminated for SIGTERM, once: what it ends is not disturbed while it tidies up.
 
-    (Of the first process of a container the kernel drops signals that it does not handle.)
+    A signal that is ignored remains so. (Of the first process of a container the kernel drops signals that it does not
+    handle.)
     """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise Terminated(number)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, end) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
+    before = signal.getsignal(signal.SIGTERM)
+    if before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)

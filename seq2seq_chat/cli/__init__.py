@@ -51,7 +51,7 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as stop:
         reason = stop.__cause__ if isinstance(stop, click.Abort) else stop
-        exit_with("stopped", 128 + (reason.number if isinstance(reason, Terminated) else signal.SIGINT))
+        exit_with("stopped", 128 + (signal.SIGTERM if isinstance(reason, Terminated) else signal.SIGINT))
     sys.exit(0)
 
 

@@ -68,7 +68,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # What prepares corpora loads an engine, for which training, chatting and reading processes are not to wait.
+    # Training, chatting and reading processes are not to wait for what prepares corpora.
     if name == "prepare":
         from seq2seq_chat.corpus.preparation import prepare
 

@@ -16,7 +16,8 @@ import zstandard
 
 _RAW_BYTES = 1 << 16  # read at once from a compressed file, which bounds what one step can unpack to
 _BLOCK_BYTES = 1 << 18  # at once of what is read; what is done with it finds it in the processor's cache
-_FAULTS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
+FAULTS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
+"""What unpacking damaged data raises."""
 _AHEAD = 16
 
 LONGEST_LINE = 1 << 26
@@ -135,7 +136,7 @@ def _unpacked_chunks(path: Path, make: Callable[[], Any]) -> Iterator[Chunk]:
                         raw, decompressor = decompressor.unused_data, None
             if decompressor is not None:
                 raise EOFError("it ends before its compressed data do")
-        except _FAULTS as fault:
+        except FAULTS as fault:
             raise BrokenStream(f"the compressed data are damaged: {fault}") from fault
         if taken:
             yield b"", taken

@@ -71,7 +71,7 @@ def open_engine(
     """An engine that keeps what does not fit into ``memory`` in ``folder``.
 
     Raises:
-        UserError: Spark is not installed or cannot be reached, or the memory does not do.
+        UserError: Spark is not installed or cannot be reached, the memory does not do, or the disk is full.
     """
     import duckdb
 
@@ -93,10 +93,16 @@ def open_engine(
             "use fewer processors (--jobs); what is read is not read again."
         ) from fault
     except duckdb.IOException as fault:
+        if "write" not in str(fault):
+            raise
         raise UserError(
             f"{folder} cannot be written to by the engine: {str(fault).splitlines()[0]}. Make room there, or name "
             "another folder."
         ) from fault
+    except RuntimeError as fault:
+        if isinstance(fault.__cause__, KeyboardInterrupt):
+            raise fault.__cause__ from None  # Ctrl-C during a query
+        raise
     finally:
         _remove(scratch)
 

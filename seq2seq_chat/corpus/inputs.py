@@ -14,7 +14,7 @@ import pyarrow as pa
 from seq2seq_chat.corpus.compressed import is_compressed, line_starts
 from seq2seq_chat.corpus.files import CorpusError
 from seq2seq_chat.corpus.lines import unreadable
-from seq2seq_chat.corpus.opensubtitles import read_opensubtitles
+from seq2seq_chat.corpus.opensubtitles import ZIP_FAULTS, read_opensubtitles
 from seq2seq_chat.corpus.readers import cornell_lines_file, read_cornell, read_dailydialog, read_lines, read_pairs
 from seq2seq_chat.corpus.reddit import read_reddit
 from seq2seq_chat.corpus.shards import COMMENTS, SPOKEN, UTTERANCES, Piece, ReadingSettings, Shard, Task
@@ -163,7 +163,8 @@ def _members(path: Path) -> list[Input]:
                 for info in archive.infolist()
                 if info.filename.endswith(".xml")
             ]
-    except zipfile.BadZipFile:
+    except ZIP_FAULTS:
+        path.stat()  # raises if it cannot be opened at all
         return [Input(path, path.stat().st_size)]  # told as damage when it is read
     if not members:
         raise CorpusError(f"{path} holds no .xml file. Name the archive of the monolingual XML files.")
@@ -201,4 +202,5 @@ def _pieces(kind: Corpus, number: int, item: Input) -> list[Piece]:
             ]
     except OSError as fault:
         raise unreadable(item.path, fault, CorpusError) from fault
-    return [Piece(number, path, item.size, item.member)]
+    beside = str(cornell_lines_file(item.path)) if kind.read is read_cornell else None
+    return [Piece(number, path, item.size, item.member, beside=beside)]

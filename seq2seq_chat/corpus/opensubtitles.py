@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import zipfile
 import zlib
 from functools import lru_cache
@@ -11,13 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from seq2seq_chat.corpus.columns import floats, integers, lines
-from seq2seq_chat.corpus.compressed import BrokenStream, read_whole
+from seq2seq_chat.corpus.compressed import FAULTS, BrokenStream, read_whole
 from seq2seq_chat.corpus.opus import BrokenFilm, film_sentences
 from seq2seq_chat.corpus.shards import Piece, ReadingSettings, Shard
 from seq2seq_chat.corpus.text import clean_block
 
 MARKS_PER_FILM = 32
 """A film is sampled by the smallest hashes of so many of its distinct long sentences."""
+
+ZIP_FAULTS = (zipfile.BadZipFile, *FAULTS, KeyError, NotImplementedError, RuntimeError, struct.error)
+"""What reading a damaged archive, or one that was changed, raises."""
 
 _LONG_SENTENCE = 8  # words; a shorter one may well occur in many films
 
@@ -76,11 +80,11 @@ def _content(piece: Piece) -> bytes:
     path = Path(piece.path)
     if piece.member is None and path.suffix != ".zip":
         return read_whole(path)
+    state = path.stat()
     try:
-        state = path.stat()
         archive = _archive(piece.path, state.st_size, state.st_mtime_ns)
         return archive.read(piece.member) if piece.member else b""
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
+    except ZIP_FAULTS as fault:
         raise BrokenStream(f"it cannot be unpacked: {fault}") from fault
 
 

@@ -18,7 +18,14 @@ from seq2seq_chat.corpus.files import CorpusError
 from seq2seq_chat.corpus.inputs import Input, find_inputs, plan_tasks
 from seq2seq_chat.corpus.reading import read_tasks
 from seq2seq_chat.corpus.samples import Pairing
-from seq2seq_chat.corpus.shards import MOST_EXAMPLES, PieceReport, ReadingSettings, Report, unwritable
+from seq2seq_chat.corpus.shards import (
+    MOST_EXAMPLES,
+    PieceReport,
+    ReadingSettings,
+    ReadingStopped,
+    Report,
+    unwritable,
+)
 from seq2seq_chat.corpus.split import SPLITS, Shares, check_shares
 from seq2seq_chat.corpus.statistics import CorpusStatistics, ReadingStatistics
 from seq2seq_chat.corpus.text import Level
@@ -124,7 +131,7 @@ def prepare(
         statistics = assemble(
             corpus,
             found,
-            [folder / task.key() for task in tasks],
+            [folder / report.key for report in reports],
             _by_file(reports, len(found)),
             read,
             new,
@@ -184,8 +191,11 @@ def _workplace(output: Path) -> Iterator[Path]:
             useless = True
         except TooMuchDamage:
             raise
+        except ReadingStopped:
+            useless = not any(folder.glob("*.json"))
+            raise
         except CorpusError:
-            useless = True  # the inputs have to change
+            useless = True  # other inputs are needed, or other settings
             raise
         except OSError as fault:
             raise unwritable(output, fault) from fault

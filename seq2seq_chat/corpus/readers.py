@@ -103,7 +103,7 @@ def read_cornell(piece: Piece, settings: ReadingSettings, shard: Shard) -> None:
         OSError: One of the two files cannot be opened.
     """
     conversations_file = Path(piece.path)
-    lines_file = cornell_lines_file(conversations_file)
+    lines_file = Path(piece.beside) if piece.beside else cornell_lines_file(conversations_file)
     texts: dict[str, str] = {}
     for lines in _line_batches(Piece(piece.file, str(lines_file), 0), shard, legacy=True):
         for number, line in lines:

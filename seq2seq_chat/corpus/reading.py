@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,12 +19,13 @@ from typing import Any
 import pyarrow as pa
 from tqdm import tqdm
 
-from seq2seq_chat.corpus.files import CorpusError
 from seq2seq_chat.corpus.inputs import CORPORA
 from seq2seq_chat.corpus.lines import unreadable
-from seq2seq_chat.corpus.shards import Report, Shard, Task, load_report, save_report, unwritable
+from seq2seq_chat.corpus.shards import ReadingStopped, Report, Shard, Task, load_report, save_report, unwritable
 
 _WORTH_A_PROCESS = 1 << 25  # bytes of input below which starting processes takes longer than reading
+
+_LONGEST_TEMPORARY = 70  # bytes of the temporary folder's name, below which a socket's has at most 107
 
 _counter: Any = None  # in a worker: bytes and rows of all workers
 
@@ -40,7 +42,7 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[Report]:
         The reports in the order of the tasks.
 
     Raises:
-        CorpusError: An input cannot be opened.
+        ReadingStopped: An input cannot be opened or changes while it is read, or a process was killed.
         UserError: ``folder`` cannot be written to.
     """
     keys = [_key(task) for task in tasks]
@@ -59,7 +61,7 @@ def _key(task: Task) -> str:
     try:
         return task.key()
     except OSError as fault:
-        raise unreadable(Path(fault.filename), fault, CorpusError) from fault
+        raise unreadable(Path(fault.filename), fault, ReadingStopped) from fault
 
 
 _Job = tuple[int, Task, Path]
@@ -79,9 +81,7 @@ def _read_here(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple[in
 
 
 def _read_by_processes(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple[int, Report]]:
-    # The threads of this process do not survive a fork, so that a fresh one is forked, which imports for all of them.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context = _context()
     counter = context.Array("q", 2)
     initial = bar.n
     with ProcessPoolExecutor(min(jobs, len(work)), context, _begin_worker, (counter,)) as pool:
@@ -100,7 +100,7 @@ def _read_by_processes(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[
                 bar.set_postfix(rows=f"{rows:,}", refresh=False)
                 bar.update(initial + taken - bar.n)
         except BrokenProcessPool as fault:
-            raise CorpusError(
+            raise ReadingStopped(
                 "A reading process was killed, perhaps for want of memory. Start again with fewer of them (--jobs); "
                 "what is finished will not be read again. (A script that calls prepare() has to do so below "
                 '`if __name__ == "__main__":`, as each of these processes imports it.)'
@@ -108,6 +108,16 @@ def _read_by_processes(work: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[
         except BaseException:
             _end(pool)
             raise
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    """How processes are started. The threads of this one do not survive a fork."""
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_TEMPORARY:
+        return multiprocessing.get_context("spawn")
+    # A fresh one is forked, which imports for all of them.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def _submit(pool: ProcessPoolExecutor, waiting: Iterator[_Job], futures: dict[Future[Report], int]) -> None:
@@ -163,16 +173,17 @@ def _read_task(task: Task, place: Path, progress: Callable[[int, int], None]) ->
                 except OSError as fault:
                     if fault.filename is None:  # of the shard
                         raise
-                    raise unreadable(Path(fault.filename), fault, CorpusError) from fault
+                    raise unreadable(Path(fault.filename), fault, ReadingStopped) from fault
             shard.close()
             if _key(task) != key:
-                raise CorpusError(
+                raise ReadingStopped(
                     f"{task.pieces[0].path}{' or a file read with it' * (len(task.pieces) > 1)} changed while it was "
                     "read. Start again once it is complete; what else is finished will not be read again."
                 )
         except BaseException:
             shard.abandon()
             raise
+    shard.report.key = key
     save_report(shard.report, place.with_suffix(".json"))
     return shard.report
 

@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 
 from seq2seq_chat.atomic import atomic_write
 from seq2seq_chat.corpus.columns import flags, integers
+from seq2seq_chat.corpus.files import CorpusError
 from seq2seq_chat.errors import UserError
 
 _FORMAT = 6  # raise it whenever a reader or a schema changes its meaning
 _ROWS_PER_GROUP = 1 << 17
 MOST_EXAMPLES = 100
-"""Damages that a report tells one by one; beyond that they are only counted."""
+"""Damages that are told one by one; beyond that they are only counted."""
 
 UTTERANCES = pa.schema(
     [
@@ -68,6 +69,10 @@ MARKS = pa.schema(
 """Marks by which copies of one film are recognised, see ``opensubtitles``."""
 
 
+class ReadingStopped(CorpusError):
+    """Reading ended early. What is finished will not be read again."""
+
+
 @dataclass(frozen=True)
 class ReadingSettings:
     """What readers can be told; a shard is made anew when any of it changes.
@@ -95,6 +100,7 @@ class Piece:
         member: Its name in the archive at ``path``.
         start, end: The range of bytes, of a plain file that was cut between lines.
         size: The bytes on disk that reading it takes.
+        beside: Another file that is read with it.
     """
 
     file: int
@@ -103,6 +109,7 @@ class Piece:
     member: str | None = None
     start: int = 0
     end: int | None = None
+    beside: str | None = None
 
     @property
     def name(self) -> str:
@@ -123,7 +130,8 @@ class Task:
 
     def key(self) -> str:
         """The name of the shard. Raises OSError."""
-        states = {path: os.stat(path) for path in {piece.path for piece in self.pieces}}  # noqa: PTH116  many files
+        paths = {path for piece in self.pieces for path in (piece.path, piece.beside) if path}
+        states = {path: os.stat(path) for path in paths}  # noqa: PTH116  there may be many
         content = [
             _FORMAT,
             self.corpus,
@@ -171,8 +179,9 @@ class PieceReport:
 
 @dataclass
 class Report:
-    """What was found in the pieces of a task, and the first of the damages."""
+    """What was found in the pieces of a task: the key of its shard, and of the damages the first and the incomplete."""
 
+    key: str = ""
     pieces: list[PieceReport] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
 
@@ -267,9 +276,8 @@ def load_report(path: Path) -> Report | None:
     """The report of a finished task, or None if there is none that can be used."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Report(
-            [PieceReport(**piece) for piece in content["pieces"]], [Damage(**damage) for damage in content["damages"]]
-        )
+        pieces = [PieceReport(**piece) for piece in content["pieces"]]
+        return Report(content["key"], pieces, [Damage(**damage) for damage in content["damages"]])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

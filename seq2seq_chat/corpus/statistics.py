@@ -33,7 +33,8 @@ class SplitStatistics(TypedDict):
 
 class ReadingStatistics(TypedDict):
     """What a preparation read: files and their bytes, records (lines, comments or subtitle files), files left out as
-    copies of another, damaged records, files that could not be read to their ends, and the first of the damages."""
+    copies of another, damaged records, files that could not be read to their ends, and the first of the
+    damages, such files before all."""
 
     files: int
     bytes: int

@@ -1,10 +1,10 @@
 """The relational work of preparing and looking at a corpus, as Ibis expressions that any engine evaluates.
 
 Up to ``with_split`` the tables are those of a preparation, with a conversation told by (``first``,
-``second``) and the place of an utterance in it by ``turn``: ordered by these three, the
-utterances are in the order of the corpus. Where ``cut``, if there is such a column, is 1, another conversation
-begins. From ``tokens`` on they are the utterances of a prepared
-corpus as they lie in ``utterances.parquet``, see ``utterances``.
+``second``) and the place of an utterance in it by ``turn``: ordered by these three, the utterances are
+in the order of the corpus. Where ``cut``, if there is such a column, is 1, another conversation begins.
+From ``tokens`` on they are the utterances of a prepared corpus as they lie in ``utterances.parquet``, see
+``utterances``.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def prepared_utterances(path: Path, folder: Path) -> Iterator[Path]:
                 f"{path} holds no {UTTERANCES_FILE}. Name a folder that seq2seq-chat prepare wrote, or a corpus file."
             )
         yield table
-    elif path.suffix == ".parquet":
+    elif path.suffix == ".parquet" and path.is_file():
         yield path
     else:
         with open(path, "rb") as file:

@@ -26,7 +26,10 @@ def test_blocks(
     monkeypatch.setattr(compressed, "_BLOCK_BYTES", block)
     monkeypatch.setattr(compressed, "LONGEST_LINE", longest)
     path = tmp_path / "lines"
-    path.write_bytes(gzip.compress(content) if packed else b"-" + content)
+    monkeypatch.setattr(compressed, "_RAW_BYTES", 7)
+    half = len(content) // 2
+    members = gzip.compress(content[:half]) + gzip.compress(content[half:])
+    path.write_bytes(members if packed else b"-" + content)
     taken: list[int] = []
     first = 0 if packed else 1
     blocks = LineBlocks(path, first, progress=taken.append)
@@ -62,9 +65,12 @@ def test_what_is_held_of_a_line_is_lost_where_a_file_is_cut_off(tmp_path: Path) 
     assert found[-1][1].endswith(b"\n")
 
 
-@given(contents, st.integers(1, 30))
+@given(contents.map(lambda content: b"-" + content), st.integers(1, 30), st.integers(1, 16))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_file_is_cut_between_lines(tmp_path: Path, content: bytes, apart: int) -> None:
+def test_a_file_is_cut_between_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, apart: int, block: int
+) -> None:
+    monkeypatch.setattr(compressed, "_BLOCK_BYTES", block)
     path = tmp_path / "lines"
     path.write_bytes(content)
     starts = line_starts(path, apart)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.corpus import CorpusError, inputs, prepare, reading
-from seq2seq_chat.corpus.shards import ReadingSettings
+from seq2seq_chat.corpus.shards import ReadingSettings, ReadingStopped
 from seq2seq_chat.errors import UserError
 
 
@@ -262,9 +264,22 @@ def test_a_file_that_changes_while_it_is_read(months: Path, tmp_path: Path, monk
             file.write("{}\n")
 
     monkeypatch.setitem(inputs.CORPORA, "reddit", inputs.Corpus(growing, corpus.schema, corpus.names, corpus.described))
-    with pytest.raises(CorpusError, match=r"RC_2010-01 .*changed while it was read\. Start again"):
+    with pytest.raises(ReadingStopped, match=r"RC_2010-01 .*changed while it was read\. Start again"):
         prepare("reddit", [months], tmp_path / "out", jobs=1)
-    assert not list((tmp_path / "out").glob("*.txt"))
+    assert not (tmp_path / "out").exists()  # nothing was finished
+    monkeypatch.setattr(inputs, "_TASK_BYTES", 1)
+    grow = [months / "RC_2010-02"]
+
+    def growing_later(piece: Any, settings: Any, shard: Any) -> None:
+        (growing if Path(piece.path) in grow else corpus.read)(piece, settings, shard)
+
+    changed = inputs.Corpus(growing_later, corpus.schema, corpus.names, corpus.described)
+    monkeypatch.setitem(inputs.CORPORA, "reddit", changed)
+    with pytest.raises(ReadingStopped, match="RC_2010-02 changed"):
+        prepare("reddit", [months], tmp_path / "out", jobs=1)
+    assert len(list((tmp_path / "out" / ".preparing").glob("*.json"))) == 1
+    grow.clear()
+    prepare("reddit", [months], tmp_path / "out", jobs=1, max_bad=100)
 
 
 def test_names_that_can_be_written_in_other_ways(months: Path, tmp_path: Path) -> None:
@@ -293,31 +308,113 @@ def test_folders_of_any_name(months: Path, tmp_path: Path, monkeypatch: pytest.M
 STOPPED = """
 import os, signal, sys
 from seq2seq_chat.cli import main
-from seq2seq_chat.corpus import inputs, reading
+from seq2seq_chat.corpus import engine, inputs, reading
 reading._WORTH_A_PROCESS, inputs._RANGE_BYTES, inputs._TASK_BYTES = 0, 10_000, 20_000
-original = reading._read_by_processes
-number = getattr(signal, sys.argv.pop())
+place, number = sys.argv.pop(), getattr(signal, sys.argv.pop())
+read, stored = reading._read_by_processes, engine._DuckDB.store
 def stopping(*arguments):
-    for done in original(*arguments):
-        os.kill(os.getpid(), number)
+    for done in read(*arguments):
+        if place == "reading":
+            os.kill(os.getpid(), number)
         yield done
+def storing(self, *arguments):
+    timer = signal.setitimer(signal.ITIMER_REAL, 0.2)
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
+    self._connection.con.sql("SELECT count(*) FROM range(100000000000) WHERE sqrt(range) = 0.5").fetchall()
 reading._read_by_processes = stopping
+if place == "engine":
+    engine._DuckDB.store = storing
 main()
 """
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_request_to_stop_leaves_nothing_temporary(months: Path, tmp_path: Path, name: str, status: int) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
-    arguments = ["prepare", "reddit", str(months), "--output", str(tmp_path / "output"), "--jobs", "2", name]
-    run = subprocess.run(
-        [sys.executable, "-c", STOPPED, *arguments], env=environment, check=False, capture_output=True, timeout=240
-    )
-    assert (run.returncode, run.stderr.decode().strip()) == (status, "seq2seq-chat: stopped")
-    assert not list(temporary.iterdir())
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("place", ["reading", "engine"])
+@pytest.mark.parametrize("long", [False, True], ids=["forked", "spawned"])
+def test_a_request_to_stop_leaves_nothing_temporary(
+    months: Path, tmp_path: Path, name: str, status: int, place: str, long: bool
+) -> None:
+    # Sockets, by which processes are forked, cannot be in a folder whose name is long.
+    with tempfile.TemporaryDirectory(prefix="x" * 90 if long else "x") as temporary:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": temporary}
+        arguments = ["prepare", "reddit", str(months), "--output", str(tmp_path / "output"), "--jobs", "2", name, place]
+        run = subprocess.run(
+            [sys.executable, "-c", STOPPED, *arguments], env=environment, check=False, capture_output=True, timeout=240
+        )
+        assert (run.returncode, run.stderr.decode().strip()) == (status, "seq2seq-chat: stopped")
+        assert not os.listdir(temporary)
     assert list((tmp_path / "output" / ".preparing").glob("*.json"))
     for output in ("output", "afresh"):
         prepare("reddit", [months], tmp_path / output, jobs=1)
     assert contents(tmp_path / "output") == contents(tmp_path / "afresh")
+
+
+def test_a_killed_process_loses_nothing_that_is_finished(
+    months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
+    monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
+    end = reading._submit
+
+    def killing(pool: Any, waiting: Any, futures: Any) -> None:
+        if list((tmp_path / "out" / ".preparing").glob("*.json")):
+            os.kill(next(iter(pool._processes)), signal.SIGKILL)
+        end(pool, waiting, futures)
+
+    monkeypatch.setattr(reading, "_submit", killing)
+    with pytest.raises(ReadingStopped, match="was killed, perhaps for want of memory.*--jobs"):
+        prepare("reddit", [months], tmp_path / "out", jobs=2)
+    monkeypatch.undo()
+    finished = {path.name for path in (tmp_path / "out" / ".preparing").glob("*.json")}
+    assert finished
+    prepare("reddit", [months], tmp_path / "out", jobs=1)
+    prepare("reddit", [months], tmp_path / "afresh", jobs=1)
+    assert contents(tmp_path / "out") == contents(tmp_path / "afresh")
+
+
+def test_members_that_cannot_be_unpacked(tmp_path: Path) -> None:
+    for number, how in enumerate((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)):
+        path = tmp_path / f"{number}.zip"
+        with zipfile.ZipFile(path, "w", how) as archive:
+            archive.writestr("1999/1/1.xml", film(LONG))
+        content = bytearray(path.read_bytes())
+        begin = content.index(b"1.xml") + 20
+        content[begin : begin + 20] = b"\xff" * 20
+        path.write_bytes(content)
+    with pytest.raises(CorpusError, match="it cannot be unpacked: .* 4 of 4 files"):
+        prepare("opensubtitles", [tmp_path], tmp_path / "out")
+
+
+def test_an_archive_that_lost_a_film_while_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "films.zip"
+
+    def write(names: list[str]) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, film("one/film"))
+
+    write(["1999/1/1.xml", "1999/2/2.xml"])
+    corpus = inputs.CORPORA["opensubtitles"]
+
+    def losing(piece: Any, settings: Any, shard: Any) -> None:
+        write(["1999/1/1.xml"])
+        corpus.read(piece, settings, shard)
+
+    monkeypatch.setitem(inputs.CORPORA, "opensubtitles", dataclasses.replace(corpus, read=losing))
+    with pytest.raises(ReadingStopped, match="changed while it was read"):
+        prepare("opensubtitles", [path], tmp_path / "out")
+
+
+def test_cornells_lines_may_not_change_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = tmp_path / "movie_lines.txt"
+    lines.write_text(
+        "L1 +++$+++ u0 +++$+++ m0 +++$+++ A +++$+++ Well.\nL2 +++$+++ u1 +++$+++ m0 +++$+++ B +++$+++ No!\n"
+    )
+    (tmp_path / "movie_conversations.txt").write_text("u0 +++$+++ u1 +++$+++ m0 +++$+++ ['L1', 'L2']\n")
+    (first,) = inputs.plan_tasks("cornell", ReadingSettings(), inputs.find_inputs("cornell", [tmp_path]))
+    key = first.key()
+    lines.write_text(lines.read_text().replace("Well", "<u>Well</u> well"))
+    assert first.key() != key
+    prepare("cornell", [tmp_path], tmp_path / "out", split=(1, 0, 0))
+    assert (tmp_path / "out" / "train.txt").read_text().startswith("well well .\nno !\n")

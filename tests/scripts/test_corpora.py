@@ -103,7 +103,7 @@ def test_the_thesis_settings_train(
     data = tmp_path / "data" / corpus
     answer = cli("prepare", corpus, *how, "--output", data)
     assert answer.status == 0, answer
-    run("build_vocabulary.py", data, "--size", 100_000, "--output", data, folder=tmp_path)
+    run("build_vocabulary.py", data, "--split", "train", "--size", 100_000, "--output", data, folder=tmp_path)
     assert len((data / "vocabulary.txt").read_text().split()) == 50_000
     assert len((data / "vocabulary_100000.txt").read_text().split()) == 100_000
     monkeypatch.chdir(tmp_path)  # where the settings find the corpus
