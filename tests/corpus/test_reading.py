@@ -342,7 +342,7 @@ def test_a_request_to_stop_leaves_nothing_temporary(
             [sys.executable, "-c", STOPPED, *arguments], env=environment, check=False, capture_output=True, timeout=240
         )
         assert (run.returncode, run.stderr.decode().strip()) == (status, "seq2seq-chat: stopped")
-        assert not os.listdir(temporary)
+        assert not list(Path(temporary).iterdir())
     assert list((tmp_path / "output" / ".preparing").glob("*.json"))
     for output in ("output", "afresh"):
         prepare("reddit", [months], tmp_path / output, jobs=1)
@@ -356,14 +356,16 @@ def test_a_killed_process_loses_nothing_that_is_finished(
     monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
     monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
     end = reading._submit
+    killed: list[int] = []
 
     def killing(pool: Any, waiting: Any, futures: Any) -> None:
-        if list((tmp_path / "out" / ".preparing").glob("*.json")):
-            os.kill(next(iter(pool._processes)), signal.SIGKILL)
+        if list((tmp_path / "out" / ".preparing").glob("*.json")) and not killed:
+            killed.append(next(iter(pool._processes)))
+            os.kill(killed[0], signal.SIGKILL)
         end(pool, waiting, futures)
 
     monkeypatch.setattr(reading, "_submit", killing)
-    with pytest.raises(ReadingStopped, match="was killed, perhaps for want of memory.*--jobs"):
+    with pytest.raises(ReadingStopped, match=r"was killed, perhaps for want of memory.*--jobs"):
         prepare("reddit", [months], tmp_path / "out", jobs=2)
     monkeypatch.undo()
     finished = {path.name for path in (tmp_path / "out" / ".preparing").glob("*.json")}
@@ -382,7 +384,7 @@ def test_members_that_cannot_be_unpacked(tmp_path: Path) -> None:
         begin = content.index(b"1.xml") + 20
         content[begin : begin + 20] = b"\xff" * 20
         path.write_bytes(content)
-    with pytest.raises(CorpusError, match="it cannot be unpacked: .* 4 of 4 files"):
+    with pytest.raises(CorpusError, match=r"it cannot be unpacked: .* 4 of 4 files"):
         prepare("opensubtitles", [tmp_path], tmp_path / "out")
 
 
@@ -408,9 +410,8 @@ def test_an_archive_that_lost_a_film_while_it_was_read(tmp_path: Path, monkeypat
 
 def test_cornells_lines_may_not_change_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = tmp_path / "movie_lines.txt"
-    lines.write_text(
-        "L1 +++$+++ u0 +++$+++ m0 +++$+++ A +++$+++ Well.\nL2 +++$+++ u1 +++$+++ m0 +++$+++ B +++$+++ No!\n"
-    )
+    sign = " +++$+++ "
+    lines.write_text(f"{sign.join(['L1', 'u0', 'm0', 'A', 'Well.'])}\n{sign.join(['L2', 'u1', 'm0', 'B', 'No!'])}\n")
     (tmp_path / "movie_conversations.txt").write_text("u0 +++$+++ u1 +++$+++ m0 +++$+++ ['L1', 'L2']\n")
     (first,) = inputs.plan_tasks("cornell", ReadingSettings(), inputs.find_inputs("cornell", [tmp_path]))
     key = first.key()
