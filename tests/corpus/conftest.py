@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.corpus import END_OF_CONVERSATION, SPECIAL_WORDS, Vocabulary
+from tests.corpus.raw import dump
 
 
 @pytest.fixture(autouse=True)
@@ -45,4 +46,13 @@ def dailydialog() -> Path:
     folder = Path(data, "dailydialog")
     if not folder.is_dir():
         pytest.skip(f"{folder} does not exist")
+    return folder
+
+
+@pytest.fixture
+def months(tmp_path: Path) -> Path:
+    folder = tmp_path / "months"
+    folder.mkdir()
+    dump(folder / "RC_2010-01", range(1, 2000))
+    dump(folder / "RC_2010-02", range(2000, 4000))
     return folder

@@ -1,0 +1,26 @@
+"""Raw corpora, made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+def comment(number: int, parent: int | None, thread: int = 0) -> str:
+    fields = {"id": f"c{number}", "link_id": f"t3_{thread}", "parent_id": f"t1_c{parent}" if parent else f"t3_{thread}"}
+    return json.dumps(fields | {"subreddit": "movies", "body": f"comment {number}", "score": 1, "created_utc": number})
+
+
+def dump(path: Path, numbers: range) -> Path:
+    """A chain of comments in each of 50 submissions."""
+    path.write_text("".join(comment(n, n - 50 if n > 50 else None, n % 50) + "\n" for n in numbers))
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def film(words: str) -> bytes:
+    sentences = "".join(f"<s>{''.join(f'<w>{w}</w>' for w in line.split())}</s>" for line in words.split("/"))
+    return f"<document>{sentences}</document>".encode()
