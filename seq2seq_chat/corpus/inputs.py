@@ -164,7 +164,6 @@ def _members(path: Path) -> list[Input]:
                 if info.filename.endswith(".xml")
             ]
     except ZIP_FAULTS:
-        path.stat()  # raises if it cannot be opened at all
         return [Input(path, path.stat().st_size)]  # told as damage when it is read
     if not members:
         raise CorpusError(f"{path} holds no .xml file. Name the archive of the monolingual XML files.")

@@ -75,8 +75,8 @@ def stopping(*arguments):
             os.kill(os.getpid(), number)
         yield done
 def storing(self, *arguments):
-    timer = signal.setitimer(signal.ITIMER_REAL, 0.2)
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
     self._connection.con.sql("SELECT count(*) FROM range(100000000000) WHERE sqrt(range) = 0.5").fetchall()
 reading._read_by_processes = stopping
 if place == "engine":
