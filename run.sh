@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything from nothing: ./run.sh installs what is needed into .venv, trains a small chatbot and talks to it.
-# ./run.sh VERB … is `seq2seq-chat VERB …`, in the folder it is called from; ./run.sh --help shows the verbs.
+# Install everything into .venv, train a small chatbot, and talk to it.
+# ./run.sh VERB … runs `seq2seq-chat VERB …` in the current directory; ./run.sh --help lists the verbs.
 set -euo pipefail
 
 repository="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
@@ -15,38 +15,40 @@ if (($# > 0)); then
 fi
 
 # The demonstration. Paths in a configuration are relative to the working directory.
+run_sh="./run.sh" # as the user would call it
+if [[ ! . -ef "$repository" ]]; then printf -v run_sh 'cd %q && ./run.sh' "$repository"; fi
 cd -- "$repository"
 config="configs/quickstart.json"
 
-# The newest run in results/ that has this configuration and was trained to its end, if there is one.
+# The newest finished run of this configuration in results/, if any.
 finished_run() {
     "$environment/bin/python" - "$config" <<'PYTHON'
 import sys
 
 from seq2seq_chat.config import load_config
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import list_runs
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.runs.find import list_runs
 
-wanted = load_config(sys.argv[1])
+config = load_config(sys.argv[1])
 for run in reversed(list_runs()):
     try:
-        if run.config == wanted and any(step >= wanted.training.steps for step, _ in run.checkpoints()):
+        if run.config == config and any(step >= config.training.steps for step, _ in run.checkpoints()):
             print(run.path)
             break
     except UserError:
-        pass  # damaged, or of another version
+        pass  # damaged, or from another version
 PYTHON
 }
 
 run="$(finished_run)"
 if [[ -n "$run" ]]; then
-    say "$run is trained already; to train anew: ./run.sh train $config"
+    say "$run is already trained; to train another one: $run_sh train $config"
 else
     say "training $config, about two minutes on two cores"
     status=0
     "$seq2seq_chat" train "$config" || status=$?
     if ((status != 0)); then
-        if ((status > 128)); then say "in place of seq2seq-chat write ./run.sh; without arguments it begins anew"; fi
+        if ((status > 128)); then say "in this command, replace seq2seq-chat with: $run_sh; without arguments it trains from scratch"; fi
         exit "$status"
     fi
     run="$(finished_run)"
@@ -67,9 +69,9 @@ else
     )
     printf '\n'
     printf '%s\n' "${utterances[@]}" | "$seq2seq_chat" chat "$run" | for utterance in "${utterances[@]}"; do
-        IFS= read -r reply || break # the chat has failed and said why
+        IFS= read -r reply || break # the chat failed and printed why
         printf 'you: %s\nbot: %s\n' "$utterance" "$reply"
     done
 fi
-printf '\n%s\n' "Go on talking: ./run.sh chat latest"
-printf '%s\n' "Train on conversations of your own: see README.md; everything else: ./run.sh --help"
+printf '\n%s\n' "Keep talking: $run_sh chat $run"
+printf '%s\n' "Train on your own conversations: see README.md. All commands: $run_sh --help"

@@ -1,4 +1,4 @@
-"""What is installed by `pip install -c constraints.txt -e .`; constraints.txt has the exact versions."""
+"""Install with `pip install -c constraints.txt -e .`; constraints.txt pins exact versions."""
 
 import re
 from pathlib import Path
@@ -11,18 +11,23 @@ VERSION = re.search(r'^__version__ = "([^"]+)"$', INIT, re.MULTILINE)
 if VERSION is None:
     raise RuntimeError("seq2seq_chat/__init__.py has no line __version__ = …")
 
+# The bundled conversations. Docker installs the requirements before copying them.
+SAMPLE = {"seq2seq_chat.sample": "configs/sample"} if (HERE / "configs" / "sample").is_dir() else {}
+
 setup(
     name="seq2seq-chat",
     version=VERSION[1],
     description="Train, check, analyse and talk to conversational sequence-to-sequence models.",
     author="seq2seq-chat contributors",
     license="MIT",
-    packages=find_packages(include=["seq2seq_chat", "seq2seq_chat.*", "webui", "webui.*"]),
+    packages=[*find_packages(include=["seq2seq_chat", "seq2seq_chat.*", "webui", "webui.*"]), *SAMPLE],
+    package_dir=SAMPLE,
     package_data={
-        "seq2seq_chat": ["corpus/sample/*.txt", "analysis/templates/*"],
+        "seq2seq_chat": ["analysis/report/templates/*"],
+        "seq2seq_chat.sample": ["conversations.txt", "validation.txt", "dialogues*.txt"],
         "webui": ["templates/**/*", "static/**/*"],
     },
-    # TensorFlow 2.15 is the last that tensorflow-addons works with, and there is none for other versions of Python.
+    # TensorFlow 2.15 is the last version that tensorflow-addons supports, and it needs Python 3.10 or 3.11.
     python_requires=">=3.10,<3.12",
     install_requires=[
         "ahocorasick_rs",
@@ -60,11 +65,11 @@ setup(
             "tensorflow-addons==0.23.0",
             "types-tqdm",
         ],
-        "benchmark": [  # what scripts/benchmark_*.py compare with
+        "benchmark": [  # contenders of scripts/benchmark_*.py
             "tensorflow-addons==0.23.0",
             "torch==2.13.0",
         ],
-        "spark": [  # the other engine of `prepare`; it needs Java 17 or newer
+        "spark": [  # an engine of `prepare`; needs Java 17 or newer
             "pyspark==4.0.5",
         ],
         "dynamic": [  # the dynamic decoder, an alternative to static unrolling

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Style, types and the quick tests. With arguments, only pytest with these arguments: ./test.sh -m slow
-# (Paths in them are relative to the repository.)
+# Check style and types and run the quick tests. With arguments, only run pytest with them: ./test.sh -m slow
+# Paths in the arguments are relative to the repository.
 set -euo pipefail
 
 repository="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
@@ -15,11 +15,12 @@ if (($# > 0)); then
     exec "$python" -m pytest "$@"
 fi
 
-# All three are run, so that one call shows everything that is wrong.
+# Run all four even if one fails, to show every problem at once.
 failed=()
-"$python" -m ruff check || failed+=("ruff")
+"$python" -m ruff check || failed+=("ruff check")
+"$python" -m ruff format --check || failed+=("ruff format")
 "$python" -m mypy || failed+=("mypy")
-"$python" -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile || failed+=("pytest")
+"$python" -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal || failed+=("pytest")
 if ((${#failed[@]} > 0)); then
     say "failed: ${failed[*]}"
     exit 1

@@ -1,4 +1,4 @@
-"""Whether a container is in good health: a server has to answer; anything else, a training, is as long as it runs."""
+"""Health check of the container: a server must respond; any other command is healthy while it runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ TIMEOUT = 5.0  # seconds
 
 
 def main() -> None:
-    """Exit with status 1 and a reason if this container's server does not answer."""
+    """Exit with status 1 and the reason if the server of this container does not respond."""
     address = served_address(Path("/proc/1/cmdline").read_text(encoding="utf-8", errors="replace").split("\0"))
     if address is None:
         return
     try:
         urllib.request.urlopen(f"{address}/healthz", timeout=TIMEOUT).close()
     except OSError as error:
-        sys.exit(f"{address} does not answer: {error}")
+        sys.exit(f"{address} does not respond: {error}")
 
 
 def served_address(command: list[str]) -> str | None:
-    """Where to ask the server that a command line starts; None for one that starts none."""
-    programs = [place for place, word in enumerate(command) if Path(word).name == "seq2seq-chat"]
+    """The address of the server that a command line starts, or None if it starts none."""
+    programs = [index for index, word in enumerate(command) if Path(word).name == "seq2seq-chat"]
     if not programs or command[programs[0] + 1 : programs[0] + 2] != ["serve"]:
         return None
     options = argparse.ArgumentParser(add_help=False)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Time what saving costs a training: stretches of steps with a checkpoint, best weights and a snapshot, and without.
+"""Measure the cost of saving: intervals of steps with and without a checkpoint, best weights and a snapshot.
 
 python scripts/benchmark_checkpoints.py configs/quickstart.json
 
-The model is that of CONFIG with a vocabulary of the full size; it learns the bundled conversations, whatever the
-corpus of CONFIG. A stretch lasts until everything is written. Run nothing else meanwhile.
+The model is that of CONFIG with a vocabulary of the full size; it is trained on the bundled conversations instead of
+the corpus of CONFIG. An interval ends when everything is written. Run nothing else at the same time.
 """
 
 from __future__ import annotations
@@ -13,69 +13,71 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Optional
+from typing import Any
 
 import click
-from contenders.table import print_table, write_json
+from contenders.table import json_option, print_table
 from tqdm import tqdm
 
 from seq2seq_chat.config import Config, load_config
-from seq2seq_chat.corpus.encoded import EncodedCorpus
-from seq2seq_chat.corpus.experiment_data import training_vocabulary
-from seq2seq_chat.corpus.vocabulary import Vocabulary
-from seq2seq_chat.environment import load_tensorflow, make_deterministic
-from seq2seq_chat.runs import Run
-from seq2seq_chat.training.learner import Learner
-from seq2seq_chat.training.parts import batch_parts, share_cores
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.vocabulary import Vocabulary, training_vocabulary
+from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.files import write_json
+from seq2seq_chat.system.versions import load_tensorflow, make_deterministic
+from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.saving import Saver
 
-SAMPLE = "seq2seq_chat/corpus/sample/conversations.txt"
+SAMPLE = "configs/sample/dialogues.txt"
 COLUMNS = ["experiment", "step ms", "saved MB", "stall ms", "stall in steps", "costs ms", "every", "overhead"]
 
 
 @click.command(help=__doc__)
 @click.argument("configs", nargs=-1, required=True, metavar="CONFIG...")
-@click.option("--stretches", default=5, show_default=True, type=click.IntRange(1), help="of each kind")
-@click.option("--steps", default=40, show_default=True, type=click.IntRange(2), help="in a stretch, at least")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
-def main(configs: tuple[str, ...], stretches: int, steps: int, json_file: Optional[Path]) -> None:
-    """Time the experiments one after another."""
+@click.option("--intervals", default=5, show_default=True, type=click.IntRange(1), help="intervals of each kind")
+@click.option(
+    "--steps", default=40, show_default=True, type=click.IntRange(2), help="minimum number of steps in an interval"
+)
+@json_option
+def main(configs: tuple[str, ...], intervals: int, steps: int, json_file: Path | None) -> None:
+    """Measure the experiments one after another."""
     load_tensorflow()
-    rows = [time_saving(load_config(path), stretches, steps) for path in configs]
+    rows = [time_saving(load_config(path), intervals, steps) for path in configs]
     print_table(rows, COLUMNS)
     if json_file:
         write_json(json_file, {"experiments": rows})
 
 
-def time_saving(config: Config, stretches: int, steps: int) -> dict[str, Any]:
-    """Stretches with and without saving in turns."""
+def time_saving(config: Config, intervals: int, steps: int) -> dict[str, Any]:
+    """Alternate intervals with and without saving."""
     learner = make_learner(config)
     with tempfile.TemporaryDirectory() as folder, tqdm(desc=config.name, unit="step", disable=None) as bar:
         saver = Saver(Run(folder), learner, {}, keep=config.training.keep_checkpoints)
         while learner.traces < sum(size > 0 for size in learner.batches.sizes):
-            learn(learner, bar)
+            train_step(learner, bar)
         stalls, times, counts = [], {True: 0.0, False: 0.0}, {True: 0, False: 0}
-        for number in range(2 * stretches):
+        for number in range(2 * intervals):
             saves = number % 2 == 0
-            begun = time.perf_counter()
+            start = time.perf_counter()
             if saves:
                 saver.save_best()
                 saver.save_snapshot()
                 saver.save_checkpoint({})
-                stalls.append(time.perf_counter() - begun)
+                stalls.append(time.perf_counter() - start)
                 bar.set_postfix_str(f"{stalls[-1]:.1f} s")
             count = 0
             while count < steps or (saves and saver.saved_step < learner.step - count):
                 saver.check()
-                learn(learner, bar)
+                train_step(learner, bar)
                 count += 1
             saver.finish()
-            times[saves] += time.perf_counter() - begun
+            times[saves] += time.perf_counter() - start
             counts[saves] += count
         size = sum(path.stat().st_size for path in Path(folder).rglob(f"*{learner.step - count:010d}.npz"))
         size = size or max(path.stat().st_size for path in Path(folder).rglob("*.npz"))
     step = times[False] / counts[False]
-    extra = (times[True] - counts[True] * step) / stretches
+    extra = (times[True] - counts[True] * step) / intervals
     return {
         "experiment": config.name,
         "step ms": 1e3 * step,
@@ -88,24 +90,24 @@ def time_saving(config: Config, stretches: int, steps: int) -> dict[str, Any]:
     }
 
 
-def learn(learner: Learner, bar: Any) -> None:
-    """One step, until its result is there."""
-    float(learner.learn().loss.nats)
+def train_step(learner: Learner, bar: Any) -> None:
+    """Train one step and wait for its result."""
+    float(learner.train_step().loss.nats)
     bar.update()
 
 
 def make_learner(config: Config) -> Learner:
-    """A learner of the experiment's size on the bundled conversations."""
+    """Build a learner of the experiment's size on the bundled conversations."""
     settings = config.model_dump(mode="json")
     settings["data"] |= {"train": SAMPLE, "vocabulary": None}
     config = Config.model_validate(settings)
-    share_cores(batch_parts(config))
+    share_cores(micro_batch_count(config.model, config.training))
     make_deterministic(config.seed, config.training.deterministic)
     known = training_vocabulary(config.data).words
     more = [f"word{number}" for number in range(max(0, config.data.vocabulary_size - len(known)))]
     vocabulary = Vocabulary([*known, *more])
-    corpus = EncodedCorpus.open(SAMPLE, vocabulary, level=config.data.level, pairing=config.data.pairing)
-    return Learner(config, len(vocabulary), corpus)
+    corpus = Dataset.open(SAMPLE, vocabulary, config.data)
+    return build_learner(config, vocabulary, corpus)
 
 
 if __name__ == "__main__":

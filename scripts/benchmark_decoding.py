@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Time replies: greedy and beam search, of one utterance and of 32 at once, ours and the addons', on the same weights.
+"""Time our greedy and beam search and the addons', for single utterances and batches of 32, with the same weights.
 
-The contenders take turns, call by call. A single reply's latency is what a person waits for; replies per second of a
-batch are what an evaluation waits for. Untrained weights never end a reply, so that all replies are as long as can be;
-with --run the utterances of a run's validation corpus are answered by ours alone. Run nothing else meanwhile.
+The contenders take turns, call by call. Chat depends on the latency of a single reply, evaluation on the replies per
+second of a batch. Untrained weights never end a reply, so all replies have the maximum length; with --run, our chatbot
+is also timed on the validation corpus of a run. Run nothing else at the same time.
 """
 
 from __future__ import annotations
@@ -15,39 +15,41 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Optional
+from typing import Any
 
 import click
-from contenders.table import print_table, write_json
+from contenders.table import json_option, print_table
 from contenders.worker import Contender, Worker
-from contenders.workload import SIZES, make_workload, write_run
+from contenders.workload import SIZES, write_run, write_workload_in_subprocess
 from tqdm import tqdm
 
-from seq2seq_chat.chatbot import Chatbot
-from seq2seq_chat.config import decoding_with
-from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
-from seq2seq_chat.corpus.text import detokenize
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run, find_run
+from seq2seq_chat.config import override_decoding
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_json
 
 CONTENDERS = [
     Contender("ours", "ours", {}),
     Contender("ours, the best reply only", "ours", {"n_best": 1}),
     Contender("addons", "keras_addons", {}),
 ]
-KINDS = [(1, 1), (1, 10), (32, 1), (32, 10)]  # utterances at once, width
+KINDS = [(1, 1), (1, 10), (32, 1), (32, 10)]  # batch size, beam width
 TOLERANCE = 1e-3  # of the best score
-COLUMNS = ["search", "at once", "contender", "median ms", "95 % ms", "replies/s", "GB", "ours is"]
+COLUMNS = ["search", "batch", "contender", "median ms", "95 % ms", "replies/s", "GB", "ours is"]
 
 
 @click.command(help=__doc__)
 @click.option("--size", type=click.Choice(list(SIZES)), default="medium", show_default=True)
 @click.option("--calls", type=click.IntRange(3), default=12, show_default=True, help="calls that are timed")
 @click.option("--run", "run_name", help="a trained run instead of untrained weights")
-@click.option("--results", default="results", show_default=True, help="where runs are")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="where to write the figures")
-def main(size: str, calls: int, run_name: Optional[str], results: str, json_file: Optional[Path]) -> None:
-    """Run the contenders and print what was measured."""
+@click.option("--results", default="results", show_default=True, help="folder of the runs")
+@json_option
+def main(size: str, calls: int, run_name: str | None, results: str, json_file: Path | None) -> None:
+    """Run the contenders and print the measurements."""
     with tempfile.TemporaryDirectory() as folder:
         if run_name:
             try:
@@ -57,7 +59,7 @@ def main(size: str, calls: int, run_name: Optional[str], results: str, json_file
                 raise click.UsageError(str(error)) from error
             rows = time_contenders(Path(folder), calls) + time_chatbot(run, calls)
         else:
-            make_workload(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)
+            write_workload_in_subprocess(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)
             rows = time_contenders(Path(folder), calls)
     print_table(rows, COLUMNS)
     if json_file:
@@ -65,66 +67,66 @@ def main(size: str, calls: int, run_name: Optional[str], results: str, json_file
 
 
 def time_contenders(folder: Path, calls: int) -> list[dict[str, Any]]:
-    """All contenders in turns; a row for each and each kind of search.
+    """Time all contenders in turns: a row for each contender and kind of search.
 
     Raises:
-        ClickException: they do not find replies of the same score.
+        ClickException: The scores of their replies differ.
     """
-    here = [c for c in CONTENDERS if c.module == "ours" or importlib.util.find_spec("tensorflow_addons")]
+    contenders = [c for c in CONTENDERS if c.module == "ours" or importlib.util.find_spec("tensorflow_addons")]
     rows: list[dict[str, Any]] = []
-    with tqdm(total=len(KINDS) * len(here) * (calls + 1), unit="call", disable=None) as bar:
-        for at_once, width in KINDS:
-            with ExitStack() as stack:  # new processes for each kind, so that the memory is that of this kind
-                workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in here]
-                rows += time_kind(workers, at_once, width, calls, bar)
+    with tqdm(total=len(KINDS) * len(contenders) * (calls + 1), unit="call", disable=None) as bar:
+        for batch_size, width in KINDS:
+            with ExitStack() as stack:  # new processes for each kind, to measure its memory alone
+                workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in contenders]
+                rows += time_kind(workers, batch_size, width, calls, bar)
     return rows
 
 
-def time_kind(workers: Sequence[Worker], at_once: int, width: int, calls: int, bar: Any) -> list[dict[str, Any]]:
-    """One kind of search by all contenders in turns."""
+def time_kind(workers: Sequence[Worker], batch_size: int, width: int, calls: int, bar: Any) -> list[dict[str, Any]]:
+    """Time one kind of search by all contenders in turns."""
     seconds: list[list[float]] = [[] for _ in workers]
     scores = []
     for worker in workers:
         bar.set_description(f"{worker.contender.label}: starting")
-        scores.append(worker.do("search", 0, at_once, width))
+        scores.append(worker.call("search", 0, batch_size, width))
         bar.update()
     pairs = [pair for other in scores for pair in zip(scores[0], other, strict=True)]
     if any(abs(one - other) > TOLERANCE * abs(one) for one, other in pairs):
-        raise click.ClickException("the contenders do not find replies of the same score")
+        raise click.ClickException("the replies of the contenders have different scores")
     for call in range(calls):
         for worker, times in zip(workers, seconds, strict=True):
-            times.append(worker.time("search", call % 32 if at_once == 1 else 0, at_once, width))
+            times.append(worker.time_call("search", call % 32 if batch_size == 1 else 0, batch_size, width))
             bar.update()
     return [
-        _row(worker.contender.label, at_once, width, times)
+        _row(worker.contender.label, batch_size, width, times)
         | {"GB": worker.peak_memory() / 1e9, "ours is": median(times) / median(seconds[0])}
         for worker, times in zip(workers, seconds, strict=True)
     ]
 
 
 def time_chatbot(run: Run, calls: int) -> list[dict[str, Any]]:
-    """The chat bot of a run, from the text of an utterance to that of its reply."""
+    """Time the chatbot of a run, from the text of an utterance to the text of its reply."""
     bot = Chatbot.load(run)
     data = bot.config.data
-    samples = iterate_samples(read_tokens(data.validation or data.train, data.level), data.pairing)
-    texts = [detokenize(source, data.level) for source, _ in islice(samples, 32)]
+    samples = read_samples(data.validation or data.train, data)
+    texts = [get_tokenizer(data.level).decode(source) for source, _ in islice(samples, 32)]
     rows = []
     for width in (1, 10):
         method = "beam" if width > 1 else "greedy"
-        decoding = decoding_with(bot.config.decoding, method=method, beam_width=width, n_best=1)
+        decoding = override_decoding(bot.config.decoding, method=method, beam_width=width, n_best=1)
         times = [bot.reply(texts[call % len(texts)], decoding).seconds for call in range(calls + 1)]
         rows.append(_row("ours, from text to text", 1, width, times[1:]))
     return rows
 
 
-def _row(contender: str, at_once: int, width: int, seconds: list[float]) -> dict[str, Any]:
+def _row(contender: str, batch_size: int, width: int, seconds: list[float]) -> dict[str, Any]:
     return {
         "search": f"beam {width}" if width > 1 else "greedy",
-        "at once": at_once,
+        "batch": batch_size,
         "contender": contender,
         "median ms": 1e3 * median(seconds),
         "95 % ms": 1e3 * quantiles(seconds, n=20)[-1],
-        "replies/s": at_once / median(seconds),
+        "replies/s": batch_size / median(seconds),
         "seconds": seconds,
     }
 

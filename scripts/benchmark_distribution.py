@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What several workers gain and what they pay: measured on two cores, computed for eight GPUs and four machines.
+"""The speedup by several workers, measured on two cores and estimated for eight GPUs and four machines.
 
 python scripts/benchmark_distribution.py configs/thesis_reddit.json
 
-Measured: a model of --hidden units learns the bundled conversations, as one process on one core, and as two workers
-with a core each that meet on the loopback interface; the same batch for both. One process with half the batch shows
-what a worker computes, and so what it waits for the other. They take turns. Run nothing else meanwhile.
+Measured: a model of --hidden units is trained on the bundled conversations by one process on one core, and by two
+workers with a core each that communicate over the loopback interface, with the same batch. One process with half the
+batch shows how long a worker computes, and so how long it waits. They alternate. Run nothing else at the same time.
 
-Computed: the bytes that the workers exchange at each step of CONFIG, and how long that takes at given bandwidths.
+Computed: the bytes that workers exchange at each step of CONFIG, and how long that takes at given bandwidths.
 """
 
 from __future__ import annotations
@@ -19,72 +19,75 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import click
-from contenders.table import print_table, write_json
+from contenders.table import json_option, print_table
 from tqdm import tqdm
 
 from seq2seq_chat.config import Config, load_config
-from seq2seq_chat.environment import load_tensorflow
-from seq2seq_chat.runs import list_runs
-from seq2seq_chat.training.cluster import loopback_addresses
-from seq2seq_chat.training.metrics import read_json_lines
+from seq2seq_chat.runs.find import list_runs
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.system.files import write_json
+from seq2seq_chat.system.versions import load_tensorflow
+from seq2seq_chat.training.distribution.rendezvous import loopback_addresses
 
-SAMPLE = "seq2seq_chat/corpus/sample/conversations.txt"
+SAMPLE = "configs/sample/dialogues.txt"
 FLOAT, INDEX = 4, 8  # bytes
-STRETCH = 5  # steps whose time is taken together
+INTERVAL = 5  # steps that are timed together
 ON_CORE = "import os, sys; os.sched_setaffinity(0, {int(sys.argv.pop(1))}); from seq2seq_chat.cli import main; main()"
-THESIS_SECONDS = 0.58  # a batch of 64 on the thesis's card
+THESIS_SECONDS = 0.58  # for a batch of 64 on the GPU of the thesis
 
 
-class Place(NamedTuple):
-    """Devices and what connects them."""
+class Setup(NamedTuple):
+    """Devices and their connection."""
 
     name: str
     devices: int
-    bandwidth: float  # bytes a second that each device can send while it receives as many
+    bandwidth: float  # bytes per second in each direction
 
 
-PLACES = [
-    Place("8 GPUs, NVLink", 8, 100e9),
-    Place("8 GPUs, PCIe 3.0 ×16", 8, 10e9),
-    Place("4 machines, 100 Gbit/s", 4, 11e9),
-    Place("4 machines, 10 Gbit/s", 4, 1.1e9),
-    Place("4 machines, 1 Gbit/s", 4, 0.11e9),
+SETUPS = [
+    Setup("8 GPUs, NVLink", 8, 100e9),
+    Setup("8 GPUs, PCIe 3.0 ×16", 8, 10e9),
+    Setup("4 machines, 100 Gbit/s", 4, 11e9),
+    Setup("4 machines, 10 Gbit/s", 4, 1.1e9),
+    Setup("4 machines, 1 Gbit/s", 4, 0.11e9),
 ]
 
 
 class Exchange(NamedTuple):
-    """Bytes of gradients that a device makes in one step."""
+    """Bytes of gradients that a device computes in one step."""
 
-    dense: int  # of weights: summed in a ring
-    sparse: int  # rows of tables with their numbers, at most: every device gets those of all
+    dense: int  # of weights; summed in a ring
+    sparse: int  # rows of tables with their indices, at most; every device receives those of all
 
 
 @click.command(help=__doc__)
 @click.argument("config", metavar="CONFIG")
 @click.option("--hidden", default=512, show_default=True, type=click.IntRange(1))
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(0), help="of measuring; 0: compute only")
-@click.option("--steps", default=25, show_default=True, type=click.IntRange(2 * STRETCH), help="in a round")
-@click.option("--seconds", default=THESIS_SECONDS, show_default=True, help="a batch of CONFIG takes on one device")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
-def main(config: str, hidden: int, rounds: int, steps: int, seconds: float, json_file: Optional[Path]) -> None:
-    """Measure, compute and print both."""
+@click.option(
+    "--rounds", default=3, show_default=True, type=click.IntRange(0), help="rounds to measure; 0: compute only"
+)
+@click.option("--steps", default=25, show_default=True, type=click.IntRange(2 * INTERVAL), help="steps of a round")
+@click.option("--seconds", default=THESIS_SECONDS, show_default=True, help="for a batch of CONFIG on one device")
+@json_option
+def main(config: str, hidden: int, rounds: int, steps: int, seconds: float, json_file: Path | None) -> None:
+    """Measure, compute, and print both."""
     load_tensorflow()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if rounds:
-        found["measured"] = measure(hidden, rounds, steps)
-        print_table(found["measured"], list(found["measured"][0]))
+        results["measured"] = measure(hidden, rounds, steps)
+        print_table(results["measured"], list(results["measured"][0]))
     experiment = load_config(config)
-    found["computed"] = compute(experiment, seconds)
-    print_table(found["computed"], list(found["computed"][0]))
+    results["computed"] = compute(experiment, seconds)
+    print_table(results["computed"], list(results["computed"][0]))
     if json_file:
-        write_json(json_file, found)
+        write_json(json_file, results)
 
 
 def measure(hidden: int, rounds: int, steps: int) -> list[dict[str, Any]]:
-    """Median milliseconds of a step of each contender, in turns; what two workers gain, and what they wait."""
+    """The median milliseconds of a step of each contender, the speedup by two workers, and their waiting time."""
     times: dict[str, list[float]] = {"one": [], "two": [], "half": []}
     with tempfile.TemporaryDirectory() as folder, tqdm(total=3 * rounds, unit="training", disable=None) as bar:
         config = write_config(Path(folder), hidden, steps)
@@ -92,7 +95,7 @@ def measure(hidden: int, rounds: int, steps: int) -> list[dict[str, Any]]:
             for name in times:
                 times[name] += time_training(config, Path(folder, f"{name}{number}"), name)
                 bar.update()
-        exchange = exchanged(load_config(config), devices=2, batch=load_config(config).training.batch_size)
+        exchange = exchange_per_step(load_config(config), devices=2, batch=load_config(config).training.batch_size)
     one, two, half = (1e3 * median(times[name]) for name in ("one", "two", "half"))
     sent = exchange.dense + exchange.sparse
     return [
@@ -100,37 +103,37 @@ def measure(hidden: int, rounds: int, steps: int) -> list[dict[str, Any]]:
             "hidden": hidden,
             "one core ms": one,
             "two workers ms": two,
-            "gain": f"{one / two:.2f}",
+            "speedup": f"{one / two:.2f}",
             "efficiency": f"{100 * one / two / 2:.0f} %",
             "half a batch ms": half,
-            "waits ms": two - half,
+            "waiting ms": two - half,
             "exchanged MB": sent / 1e6,
         }
     ]
 
 
 def time_training(config: Path, results: Path, name: str) -> list[float]:
-    """Seconds of a step, for every stretch but the first, which builds the graph."""
+    """Seconds of a step, for every interval but the first, in which the graph is traced."""
     train = [str(config), "--results", str(results)]
     if name == "two":
         workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
-        processes = [on_core(0, [*train, *workers, "0"]), on_core(1, [*workers, "1"])]
+        processes = [train_on_core(0, [*train, *workers, "0"]), train_on_core(1, [*workers, "1"])]
     elif name == "half":
         batch = load_config(config).training.batch_size
-        processes = [on_core(0, [*train, "--set", f"training.batch_size={batch // 2}"])]
+        processes = [train_on_core(0, [*train, "--set", f"training.batch_size={batch // 2}"])]
     else:
-        processes = [on_core(0, train)]
+        processes = [train_on_core(0, train)]
     for process in processes:
-        said, _ = process.communicate()
+        output, _ = process.communicate()
         if process.returncode:
-            raise click.ClickException(f"a training failed: {said.strip().splitlines()[-1]}")
+            raise click.ClickException(f"training failed: {output.strip().splitlines()[-1]}")
     (run,) = list_runs(results)
     lines = [line for line in read_json_lines(run.metrics_file) if line["kind"] == "train"]
-    return [line["seconds"] / STRETCH for line in lines[1:]]
+    return [line["seconds"] / INTERVAL for line in lines[1:]]
 
 
-def on_core(number: int, arguments: list[str]) -> subprocess.Popen[str]:
-    """A training on one of the cores that this process may use."""
+def train_on_core(number: int, arguments: list[str]) -> subprocess.Popen[str]:
+    """Start a training run on one of the cores that this process may use."""
     core = sorted(os.sched_getaffinity(0))[number]
     command = [sys.executable, "-c", ON_CORE, str(core), "train", *arguments]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -138,22 +141,22 @@ def on_core(number: int, arguments: list[str]) -> subprocess.Popen[str]:
 
 
 def write_config(folder: Path, hidden: int, steps: int) -> Path:
-    """An experiment with a model of some size."""
-    often = {"log_every": STRETCH, "validate_every": 10**6, "checkpoint_every": 10**6, "snapshot_every": None}
+    """Write a configuration with a model of this size."""
+    intervals = {"log_every": INTERVAL, "validate_every": 10**6, "checkpoint_every": 10**6, "snapshot_every": None}
     path = folder / "config.json"
     settings = {
         "name": "distribution",
         "data": {"train": SAMPLE},
         "model": {"hidden_size": hidden, "embedding_size": hidden // 2, "projection_size": hidden // 2},
-        "training": {"batch_size": 64, "batch_parts": 1, "steps": steps, "sampled_softmax": 128, **often},
+        "training": {"batch_size": 64, "micro_batches": 1, "steps": steps, "sampled_softmax": 128, **intervals},
     }
     path.write_text(json.dumps(settings), encoding="utf-8")
     return path
 
 
-def exchanged(config: Config, devices: int, batch: int) -> Exchange:
-    """What a device makes of its share of a batch, if all words of the share differ, which is the most it can be."""
-    from seq2seq_chat.model.seq2seq import outline
+def exchange_per_step(config: Config, devices: int, batch: int) -> Exchange:
+    """The gradients of a device's share of a batch; an upper bound, for a share of distinct words."""
+    from seq2seq_chat.model.seq2seq import abstract_model
 
     vocabulary, sampled = config.data.vocabulary_size, config.training.sampled_softmax
     rows = {
@@ -164,7 +167,7 @@ def exchanged(config: Config, devices: int, batch: int) -> Exchange:
     if sampled is not None and sampled < vocabulary:
         rows["output/words"] = rows["output/bias"] = batch // devices * config.model.decoder_steps + sampled
     dense = sparse = 0
-    for variable in outline(config.model, vocabulary).trainable_variables:
+    for variable in abstract_model(config.model, vocabulary).trainable_variables:
         name, numbers = variable.name.split(":")[0], variable.shape.num_elements()
         if name in rows:
             used = min(rows[name], vocabulary)
@@ -175,31 +178,31 @@ def exchanged(config: Config, devices: int, batch: int) -> Exchange:
 
 
 def compute(config: Config, seconds: float) -> list[dict[str, Any]]:
-    """What distribution would give for an experiment whose step takes some seconds on one device.
+    """Estimate the speedup of an experiment, with the batch divided among devices and with a full batch on each.
 
-    Once with the same batch, divided, and once with a batch for each device. A ring sends each dense number
-    2 (n - 1) / n times; of the sparse rows a device sends its own n - 1 times. Nothing is computed meanwhile.
+    With n devices, a ring sends dense gradients 2 (n - 1) / n times, and each device sends its sparse gradients n - 1
+    times. Communication does not overlap with computation. ``seconds`` is the time of a step on one device.
     """
     table = []
-    for place in PLACES:
-        one = config.training.batch_size
-        for label, batch in (("divided", one), ("each", one * place.devices)):
-            made = exchanged(config, place.devices, batch)
-            sent = 2 * (place.devices - 1) / place.devices * made.dense + (place.devices - 1) * made.sparse
-            works = seconds * batch / one / place.devices
-            waits = sent / place.bandwidth
-            gain = seconds * batch / one / (works + waits)
+    full_batch = config.training.batch_size
+    for name, n, bandwidth in SETUPS:
+        for label, batch in (("divided", full_batch), ("each", full_batch * n)):
+            exchange = exchange_per_step(config, n, batch)
+            sent = 2 * (n - 1) / n * exchange.dense + (n - 1) * exchange.sparse
+            one_device = seconds * batch / full_batch
+            computing, sending = one_device / n, sent / bandwidth
+            speedup = one_device / (computing + sending)
             table.append(
                 {
-                    "devices": place.name,
+                    "devices": name,
                     "batch": f"{batch} ({label})",
-                    "dense MB": made.dense / 1e6,
-                    "sparse MB": made.sparse / 1e6,
+                    "dense MB": exchange.dense / 1e6,
+                    "sparse MB": exchange.sparse / 1e6,
                     "sent MB": sent / 1e6,
-                    "computes ms": 1e3 * works,
-                    "sends ms": 1e3 * waits,
-                    "gain": f"{gain:.2f}",
-                    "efficiency": f"{100 * gain / place.devices:.0f} %",
+                    "computing ms": 1e3 * computing,
+                    "sending ms": 1e3 * sending,
+                    "speedup": f"{speedup:.2f}",
+                    "efficiency": f"{100 * speedup / n:.0f} %",
                 }
             )
     return table

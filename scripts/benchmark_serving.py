@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Time replies over HTTP: one person alone, 50 people at once, and 500 requests in one instant.
+"""Time replies over HTTP: a single client, 50 concurrent clients, and a burst of 500 requests.
 
-A server is started on 127.0.0.1 with the runs of a folder, and stopped at the end. One person first asks every
-utterance alone; these replies are what the others must get for the same words. Run nothing else meanwhile.
+Starts a server on 127.0.0.1. A single client first sends every utterance; the other clients must get the same replies
+to the same utterances. Run nothing else at the same time.
 """
 
 from __future__ import annotations
@@ -16,27 +16,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import click
+from contenders.table import json_option
 from tqdm import tqdm
 
-from seq2seq_chat.corpus.text import tokenize
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run, find_run
+from seq2seq_chat.data.bundled import bundled_conversations
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_json
+from seq2seq_chat.system.tables import format_table
 
-HOST = "127.0.0.1"  # and never another one
-PATIENCE = 300.0  # seconds until the whole is given up
-COLUMNS = ["who", "utterances", "replies", "503", "errors", "mixed up", "median ms", "95 % ms", "replies/s"]
+HOST = "127.0.0.1"
+TIMEOUT = 300.0  # seconds for all measurements
+COLUMNS = ["clients", "utterances", "replies", "503", "errors", "wrong replies", "median ms", "95 % ms", "replies/s"]
 
 
-class Told(NamedTuple):
-    """What was answered to one request."""
+class Result(NamedTuple):
+    """The response to one request."""
 
-    text: str  # what was said
+    text: str  # the utterance
     status: int  # 0: the connection broke
     body: dict[str, Any]
     seconds: float
@@ -44,90 +48,89 @@ class Told(NamedTuple):
 
 @click.command(help=__doc__)
 @click.argument("run_name", metavar="RUN")
-@click.option("--results", default="results", show_default=True, help="where runs are")
-@click.option("--people", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--results", default="results", show_default=True, help="folder of the runs")
+@click.option("--clients", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--utterances", type=click.IntRange(50, 20_000), default=2000, show_default=True)
-@click.option("--crowd", type=click.IntRange(1, 2000), default=500, show_default=True, help="requests in one instant")
-@click.option("--alone", type=click.IntRange(20, 5000), default=400, show_default=True, help="different utterances")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="where to write the figures")
+@click.option("--burst", type=click.IntRange(1, 2000), default=500, show_default=True, help="requests in the burst")
+@click.option("--distinct", type=click.IntRange(20, 5000), default=400, show_default=True, help="distinct utterances")
+@json_option
 def main(
-    run_name: str, results: str, people: int, utterances: int, crowd: int, alone: int, json_file: Optional[Path]
+    run_name: str, results: str, clients: int, utterances: int, burst: int, distinct: int, json_file: Path | None
 ) -> None:
-    """Start a server, ask, print what was measured."""
+    """Start a server, send requests, print the results."""
     try:
         run = find_run(run_name, results)
     except UserError as error:
         raise click.UsageError(str(error)) from error
-    texts = sentences(alone)
+    texts = utterances_to_send(distinct)
     with server(run) as port:
-        rows = asyncio.run(asyncio.wait_for(measure(port, run, texts, people, utterances, crowd), PATIENCE))
-    print("| " + " | ".join(COLUMNS) + " |")
-    print("|---|" + "---:|" * (len(COLUMNS) - 1))
-    for row in rows:
-        print("| " + " | ".join(_shown(row[column]) for column in COLUMNS) + " |")
+        rows = asyncio.run(asyncio.wait_for(measure(port, run, texts, clients, utterances, burst), TIMEOUT))
+    print(format_table([COLUMNS, *([_format(row[column]) for column in COLUMNS] for row in rows)], "lr", "markdown"))
     one, many = rows[0], rows[1]
-    print(f"\n95 % of {people} people's replies come within {many['95 % ms'] / one['median ms']:.1f} times what one")
+    latency, throughput = many["95 % ms"] / one["median ms"], many["replies/s"] / one["replies/s"]
     print(
-        f"person alone waits (median); they get {many['replies/s'] / one['replies/s']:.1f} times as many in a second."
+        f"\n{clients} clients compared with one: 95 % latency {latency:.1f} × its median, {throughput:.1f} × replies/s"
     )
     if json_file:
-        json_file.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        write_json(json_file, rows)
 
 
 async def measure(
-    port: int, run: Run, texts: list[str], people: int, utterances: int, crowd: int
+    port: int, run: Run, texts: list[str], clients: int, utterances: int, burst: int
 ) -> list[dict[str, Any]]:
-    """A row for each way of asking."""
+    """A row for the single client, the concurrent clients and the burst."""
     name = run.path.resolve().name
-    draw = random.Random(1)
-    with tqdm(total=len(texts) + utterances + crowd, unit="reply", disable=None) as bar:
-        await ask_in_turn(port, name, texts[:20], None)  # the model is loaded, its graph is traced
-        begun = time.perf_counter()
-        alone = await ask_in_turn(port, name, texts, bar)
-        rows = [_row("one alone", alone, time.perf_counter() - begun, {})]
-        expected = {told.text: told.body["reply"] for told in alone if told.status == 200}
+    rng = random.Random(1)
+    with tqdm(total=len(texts) + utterances + burst, unit="reply", disable=None) as bar:
+        await send_in_sequence(port, name, texts[:20], None)  # loads the model, traces its graph
+        start = time.perf_counter()
+        sequential = await send_in_sequence(port, name, texts, bar)
+        rows = [_row("one client", sequential, time.perf_counter() - start, {})]
+        expected = {result.text: result.body["reply"] for result in sequential if result.status == 200}
 
         shuffled = [texts[number % len(texts)] for number in range(utterances)]
-        draw.shuffle(shuffled)
-        begun = time.perf_counter()
-        together = await asyncio.gather(
-            *(ask_in_turn(port, name, shuffled[person::people], bar) for person in range(people))
+        rng.shuffle(shuffled)
+        start = time.perf_counter()
+        concurrent = await asyncio.gather(
+            *(send_in_sequence(port, name, shuffled[client::clients], bar) for client in range(clients))
         )
-        seconds = time.perf_counter() - begun
-        rows.append(_row(f"{people} at once", [told for one in together for told in one], seconds, expected))
+        seconds = time.perf_counter() - start
+        rows.append(
+            _row(f"{clients} clients", [result for results in concurrent for result in results], seconds, expected)
+        )
 
-        begun = time.perf_counter()
+        start = time.perf_counter()
         at_once = await asyncio.gather(
-            *(ask_in_turn(port, name, [texts[number % len(texts)]], bar) for number in range(crowd))
+            *(send_in_sequence(port, name, [texts[number % len(texts)]], bar) for number in range(burst))
         )
-        seconds = time.perf_counter() - begun
-        rows.append(_row(f"{crowd} in one instant", [told for one in at_once for told in one], seconds, expected))
+        seconds = time.perf_counter() - start
+        rows.append(_row(f"burst of {burst}", [result for results in at_once for result in results], seconds, expected))
     return rows
 
 
-async def ask_in_turn(port: int, run: str, texts: list[str], bar: Any) -> list[Told]:
-    """One person, who waits for each reply before asking on, over one connection."""
-    found: list[Told] = []
-    writer: Optional[asyncio.StreamWriter] = None
+async def send_in_sequence(port: int, run: str, texts: list[str], bar: Any) -> list[Result]:
+    """Send utterances over one connection, each after the reply to the one before."""
+    results: list[Result] = []
+    writer: asyncio.StreamWriter | None = None
     for text in texts:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             if writer is None:
                 reader, writer = await asyncio.open_connection(HOST, port)
-            status, body = await _exchange(reader, writer, {"run": run, "text": text})
+            status, body = await _post_chat(reader, writer, {"run": run, "text": text})
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             status, body, writer = 0, {"error": repr(error)}, None
-        found.append(Told(text, status, body, time.perf_counter() - begun))
+        results.append(Result(text, status, body, time.perf_counter() - start))
         if bar is not None:
             bar.update()
     if writer is not None:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-    return found
+    return results
 
 
-async def _exchange(
+async def _post_chat(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: dict[str, Any]
 ) -> tuple[int, dict[str, Any]]:
     content = json.dumps(body).encode()
@@ -136,23 +139,23 @@ async def _exchange(
     answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     length = re.search(r"(?i)^content-length: *(\d+)", answer, re.MULTILINE)
     if length is None:
-        raise ValueError("an answer without a length")
+        raise ValueError("a response without Content-Length")
     return int(answer.split(" ", 2)[1]), json.loads(await reader.readexactly(int(length[1])))
 
 
 @contextlib.contextmanager
 def server(run: Run) -> Iterator[int]:
-    """A server over the folder a run lies in, in a process of its own; its port."""
+    """Run a server over the folder of a run in a subprocess; yields its port."""
     command = [sys.executable, "-m", "seq2seq_chat", "serve", "--host", HOST, "--port", "0"]
     command += ["--results", str(run.path.resolve().parent)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.match(rf"http://{re.escape(HOST)}:(\d+)/", line)
-        if found is None:
+        match = re.match(rf"http://{re.escape(HOST)}:(\d+)/", line)
+        if match is None:
             raise click.ClickException("the server did not start")
-        yield int(found[1])
+        yield int(match[1])
     finally:
         process.terminate()
         try:
@@ -161,42 +164,42 @@ def server(run: Run) -> Iterator[int]:
             process.kill()
 
 
-def sentences(count: int) -> list[str]:
-    """Different utterances of the bundled corpus, and of its words in another order where there are too few."""
-    corpus = resources.files("seq2seq_chat.corpus") / "sample" / "conversations.txt"
-    found = dict.fromkeys(line for line in corpus.read_text(encoding="utf-8").splitlines() if "<" not in line and line)
-    draw, known = random.Random(1), list(found)
-    while len(found) < count:
-        words = draw.choice(known).split()
-        draw.shuffle(words)
-        found[" ".join(words)] = None
-    return list(found)[:count]
+def utterances_to_send(count: int) -> list[str]:
+    """Distinct utterances of the bundled corpus; if there are too few, also some with shuffled words."""
+    lines = bundled_conversations().read_text(encoding="utf-8").splitlines()
+    texts = dict.fromkeys(line for line in lines if "<" not in line and line)
+    rng, originals = random.Random(1), list(texts)
+    while len(texts) < count:
+        words = rng.choice(originals).split()
+        rng.shuffle(words)
+        texts[" ".join(words)] = None
+    return list(texts)[:count]
 
 
-def _row(who: str, told: list[Told], seconds: float, expected: dict[str, str]) -> dict[str, Any]:
-    replies = [one for one in told if one.status == 200]
-    times = [one.seconds * 1e3 for one in replies] or [0.0, 0.0]
+def _row(clients: str, results: list[Result], seconds: float, expected: dict[str, str]) -> dict[str, Any]:
+    replies = [result for result in results if result.status == 200]
+    times = [result.seconds * 1e3 for result in replies] or [0.0, 0.0]
     return {
-        "who": who,
-        "utterances": len(told),
+        "clients": clients,
+        "utterances": len(results),
         "replies": len(replies),
-        "503": sum(one.status == 503 for one in told),
-        "errors": sum(one.status not in (200, 503) for one in told),
-        "mixed up": sum(_is_mixed_up(one, expected) for one in replies),
+        "503": sum(result.status == 503 for result in results),
+        "errors": sum(result.status not in (200, 503) for result in results),
+        "wrong replies": sum(_is_wrong(result, expected) for result in replies),
         "median ms": median(times),
         "95 % ms": quantiles(times, n=20)[-1],
         "replies/s": len(replies) / seconds,
     }
 
 
-def _is_mixed_up(told: Told, expected: dict[str, str]) -> bool:
-    """Whether a reply is to other words than were said, or another one than these words get alone."""
-    words = tokenize(told.text, "word")
-    read = told.body["source_words"]
-    return read != words[-len(read) :] or told.body["reply"] != expected.get(told.text, told.body["reply"])
+def _is_wrong(result: Result, expected: dict[str, str]) -> bool:
+    """Whether a reply belongs to another utterance, or differs from the reply to a single client."""
+    words = get_tokenizer("word").encode(result.text)
+    source = result.body["source_words"]
+    return source != words[-len(source) :] or result.body["reply"] != expected.get(result.text, result.body["reply"])
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 

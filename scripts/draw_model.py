@@ -1,4 +1,4 @@
-"""Draw the model as the README shows it: docs/model.png.
+"""Draw the model: docs/model.png.
 
 python scripts/draw_model.py --output docs/model.png
 """
@@ -10,20 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 from picture_script import Pictures, picture_options
 
-from seq2seq_chat.analysis.style import COLORS, new_figure
+from seq2seq_chat.analysis.figures.style import COLORS, new_figure
 
 SOURCE = ("where", "are", "you", "from", "?")
 REPLY = ("i", "am", "from", "china", "<eos>")
-LOOKS = (0.08, 0.10, 0.17, 0.55, 0.10)  # a made-up attention of the third reply word
+WEIGHTS = (0.08, 0.10, 0.17, 0.55, 0.10)  # example attention of the third reply word
 STEP = 2
 BLUE, ORANGE, GREEN = COLORS[:3]
-CELLS, WORDS, CONTEXT, HIDDEN, PROJECTED, SAID = 2.0, 0.6, 4.35, 5.4, 6.5, 7.6  # heights of the rows
+CELLS, WORDS, CONTEXT, HIDDEN, PROJECTED, OUTPUT = 2.0, 0.6, 4.35, 5.4, 6.5, 7.6  # heights of the rows
 
 
 @click.command(help=__doc__)
 @picture_options
 def main(pictures: Pictures) -> None:
-    """Write one picture."""
+    """Write the picture."""
     figure = new_figure(11, 6.2)
     axes = figure.add_subplot()
     axes.set(xlim=(-1.1, 13.3), ylim=(0, 8.2))
@@ -48,16 +48,16 @@ def _encoder(axes: Axes) -> None:
 def _decoder(axes: Axes) -> None:
     for t, word in enumerate(REPLY):
         x = _place(t)
-        given = REPLY[t - 1] if t else "<go>"
-        axes.text(x, WORDS, given, ha="center", va="center", style="italic")
+        previous = REPLY[t - 1] if t else "<go>"
+        axes.text(x, WORDS, previous, ha="center", va="center", style="italic")
         _arrow(axes, (x, WORDS + 0.25), (x, CELLS - 0.35))
         _box(axes, x, CELLS, f"$d_{t + 1}$", ORANGE)
         _arrow(axes, (x, CELLS + 0.35), (x, HIDDEN - 0.35))
         _box(axes, x, HIDDEN, rf"$\tilde{{h}}_{t + 1}$", ORANGE)
         _arrow(axes, (x, HIDDEN + 0.35), (x, PROJECTED - 0.3))
         axes.text(x, PROJECTED, f"$p_{t + 1}$", ha="center", va="center")
-        _arrow(axes, (x, PROJECTED + 0.25), (x, SAID - 0.25))
-        axes.text(x, SAID, word, ha="center", va="center", style="italic", weight="bold")
+        _arrow(axes, (x, PROJECTED + 0.25), (x, OUTPUT - 0.25))
+        axes.text(x, OUTPUT, word, ha="center", va="center", style="italic", weight="bold")
         if t:
             _arrow(axes, (x - 1.04, CELLS), (x - 0.36, CELLS))
             # input feeding: h̃ of the step before goes into the cell
@@ -65,7 +65,7 @@ def _decoder(axes: Axes) -> None:
     _arrow(axes, (4.36, CELLS), (_place(0) - 0.36, CELLS))
     axes.text((4.36 + _place(0) - 0.36) / 2, CELLS + 0.1, "thought\nvector", ha="center", va="bottom", fontsize=9)
     axes.text(_place(2), 0.1, "decoder", ha="center", color=ORANGE, weight="bold")
-    labels = ((SAID, "softmax"), (PROJECTED, "projection"), (HIDDEN, "attentional\nstate"), (CELLS, "cell"))
+    labels = ((OUTPUT, "softmax"), (PROJECTED, "projection"), (HIDDEN, "attentional\nstate"), (CELLS, "cell"))
     for height, label in labels:
         axes.text(_place(4) + 0.6, height, label, va="center", fontsize=9, color="0.35")
 
@@ -73,9 +73,9 @@ def _decoder(axes: Axes) -> None:
 def _attention(axes: Axes) -> None:
     x = _place(STEP) - 0.46
     _box(axes, x, CONTEXT, f"$c_{STEP + 1}$", GREEN)
-    for i, share in enumerate(LOOKS):
-        axes.plot((i, x - 0.36), (CELLS + 0.36, CONTEXT), color=GREEN, linewidth=0.6 + 8 * share, alpha=0.75)
-        axes.text(i + 0.06, CELLS - 0.62, f"$a_{i + 1}$ = {share:.2f}", va="center", fontsize=8, color=GREEN)
+    for i, weight in enumerate(WEIGHTS):
+        axes.plot((i, x - 0.36), (CELLS + 0.36, CONTEXT), color=GREEN, linewidth=0.6 + 8 * weight, alpha=0.75)
+        axes.text(i + 0.06, CELLS - 0.62, f"$a_{i + 1}$ = {weight:.2f}", va="center", fontsize=8, color=GREEN)
     _arrow(axes, (x + 0.1, CONTEXT + 0.33), (x + 0.3, HIDDEN - 0.35), color=GREEN)
     axes.text(2.2, CONTEXT + 0.5, "attention of one step", ha="center", color=GREEN, weight="bold")
 
@@ -90,8 +90,8 @@ def _box(axes: Axes, x: float, y: float, text: str, color: str) -> None:
     axes.text(x, y, text, ha="center", va="center", zorder=4)
 
 
-def _arrow(axes: Axes, begin: tuple[float, float], end: tuple[float, float], **look: str) -> None:
-    axes.annotate("", end, begin, arrowprops={"arrowstyle": "-|>", "color": "0.2", "shrinkA": 0, "shrinkB": 0} | look)
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **style: str) -> None:
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.2", "shrinkA": 0, "shrinkB": 0} | style)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
-# The Python environment in .venv, for run.sh and test.sh. To be sourced; needs $repository, the absolute path of this
-# repository. `prepare_environment` makes what is missing, and takes no time where nothing is. It relies on `set -e`.
+# Sourced by run.sh and test.sh: manages the Python environment in .venv. Needs $repository, the absolute path of this
+# repository, and `set -eo pipefail`. `prepare_environment` installs what is missing, if anything.
 # shellcheck shell=bash
 
 environment="$repository/.venv"
 
-# What is installed follows from these; where they changed, or the repository was moved, it is installed again.
+# If any of these changes, or the repository moves, everything is installed again.
 fingerprint() {
     { printf '%s\n' "$repository" && cat "$repository/setup.py" "$repository/constraints.txt"; } | cksum
 }
 
-# prepare_environment [EXTRA]: .venv has the package, with the optional requirements that setup.py calls EXTRA.
+# prepare_environment [EXTRA]: install the package into .venv, with the optional requirements EXTRA of setup.py.
 prepare_environment() {
-    local extra="${1:-}" wanted
-    wanted="$(fingerprint)"
-    if is_installed "$extra" "$wanted"; then return; fi
-    # One at a time; a second caller waits and then finds the work done. The lock ends with the subshell.
+    local extra="${1:-}" fingerprint
+    fingerprint="$(fingerprint)"
+    if is_installed "$extra" "$fingerprint"; then return; fi
+    # One process at a time; a second one waits and then finds everything installed. The subshell holds the lock.
     (
         if command -v flock >/dev/null && ! flock -n 9; then
             say "another process is installing into .venv; waiting for it"
             flock 9
         fi
-        if ! is_installed "$extra" "$wanted"; then
-            install_environment "$extra" "$wanted"
+        if ! is_installed "$extra" "$fingerprint"; then
+            install_environment "$extra" "$fingerprint"
         fi
     ) 9>>"$repository/.venv.lock"
 }
@@ -33,27 +33,38 @@ is_installed() {
 }
 
 install_environment() {
-    local extra="$1" wanted="$2" unfinished="$environment/unfinished" stamp
-    # What an interrupted installation left, or an environment whose Python is gone or another, is no ground to build on.
+    local extra="$1" fingerprint="$2" unfinished="$environment/unfinished" stamp what
+    # Start from scratch after an interrupted installation, or if the environment's Python is missing or has another version.
     if [[ -e "$unfinished" ]] || ! is_python "$environment/bin/python" pip; then
-        make_environment
+        create_environment
     fi
+    what="TensorFlow and other packages into .venv (once; about 500 MB, a few minutes)"
+    if [[ -n "$extra" ]] && is_installed "" "$fingerprint"; then what="what the tests need into .venv (once)"; fi
     : >"$unfinished"
-    say "installing TensorFlow and the rest into .venv: about 500 MB, a few minutes, only once"
+    say "installing $what"
     SECONDS=0
-    if ! "$environment/bin/python" -m pip install -qq --disable-pip-version-check \
-        -c "$repository/constraints.txt" -e "$repository${extra:+[$extra]}" </dev/null; then
-        say "the installation failed; the next call begins it anew"
+    if ! "$environment/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+        -c "$repository/constraints.txt" -e "$repository${extra:+[$extra]}" </dev/null | show_progress; then
+        say "installation failed; run the command again to retry"
         return 1
     fi
     for stamp in installed "installed${extra:+-$extra}"; do
-        printf '%s\n' "$wanted" >"$environment/$stamp"
+        printf '%s\n' "$fingerprint" >"$environment/$stamp"
     done
     rm -f "$unfinished"
     say "installed in $SECONDS s"
 }
 
-make_environment() {
+# Reads the output of pip; shows packages of 10 MB and more as they are downloaded, and when the rest begins.
+show_progress() {
+    local line large='^ *Downloading ([^ ]*/)?([^ /-]+)-[^ ]* \(([0-9]{2,}\.[0-9] MB)\)$'
+    while IFS= read -r line; do
+        if [[ "$line" =~ $large ]]; then say "downloading ${BASH_REMATCH[2]}, ${BASH_REMATCH[3]}"; fi
+        if [[ "$line" == "Installing collected packages:"* ]]; then say "unpacking the packages"; fi
+    done
+}
+
+create_environment() {
     local python
     if python="$(find_python)"; then
         rm -rf "$environment"
@@ -64,13 +75,13 @@ make_environment() {
         rm -rf "$environment"
         uv venv --quiet --python 3.11 --seed "$environment"
     else
-        say "TensorFlow 2.15 needs Python 3.10 or 3.11, and there is none that can make environments (venv), nor uv"
+        say "TensorFlow 2.15 needs Python 3.10 or 3.11 with venv, and neither that nor uv was found"
         say "install one of: python3.11-venv (apt), python@3.11 (brew), 3.11 (pyenv), uv (docs.astral.sh/uv)"
         return 2
     fi
 }
 
-# The first Python that will do, on standard output. Debian's has no ensurepip where python3.11-venv is not installed.
+# Print the first suitable Python. Debian's lacks ensurepip unless python3.11-venv is installed.
 find_python() {
     local candidate pyenv="${PYENV_ROOT:-${HOME:-}/.pyenv}/versions"
     for candidate in python3.11 python3.10 python3 python "$pyenv"/3.11.*/bin/python "$pyenv"/3.10.*/bin/python; do
@@ -82,7 +93,7 @@ find_python() {
     return 1
 }
 
-# is_python COMMAND MODULES: it runs, is version 3.10 or 3.11, and has the modules.
+# is_python COMMAND MODULES: succeeds if COMMAND is a Python 3.10 or 3.11 with the modules.
 is_python() {
     command -v "$1" >/dev/null &&
         "$1" -c "import sys, $2; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))" >/dev/null 2>&1 </dev/null

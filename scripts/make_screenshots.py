@@ -1,9 +1,9 @@
-"""Take the pictures of the web page that the README shows: docs/web_*.png.
+"""Take the screenshots of the web UI for the documentation: docs/web_*.png.
 
 seq2seq-chat train configs/quickstart.json
 python scripts/make_screenshots.py latest
 
-The page is served for the while it takes, and looked at with the system's Chromium.
+Starts a server and opens its pages in the system's Chromium.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Literal
 
 import click
 from PIL import Image
 from tqdm import tqdm
 
-from seq2seq_chat.environment import load_tensorflow
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run, find_run
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.versions import load_tensorflow
 from webui.app import create_app
 from webui.limits import Limits
 from webui.server import running
@@ -30,11 +31,11 @@ try:
     from playwright.sync_api import Page, expect, sync_playwright
 except ImportError as error:
     raise SystemExit(
-        "Error: there is no Playwright; install it with: pip install -c constraints.txt -e '.[dev]'"
+        "Error: Playwright is missing; install it with: pip install -c constraints.txt -e '.[dev]'"
     ) from error
 
 DESKTOP, PHONE = (1180, 900), (360, 740)
-README = {
+DOCUMENTED = {
     "web_chat_desktop_light",
     "web_chat_phone_dark",
     "web_chat_phone_light",
@@ -47,35 +48,41 @@ UTTERANCES = ["hello !", "tell me a joke ."]
 
 @click.command()
 @click.argument("run")
-@click.option("--results", default="results", show_default=True, help="Where runs are.")
+@click.option("--results", default="results", show_default=True, help="Folder of the runs.")
 @click.option("--output", default="docs", show_default=True, type=click.Path(file_okay=False, path_type=Path))
-@click.option("--all", "every", is_flag=True, help="Every page in every size and colour, not only those of the README.")
-def main(run: str, results: str, output: Path, every: bool) -> None:
-    """Write the pictures of the web page, talking to RUN."""
+@click.option(
+    "--all",
+    "take_all",
+    is_flag=True,
+    help="Every page in every size and color scheme, not only those in the documentation.",
+)
+def main(run: str, results: str, output: Path, take_all: bool) -> None:
+    """Take screenshots of a conversation with RUN."""
     try:
-        found = find_run(run, results)
+        selected = find_run(run, results)
         chromium = find_chromium()
     except UserError as error:
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(2) from error
     load_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
-        served = folder_of(found, Path(folder))
+        served = results_with(selected, Path(folder))
         limits = Limits()
         with running(create_app(served, limits), "127.0.0.1", 0, limits) as server, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             address = f"http://127.0.0.1:{server.effective_port}"
-            wanted = [
-                (f"web_{name}_{size}_{colours}", take, shape, colours)
-                for name, take in PICTURES.items()
+            schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+            screenshots = [
+                (f"web_{name}_{size}_{colors}", take, shape, colors)
+                for name, take in PAGES.items()
                 for size, shape in (("desktop", DESKTOP), ("phone", PHONE))
-                for colours in ("light", "dark")
+                for colors in schemes
             ]
-            wanted = [one for one in wanted if every or one[0] in README]
-            for name, take, shape, colours in tqdm(wanted, unit="picture", disable=None):
+            screenshots = [one for one in screenshots if take_all or one[0] in DOCUMENTED]
+            for name, take, shape, colors in tqdm(screenshots, unit="screenshot", disable=None):
                 context = browser.new_context(
                     viewport={"width": shape[0], "height": shape[1]},
-                    color_scheme=colours,
+                    color_scheme=colors,
                     device_scale_factor=1 if shape is DESKTOP else 2,
                 )
                 page = context.new_page()
@@ -86,21 +93,21 @@ def main(run: str, results: str, output: Path, every: bool) -> None:
 
 
 def find_chromium() -> str:
-    """The system's Chromium. Raises UserError where there is none."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        raise UserError("there is no chromium; install it, for example with: apt-get install chromium")
-    return found
+    """The path of the system's Chromium. Raises UserError if it is missing."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        raise UserError("Chromium is missing; install it, for example with: apt-get install chromium")
+    return chromium
 
 
-def folder_of(run: Run, folder: Path) -> Path:
-    """A results folder with this run alone, under a name without its time."""
+def results_with(run: Run, folder: Path) -> Path:
+    """Create a results folder with only this run, named without its timestamp."""
     shutil.copytree(run.path, folder / "results" / re.sub(r"^[\d_-]{20}", "", run.name))
     return folder / "results"
 
 
 def chat(page: Page, address: str) -> None:
-    """A conversation with the explanation of its last reply open."""
+    """Chat, with the explanation of the last reply open."""
     page.goto(address)
     choose_beam(page)
     for utterance in UTTERANCES:
@@ -111,10 +118,10 @@ def chat(page: Page, address: str) -> None:
 
 
 def compare(page: Page, address: str) -> None:
-    """All snapshots of a run."""
+    """Compare all snapshots of a run."""
     page.goto(f"{address}/compare")
     page.locator("#snapshot option").first.wait_for(state="attached")
-    page.get_by_role("button", name="All its snapshots").click()
+    page.get_by_role("button", name="Add all snapshots").click()
     for utterance in UTTERANCES:
         say(page, utterance)
 
@@ -133,12 +140,12 @@ def runs_page(page: Page, address: str) -> None:
 
 
 def settings(page: Page, address: str) -> None:
-    """How it replies."""
+    """The decoding settings."""
     page.goto(address)
     choose_beam(page, close=False)
 
 
-PICTURES: dict[str, Callable[[Page, str], None]] = {
+PAGES: dict[str, Callable[[Page, str], None]] = {
     "chat": chat,
     "compare": compare,
     "run": run_page,
@@ -149,7 +156,7 @@ PICTURES: dict[str, Callable[[Page, str], None]] = {
 
 def choose_beam(page: Page, close: bool = True) -> None:
     page.locator("#snapshot option").first.wait_for(state="attached")
-    page.locator("#how").click()
+    page.locator("#decoding-button").click()
     page.locator("label", has_text="Beam search").click()
     if close:
         page.locator("#decoding .btn-close").click()
@@ -157,22 +164,22 @@ def choose_beam(page: Page, close: bool = True) -> None:
 
 
 def say(page: Page, text: str) -> None:
-    said = page.locator(".message.you").count()
+    count = page.locator(".message.you").count()
     page.locator("#text").fill(text)
     page.keyboard.press("Enter")
-    expect(page.locator(".message.you")).to_have_count(said + 1)
+    expect(page.locator(".message.you")).to_have_count(count + 1)
     expect(page.locator(".typing")).to_have_count(0, timeout=120_000)
 
 
-def save(page: Page, path: Path, colours: Optional[int] = 128) -> None:
-    """A picture with few colours, which is all that a page has, and a quarter of the size."""
+def save(page: Page, path: Path) -> None:
+    """Save a screenshot with a reduced palette: a quarter of the size, visually the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     page.mouse.move(0, 0)
-    page.wait_for_timeout(350)  # until what was folded out has come to rest
+    page.wait_for_timeout(350)  # until animations end
     temporary = path.with_suffix(".new.png")
     page.screenshot(path=temporary)
     with Image.open(temporary) as picture:
-        reduced: Any = picture.convert("RGB").quantize(colours, dither=Image.Dither.NONE)
+        reduced: Any = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
         reduced.save(path, optimize=True)
     temporary.unlink()
 

@@ -1,4 +1,4 @@
-"""Draw where a model looks while it replies: a heat map, and the utterance with the words it looked at darkened.
+"""Draw the attention of replies: as a heat map, and as shading of the words of the utterance.
 
 python scripts/plot_attention.py latest "where are you from ?" --output attention/
 python scripts/plot_attention.py latest "where are you from ?" --beam-width 10 --n-best 3 --output attention.svg
@@ -6,14 +6,14 @@ python scripts/plot_attention.py latest "where are you from ?" --beam-width 10 -
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import click
-from picture_script import Pictures, picture_options, results_option, snapshot_option, warn
+from picture_script import Pictures, picture_options, results_option, snapshot_option
 
-from seq2seq_chat.config import decoding_with
-from seq2seq_chat.environment import load_tensorflow
-from seq2seq_chat.runs import find_run
+from seq2seq_chat.config import override_decoding
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.system.versions import load_tensorflow
 
 
 @click.command(help=__doc__)
@@ -27,24 +27,24 @@ from seq2seq_chat.runs import find_run
 def main(
     run: str,
     utterance: str,
-    beam_width: Optional[int],
+    beam_width: int | None,
     n_best: int,
-    snapshot: Optional[str],
+    snapshot: str | None,
     results: str,
     pictures: Pictures,
 ) -> None:
-    """Ask RUN the UTTERANCE and draw the attention of its replies."""
-    found = find_run(run, results)
+    """Let RUN reply to UTTERANCE and draw the attention of its replies."""
+    trained_run = find_run(run, results)
     width = beam_width or (n_best if n_best > 1 else None)
     method = "greedy" if width is None else "beam"
     changes: dict[str, Any] = {"method": method, "n_best": n_best} | ({"beam_width": width} if width else {})
-    decoding = decoding_with(found.config.decoding, **changes)
+    decoding = override_decoding(trained_run.config.decoding, **changes)
     load_tensorflow()
-    from seq2seq_chat.analysis.attention import check_attention, draw_heat_maps, draw_overlay
-    from seq2seq_chat.chatbot import Chatbot
+    from seq2seq_chat.analysis.figures.attention import draw_heat_maps, draw_overlay, ensure_attention
+    from seq2seq_chat.inference.chatbot import Chatbot
 
-    reply = Chatbot.load(found, snapshot, warn).reply(utterance, decoding)
-    check_attention(reply)
+    reply = Chatbot.load(trained_run, snapshot).reply(utterance, decoding)
+    ensure_attention(reply)
     for hypothesis in reply.hypotheses:
         click.echo(f"{hypothesis.score:.2f}  {hypothesis.text}")
     pictures.write(draw_heat_maps(reply.source_words, reply.hypotheses), "attention", main=True)

@@ -6,43 +6,46 @@ tensorboard --logdir embeddings/projector
 
 from __future__ import annotations
 
-from typing import Optional
-
 import click
-from picture_script import Pictures, picture_options, results_option, snapshot_option, warn
+from picture_script import Pictures, picture_options, results_option, snapshot_option
 
-from seq2seq_chat.environment import load_tensorflow
-from seq2seq_chat.runs import find_run
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.system.versions import load_tensorflow
 
 
 @click.command(help=__doc__)
 @click.argument("run")
 @click.option(
-    "--words", default=1000, show_default=True, type=click.IntRange(3, 3000), help="Most frequent words to draw."
+    "--words",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(3, 3000),
+    help="Number of words to draw, most frequent first.",
 )
 @click.option(
-    "--word", "asked", multiple=True, metavar="WORD", help="Print its neighbours; may be given several times."
+    "--word", "selected", multiple=True, metavar="WORD", help="Print the neighbours of this word; repeatable."
 )
 @snapshot_option
 @results_option
 @picture_options
 def main(
-    run: str, words: int, asked: tuple[str, ...], snapshot: Optional[str], results: str, pictures: Pictures
+    run: str, words: int, selected: tuple[str, ...], snapshot: str | None, results: str, pictures: Pictures
 ) -> None:
     """Draw the word embeddings of RUN's encoder, and write them for TensorBoard's projector."""
-    found = find_run(run, results)
+    trained_run = find_run(run, results)
     load_tensorflow()
-    from seq2seq_chat.analysis import vectors
-    from seq2seq_chat.analysis.subject import Subject
+    from seq2seq_chat.analysis.figures.vectors import draw_projections
+    from seq2seq_chat.analysis.loaded_run import LoadedRun
+    from seq2seq_chat.analysis.model_view import vectors
 
-    subject = Subject(found, snapshot, warn)
-    everything = vectors.word_vectors(subject, len(subject.vocabulary))
-    points = vectors.word_vectors(subject, words)
-    for word in asked or points.labels[20:120:10] or points.labels[:5]:
-        near = ", ".join(f"{other} ({similarity:.2f})" for other, similarity in vectors.neighbours(everything, word))
-        click.echo(f"{word}: {near}")
-    pictures.write(vectors.draw_projections(points, "Word embeddings", labelled=110), "word_embeddings", main=True)
-    vectors.export_projector(everything, pictures.folder() / "projector")
+    loaded = LoadedRun(trained_run, snapshot)
+    all_words = vectors.word_vectors(loaded, len(loaded.vocabulary))
+    points = vectors.word_vectors(loaded, words)
+    for word in selected or points.labels[20:120:10] or points.labels[:5]:
+        neighbours = vectors.nearest_neighbours(all_words, word)
+        click.echo(f"{word}: {', '.join(f'{other} ({similarity:.2f})' for other, similarity in neighbours)}")
+    pictures.write(draw_projections(points, "Word embeddings", max_labels=110), "word_embeddings", main=True)
+    vectors.export_projector(all_words, pictures.folder() / "projector")
     click.echo(f"for TensorBoard: tensorboard --logdir {pictures.folder() / 'projector'}")
 
 

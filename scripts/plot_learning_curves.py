@@ -1,4 +1,4 @@
-"""Draw the losses and perplexities of one run or several, as measured (pale), smoothed (strong) and in validation.
+"""Draw training and validation loss and perplexity of one or several runs.
 
 python scripts/plot_learning_curves.py latest --output curves.png
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import click
 from picture_script import Pictures, picture_options, results_option
 
-from seq2seq_chat.analysis.curves import draw_curves, read_curves
-from seq2seq_chat.runs import find_run
+from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
+from seq2seq_chat.runs.find import find_run
 
 
 @click.command(help=__doc__)
 @click.argument("runs", nargs=-1, required=True)
 @results_option
 @picture_options
-@click.option("--by-time", is_flag=True, help="Over minutes of training instead of steps.")
+@click.option("--by-time", is_flag=True, help="Plot over minutes of training instead of steps.")
 def main(runs: tuple[str, ...], results: str, pictures: Pictures, by_time: bool) -> None:
-    """Write one picture with the learning curves of RUNS, and print each run's best validation loss."""
+    """Draw the learning curves of RUNS in one figure, and print the best validation loss of each."""
     curves = []
     for name in runs:
         run = find_run(name, results)

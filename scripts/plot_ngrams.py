@@ -1,20 +1,20 @@
-"""Draw the words and pairs of words of a run's replies against those of its training corpus, snapshot by snapshot.
+"""Draw word and bigram frequencies of a run's replies against those of its training corpus, for each snapshot.
 
 python scripts/plot_ngrams.py latest --limit 5000 --output ngrams/
 
-Replies are taken from the run's evaluation, and made where there is none yet.
+Uses the replies of the run's evaluation and generates those that are missing.
 """
 
 from __future__ import annotations
 
-from typing import Optional
-
 import click
-from picture_script import Pictures, picture_options, results_option, warn
+from picture_script import Pictures, picture_options, results_option
 
-from seq2seq_chat.environment import load_tensorflow
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import find_run
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.versions import load_tensorflow
+
+MAX_LINES = 5  # snapshots in one figure
 
 
 @click.command(help=__doc__)
@@ -22,40 +22,44 @@ from seq2seq_chat.runs import find_run
 @click.option(
     "--data", metavar="FILE", help="Corpus to reply to.  [default: the run's data.test, else data.validation]"
 )
-@click.option("--limit", default=250_000, show_default=True, type=click.IntRange(1), help="Samples, evenly spread.")
+@click.option(
+    "--limit", default=250_000, show_default=True, type=click.IntRange(1), help="Number of samples, evenly spaced."
+)
 @results_option
 @picture_options
-def main(run: str, data: Optional[str], limit: int, results: str, pictures: Pictures) -> None:
+def main(run: str, data: str | None, limit: int, results: str, pictures: Pictures) -> None:
     """Draw ranks and the most frequent n-grams at every snapshot of RUN, and print divergences."""
-    found = find_run(run, results)
+    trained_run = find_run(run, results)
     load_tensorflow()
-    from seq2seq_chat.analysis import ngrams
     from seq2seq_chat.analysis.evaluate import FOLDER, test_corpus
+    from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_ranks, draw_top
+    from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
+    from seq2seq_chat.analysis.metrics.ngrams import ORDERS, corpus_profile, divergences, text_profile
     from seq2seq_chat.analysis.predictions import predict
-    from seq2seq_chat.analysis.subject import Subject, moments
 
-    there = moments(found)
-    if not there:
-        raise UserError(f"run {found.name} has no weights yet")
-    subject = Subject(found, there[0].snapshot, warn)
-    level, vocabulary, corpus = found.config.data.level, found.vocabulary, ngrams.corpus_language(found)
-    spoken, steps, expected = [], [], None
-    for moment in there:
-        subject.go_to(moment.snapshot)
-        replies = predict(subject, test_corpus(found, data), found.path / FOLDER, limit=limit)
-        steps.append(subject.step)
-        spoken.append(ngrams.language(f"replies at {moment.label}", (p.reply for p in replies), vocabulary, level))
-        if expected is None:
-            expected = ngrams.language("expected replies", (p.expected for p in replies), vocabulary, level)
-        pictures.write(ngrams.draw_top(spoken[-1], corpus, vocabulary), f"ngrams_{moment.label}")
-    assert expected is not None
-    by_n = {n: [ngrams.divergence(texts.ngrams[n], corpus.ngrams[n]) for texts in spoken] for n in ngrams.NAMES}
-    people = {n: ngrams.divergence(expected.ngrams[n], corpus.ngrams[n]) for n in ngrams.NAMES}
-    for n, values in by_n.items():
-        listed = ", ".join(f"{m.label}: {'–' if v is None else f'{v:.3f}'}" for m, v in zip(there, values, strict=True))
-        click.echo(f"Jensen–Shannon divergence of {ngrams.NAMES[n]}, bits: {listed}; expected replies: {people[n]:.3f}")
-    pictures.write(ngrams.draw_ranks([corpus, expected, *spoken[-5:]]), "ngram_ranks", main=True)
-    pictures.write(ngrams.draw_divergences(steps, by_n, people), "ngram_divergence")
+    snapshots = available_snapshots(trained_run)
+    if not snapshots:
+        raise UserError(f"run {trained_run.name} has no snapshots or checkpoints yet")
+    loaded = LoadedRun(trained_run, snapshots[0].name)
+    level, vocabulary, corpus = loaded.config.data.level, loaded.vocabulary, corpus_profile(trained_run)
+    profiles, steps = [], []
+    for snapshot in snapshots:
+        loaded.load_snapshot(snapshot.name)
+        predictions = predict(loaded, test_corpus(trained_run, data), trained_run.path / FOLDER, limit=limit)
+        steps.append(loaded.step)
+        profiles.append(text_profile(f"replies at {snapshot.label}", (p.reply for p in predictions), vocabulary, level))
+        pictures.write(draw_top(profiles[-1], corpus, vocabulary), f"ngrams_{snapshot.label}")
+    expected = text_profile("expected replies", (p.expected for p in predictions), vocabulary, level)
+    replies, references = [divergences(profile, corpus) for profile in profiles], divergences(expected, corpus)
+    for n, name in ORDERS.items():
+        values = ", ".join(f"{s.label}: {_number(d[n])}" for s, d in zip(snapshots, replies, strict=True))
+        click.echo(f"Jensen–Shannon divergence of {name}, bits: {values}; expected replies: {_number(references[n])}")
+    pictures.write(draw_ranks([corpus, expected, *profiles[-MAX_LINES:]]), "ngram_ranks", main=True)
+    pictures.write(draw_divergences(steps, replies, references), "ngram_divergence")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw what the encoder makes of utterances by PCA and t-SNE, and print clusters of those it finds similar.
+"""Draw the thought vectors of utterances by PCA and t-SNE, and print clusters of similar ones.
 
 python scripts/plot_thought_vectors.py latest --data data/dailydialog/test.txt --output thoughts/
 python scripts/plot_thought_vectors.py latest --data my_sentences.txt --output thoughts.svg
@@ -6,22 +6,26 @@ python scripts/plot_thought_vectors.py latest --data my_sentences.txt --output t
 
 from __future__ import annotations
 
-from typing import Optional
-
 import click
-from picture_script import Pictures, picture_options, results_option, snapshot_option, warn
+from picture_script import Pictures, picture_options, results_option, snapshot_option
 
-from seq2seq_chat.environment import load_tensorflow
-from seq2seq_chat.runs import find_run
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.system.versions import load_tensorflow
 
 
 @click.command(help=__doc__)
 @click.argument("run")
 @click.option(
-    "--data", metavar="FILE", help="Corpus file, or any text of an utterance a line.  [default: the test corpus]"
+    "--data",
+    metavar="FILE",
+    help="Corpus file, or any text file with one utterance per line.  [default: the test corpus]",
 )
 @click.option(
-    "--limit", default=2000, show_default=True, type=click.IntRange(5, 3000), help="Utterances, evenly spread."
+    "--limit",
+    default=2000,
+    show_default=True,
+    type=click.IntRange(5, 3000),
+    help="Number of utterances, evenly spaced.",
 )
 @click.option("--clusters", default=7, show_default=True, type=click.IntRange(1, 50))
 @snapshot_option
@@ -29,29 +33,30 @@ from seq2seq_chat.runs import find_run
 @picture_options
 def main(
     run: str,
-    data: Optional[str],
+    data: str | None,
     limit: int,
     clusters: int,
-    snapshot: Optional[str],
+    snapshot: str | None,
     results: str,
     pictures: Pictures,
 ) -> None:
     """Draw the thought vectors of RUN for the utterances of a file."""
-    found = find_run(run, results)
+    trained_run = find_run(run, results)
     load_tensorflow()
-    from seq2seq_chat.analysis import vectors
     from seq2seq_chat.analysis.evaluate import test_corpus
-    from seq2seq_chat.analysis.subject import Subject
-    from seq2seq_chat.corpus.files import read_utterances
-    from seq2seq_chat.training.validation import spread
+    from seq2seq_chat.analysis.figures.vectors import draw_projections
+    from seq2seq_chat.analysis.loaded_run import LoadedRun
+    from seq2seq_chat.analysis.model_view import vectors
+    from seq2seq_chat.data.batches import evenly_spaced
+    from seq2seq_chat.data.corpus_file import read_utterances
 
-    texts = list(dict.fromkeys(text for _, text in read_utterances(test_corpus(found, data), progress=True)))
-    subject = Subject(found, snapshot, warn)
-    points = vectors.thought_vectors(subject, [texts[place] for place in spread(len(texts), limit)])
-    cluster_of, groups = vectors.clusters_of(points, clusters)
+    texts = list(dict.fromkeys(text for _, text in read_utterances(test_corpus(trained_run, data), progress=True)))
+    loaded = LoadedRun(trained_run, snapshot)
+    points = vectors.thought_vectors(loaded, [texts[index] for index in evenly_spaced(len(texts), limit)])
+    cluster_index, groups = vectors.cluster_vectors(points, clusters)
     for number, group in enumerate(groups, start=1):
         click.echo(f"{number}. {group.size:,} utterances: {' | '.join(group.nearest)}")
-    pictures.write(vectors.draw_projections(points, "Thought vectors", cluster_of), "thought_vectors", main=True)
+    pictures.write(draw_projections(points, "Thought vectors", cluster_index), "thought_vectors", main=True)
     vectors.export_projector(points, pictures.folder() / "projector")
     click.echo(f"for TensorBoard: tensorboard --logdir {pictures.folder() / 'projector'}")
 

@@ -1,13 +1,12 @@
-"""Train, check, analyse and talk to conversational sequence-to-sequence models."""
+"""Train, check, analyse and talk to recurrent sequence-to-sequence models."""
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-# TensorFlow reads it when it is imported; without it a conversation begins with ten lines about graphics cards
+# TensorFlow reads this when it is imported; otherwise it prints ten lines about GPUs
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-# TensorFlow reads it when it first looks at a GPU, of which it would otherwise take all memory: a training and a web
-# page are to fit on one
+# TensorFlow reads this when it first uses a GPU; otherwise it allocates all memory, and no second process fits
 os.environ.setdefault(GROWTH, "true")

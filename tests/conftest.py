@@ -1,15 +1,16 @@
-"""Shared by all tests: the command line as a function, a tiny corpus, and one tiny run trained on it."""
+"""Fixtures for all tests: the command line as a function, a tiny corpus, and a tiny run trained on it."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import importlib.util
 import io
 import json
+import os
 import random
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,17 +48,40 @@ TINY: dict[str, Any] = {
     "decoding": {"beam_width": 5},
 }
 
+SHIPPED = (
+    "copy_task",
+    "dailydialog",
+    "overfit",
+    "quickstart",
+    "thesis_opensubtitles",
+    "thesis_opensubtitles_100k",
+    "thesis_reddit",
+    "thesis_reddit_25k",
+)
+"""The experiments in configs/, which may also have files of its user."""
 
-class Answer(NamedTuple):
-    """What a command printed, and its exit status."""
+
+def pytest_configure() -> None:
+    """Restore SIGINT, which a shell ignores in commands that a script starts with &: processes of tests inherit it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def shipped_configs() -> list[Path]:
+    """The files of the experiments in configs/."""
+    return [REPOSITORY / "configs" / f"{name}.json" for name in SHIPPED]
+
+
+class CommandResult(NamedTuple):
+    """The exit status and output of a command."""
 
     status: int
     out: str
     err: str
 
     @property
-    def complaint(self) -> str:
-        """The one or two sentences on stderr by which the command refused what the user wrote."""
+    def error_message(self) -> str:
+        """The one or two sentences on stderr with which the command rejected its input."""
         assert self.status == 2, self
         assert "Traceback" not in self.out + self.err
         *_, message = self.err.strip().splitlines()
@@ -73,7 +97,7 @@ class Answer(NamedTuple):
         return message
 
 
-def run_command(*arguments: object, stdin: bytes = b"") -> Answer:
+def run_command(*arguments: object, stdin: bytes = b"") -> CommandResult:
     """Call the command line in this process, as the console script does."""
     from seq2seq_chat.cli import main
 
@@ -87,7 +111,7 @@ def run_command(*arguments: object, stdin: bytes = b"") -> Answer:
         finally:
             _end_determinism()
     status = stop.value.code
-    return Answer(status if isinstance(status, int) else 0, *(_text(stream) for stream in (out, err)))
+    return CommandResult(status if isinstance(status, int) else 0, *(_text(stream) for stream in (out, err)))
 
 
 def _text(stream: io.TextIOWrapper) -> str:
@@ -98,7 +122,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def _end_determinism() -> None:
-    """A training asks TensorFlow for determinism in the whole process; the other tests are not to depend on it."""
+    """Undo what a training sets for the process, so that other tests do not depend on it."""
     if "tensorflow" in sys.modules:
         from tensorflow.python.framework import config
 
@@ -106,14 +130,14 @@ def _end_determinism() -> None:
 
 
 def write_conversations(path: Path, count: int, seed: int) -> None:
-    """Questions and answers, none longer than seven words; the first word of an answer depends on the question's."""
-    draw = random.Random(seed)
+    """Write questions and answers of at most seven words; the first word of an answer depends on the question."""
+    rng = random.Random(seed)
     subjects, verbs = ["i", "you", "we", "they"], ["see", "like", "know", "want", "have"]
     things = [f"{kind}{number}" for kind in ("tree", "house", "song", "book") for number in range(10)]
     lines = []
     for _ in range(count):
         for _ in range(2):
-            subject, verb, thing = draw.choice(subjects), draw.choice(verbs), draw.choice(things)
+            subject, verb, thing = rng.choice(subjects), rng.choice(verbs), rng.choice(things)
             lines.append(f"{subject} {verb} the {thing} ?")
             lines.append(f"{'yes' if subject in ('i', 'we') else 'no'} , {subject} {verb} it !")
         lines.append(MARKER)
@@ -121,24 +145,34 @@ def write_conversations(path: Path, count: int, seed: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def cli() -> Callable[..., Answer]:
+def cli() -> Callable[..., CommandResult]:
     """The command line: ``cli("chat", run, stdin=b"hello\\n")``."""
     return run_command
 
 
+@pytest.fixture
+def corpus_file(tmp_path: Path) -> Callable[..., Path]:
+    """Write a corpus file of conversations given as strings with `` / `` between utterances."""
+
+    def write(*conversations: str, name: str = "corpus.txt") -> Path:
+        lines = [line for conversation in conversations for line in (*conversation.split(" / "), MARKER)]
+        path = tmp_path / name
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+    return write
+
+
 @pytest.fixture(scope="session")
-def script() -> Callable[[str], Any]:
-    """A script of scripts/ as a module: ``script("benchmark_prepare")``."""
-
-    def load(name: str) -> Any:
-        spec = importlib.util.spec_from_file_location(name, REPOSITORY / "scripts" / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
+def dailydialog() -> Path:
+    """The folder of DailyDialog."""
+    data = os.environ.get("SEQ2SEQ_CHAT_DATA")
+    if not data:
+        pytest.skip("SEQ2SEQ_CHAT_DATA does not name the folder with dailydialog/")
+    folder = Path(data, "dailydialog")
+    if not folder.is_dir():
+        pytest.skip(f"{folder} does not exist")
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +186,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_settings(corpora: Path) -> dict[str, Any]:
-    """The settings of the tiny run, to be changed at will."""
+    """A copy of the settings of the tiny run."""
     return _settings(corpora)
 
 
@@ -171,24 +205,24 @@ def tiny_config(corpora: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
-    """The folder of a tiny run that was trained without a break, and what the command printed. Not to be changed."""
+def trained(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CommandResult]:
+    """The folder of a tiny run that was trained without interruption, and the output of the command. Read-only."""
     results = tmp_path_factory.mktemp("trained") / "results"
-    answer = run_command("train", tiny_config, "--results", results)
-    assert answer.status == 0, answer
+    result = run_command("train", tiny_config, "--results", results)
+    assert result.status == 0, result
     (run,) = results.iterdir()
-    return run, answer
+    return run, result
 
 
 @pytest.fixture(scope="session")
-def tiny_run(trained: tuple[Path, Answer]) -> Path:
-    """The folder of the tiny run. Not to be changed."""
+def tiny_run(trained: tuple[Path, CommandResult]) -> Path:
+    """The folder of the tiny run. Read-only."""
     return trained[0]
 
 
 @pytest.fixture
-def own_run(tiny_run: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny run that a test may change; it is the only one below ``tmp_path / "results"``."""
+def run_copy(tiny_run: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny run that a test may modify; the only run in ``tmp_path / "results"``."""
     copied = tmp_path / "results" / tiny_run.name
     shutil.copytree(tiny_run, copied)
     return copied

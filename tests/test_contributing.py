@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the package, give something that works."""
+"""The layout that CONTRIBUTING.md describes is the real one, and its recipes work."""
 
 from __future__ import annotations
 
@@ -8,126 +8,194 @@ import re
 import shutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-RECIPES = re.findall(
-    r"^```diff\n(.*?)^```", (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-)
+TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+LAYERS = re.findall(r"^\| `(?:seq2seq_chat/)?(\w+)/` \|", TEXT, re.MULTILINE)
+"""Packages, bottom to top, as the table of CONTRIBUTING.md lists them."""
+
+WITHOUT_TENSORFLOW = ["system", "config", "data", "prepare", "runs"]
+MAX_SHARE = 0.2  # of the package's lines, for one of its packages
+RECIPES = re.findall(r"^```diff\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
 
-GROUND = {"atomic", "direct", "environment", "errors", "termination"}  # what every room stands on
+def folder_of(layer: str) -> Path:
+    return REPOSITORY / layer if layer in ("webui", "scripts") else REPOSITORY / "seq2seq_chat" / layer
 
 
-def rooms() -> list[list[str]]:
-    """The rows of the house, top to bottom: the names of packages and modules."""
-    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[^|]*`) \|", text.partition("\n## A cell")[0], re.MULTILINE)
-    return [[Path(name).stem for name in re.findall(r"`([^`]+)`", row)] for row in rows]
+def modules() -> dict[str, Path]:
+    files = [file for name in ("seq2seq_chat", "webui") for file in (REPOSITORY / name).rglob("*.py")]
+    names = [".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__") for file in files]
+    return dict(zip(names, files, strict=True))
 
 
-def imported(file: Path) -> set[str]:
-    """Rooms that a file imports anything of."""
+def imports(file: Path, inside_functions: bool = True) -> set[str]:
+    """Names that a file imports, with the names taken from a module appended to it."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    parts = [name.split(".") for name in names]
-    return {
-        name[0] if name[0] == "webui" else name[1]
-        for name in parts
-        if name[0] == "webui" or (name[1:] and name[0] == "seq2seq_chat")
+    nodes = ast.walk(tree) if inside_functions else iter(tree.body)
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def layer_of(name: str) -> str | None:
+    """The layer of an imported name, if it is one of ours."""
+    match = re.match(r"seq2seq_chat\.(\w+)|(webui|scripts)\b", name)
+    return next((layer for layer in match.groups() if layer in LAYERS), None) if match else None
+
+
+def test_all_packages_are_listed() -> None:
+    packages = {path.parent.name for path in (REPOSITORY / "seq2seq_chat").glob("*/__init__.py")}
+    assert set(LAYERS) == packages | {"webui", "scripts"}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_packages_import_only_lower_ones(layer: str) -> None:
+    allowed = LAYERS[: LAYERS.index(layer) + 1]
+    for file in folder_of(layer).rglob("*.py"):
+        higher = {name for name in imports(file) if (layer_of(name) or layer) not in allowed}
+        assert not higher, f"{file} imports {higher}"
+
+
+@pytest.mark.parametrize("layer", WITHOUT_TENSORFLOW)
+def test_lower_packages_do_not_need_tensorflow(layer: str) -> None:
+    for file in folder_of(layer).rglob("*.py"):
+        # system/versions.py and hardware.py import TensorFlow inside functions
+        names = imports(file, inside_functions=layer != "system")
+        assert not {name for name in names if re.match(r"(tensorflow|keras)", name)}, file
+
+
+def test_there_are_no_import_cycles() -> None:
+    files = modules()
+    graph = {}
+    for name, file in files.items():
+        taken = {one if one in files else one.rpartition(".")[0] for one in imports(file)}
+        graph[name] = {one for one in taken if one in files and one != name}
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_no_package_is_too_large() -> None:
+    lines = {
+        layer: sum(len(file.read_text(encoding="utf-8").splitlines()) for file in folder_of(layer).rglob("*.py"))
+        for layer in LAYERS
+        if folder_of(layer).parent.name == "seq2seq_chat"
     }
+    shares = {layer: count / sum(lines.values()) for layer, count in lines.items()}
+    assert max(shares.values()) <= MAX_SHARE, shares
 
 
-def test_a_room_knows_those_above_it_only() -> None:
-    known, seen = set(GROUND), 0
-    for row in rooms():
-        for name in row:
-            folder = REPOSITORY / name if name in ("webui", "scripts") else REPOSITORY / "seq2seq_chat" / name
-            files = list(folder.rglob("*.py")) or [folder.with_suffix(".py")]
-            for file in files:
-                assert imported(file) <= known | set(row), file
-                seen += 1
-        known |= set(row)
-    inside = {path.stem for path in (REPOSITORY / "seq2seq_chat").glob("[!_]*") if not path.name.startswith(".")}
-    assert inside <= known, "the house has a room that the list lacks"
-    assert seen > 100
+def defined_names(file: Path) -> set[str]:
+    """Functions, classes and methods of a module: ``train_step``, ``Learner``, ``Learner.train_step``."""
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{member.name}" for member in node.body if isinstance(member, ast.FunctionDef)}
+    return names
 
 
-def follow(recipe: str, folder: Path) -> None:
-    """Each run of lines with ``-`` stands once in its file, and gives way to the lines with ``+`` that follow it."""
+def test_traced_functions_exist() -> None:
+    traced = re.findall(r"^\d+\. `([\w/]+\.py)`: `([\w.]+)`", TEXT, re.MULTILINE)
+    assert len(traced) == 20
+    for file, name in traced:
+        assert name in defined_names(REPOSITORY / file), f"{file} has no {name}"
+
+
+def apply_recipe(recipe: str, folder: Path) -> None:
+    """Replace lines with ``-``, which must be unique in their file, by the lines with ``+`` that follow them."""
     for name, changes in re.findall(r"^--- (.*)\n((?:[-+].*\n)+?)(?=--- |\Z)", recipe, re.MULTILINE):
         text = (folder / name).read_text(encoding="utf-8")
         for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", changes, re.MULTILINE):
-            was, becomes = (re.sub(r"^[-+]", "", part, flags=re.MULTILINE).removesuffix("\n") for part in (old, new))
-            assert text.count(was) == 1, f"{name} has {text.count(was)} times: {was}"
-            text = text.replace(was, becomes)
+            before, after = (re.sub(r"^[-+]", "", lines, flags=re.MULTILINE).removesuffix("\n") for lines in (old, new))
+            assert text.count(before) == 1, f"{name} has {text.count(before)} times: {before}"
+            text = text.replace(before, after)
         (folder / name).write_text(text, encoding="utf-8")
 
 
 @pytest.fixture
-def changed(tmp_path: Path) -> Path:
-    """A copy of the package to which all recipes were applied."""
+def patched(tmp_path: Path) -> Path:
+    """A copy of the package with all recipes applied."""
     for name in ("seq2seq_chat", "webui"):
         shutil.copytree(REPOSITORY / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     assert len(RECIPES) == 4
     for recipe in RECIPES:
-        follow(recipe, tmp_path)
+        apply_recipe(recipe, tmp_path)
     return tmp_path
 
 
-def typed(folder: Path, *words: str, said: str = "") -> str:
-    """What the copy prints; `python -m` imports from the folder it is called in."""
-    done = subprocess.run(
-        [sys.executable, "-m", "seq2seq_chat", *words],
-        cwd=folder,
-        input=said,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def test_recipes_apply(patched: Path) -> None:
+    for file in re.findall(r"^--- (.*)$", "".join(RECIPES), re.MULTILINE):
+        ast.parse((patched / file).read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
-def test_a_new_cell_score_reader_and_option_work_together(changed: Path) -> None:
-    rows = [f"do you see tree{n % 7} ?\tyes , i see the tree !" for n in range(60)]
-    (changed / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    typed(changed, "prepare", "columns", "pairs.tsv", "--output", "data", "--split", "80,10,10")
-    first = (changed / "data" / "train.txt").read_text(encoding="utf-8").splitlines()[:3]
-    assert first[0].startswith("do you see tree")
-    assert first[1:] == ["yes , i see the tree !", "<<<<<END-CONV>>>>>"]
-    settings = {
-        "name": "new",
-        "data": {"train": "data/train.txt", "vocabulary_size": 30, "pairing": "alternating"},
-        "model": {
-            **{"cell": "mgu", "attention": "scaled", "hidden_size": 16, "embedding_size": 8, "projection_size": 8},
-            **{"encoder_steps": 6, "decoder_steps": 8},
-        },
-        "training": {"batch_size": 8, "steps": 100, "optimizer": "adam", "learning_rate": 0.02},
-        "decoding": {"maximum_length": 3},
-    }
-    (changed / "new.json").write_text(json.dumps(settings), encoding="utf-8")
-    typed(changed, "train", "new.json")
-    assert typed(changed, "chat", "latest", said="do you see tree3 ?\n") == "yes , i\n"
-    typed(changed, "check", "new.json", "--only", "gradients")
-    program = """
-import numpy as np, tensorflow as tf
+PROGRAM = """
+import contextlib, io, json, sys
+from pathlib import Path
+import numpy as np
+from seq2seq_chat.cli import main
+
+def run(*words, stdin=""):
+    sys.argv, sys.stdin, output = ["seq2seq-chat", *words], io.TextIOWrapper(io.BytesIO(stdin.encode())), io.StringIO()
+    with contextlib.redirect_stdout(output):
+        try:
+            main()
+        except SystemExit as stop:
+            assert not stop.code, output.getvalue()
+    return output.getvalue()
+
+run("prepare", "columns", "pairs.tsv", "--output", "data", "--split", "80,10,10")
+question, *answer = Path("data/train.txt").read_text().splitlines()[:3]
+assert question.startswith("do you see tree"), question
+assert answer == ["yes , i see the tree !", "<<<<<END-CONV>>>>>"], answer
+run("train", "new.json")
+assert run("chat", "latest", stdin="do you see tree3 ?\\n") == "yes , i\\n"
+run("check", "new.json", "--only", "gradients")
+
+import tensorflow as tf
 from seq2seq_chat.model.attention import ATTENTIONS
 from seq2seq_chat.model.cells import CELLS
-sigma = lambda x: 1 / (1 + np.exp(-x))
-draw = np.random.default_rng(1).standard_normal
-cell, x, h = CELLS["mgu"]("cell", 2, 0, 3, seed=1), draw([1, 2]).astype("f"), draw([1, 3]).astype("f")
+sigmoid = lambda x: 1 / (1 + np.exp(-x))
+normal = np.random.default_rng(1).standard_normal
+cell, x, h = CELLS["mgu"]("cell", 2, 0, 3, seed=1), normal([1, 2]).astype("f"), normal([1, 3]).astype("f")
 w, u, v = cell.input.matrix.numpy(), cell.recurrent.matrix.numpy(), cell.candidate.matrix.numpy()
-f = sigma(x @ w[:, :3] + h @ u)
+f = sigmoid(x @ w[:, :3] + h @ u)
 new = (1 - f) * h + f * np.tanh(x @ w[:, 3:] + (f * h) @ v)
-np.testing.assert_allclose(cell(cell.prepare(tf.constant(x)), None, cell.STATE(tf.constant(h))).output, new, rtol=1e-5)
+state = cell(cell.project_inputs(tf.constant(x)), None, cell.STATE(tf.constant(h)))
+np.testing.assert_allclose(state.output, new, rtol=1e-5)
 score = ATTENTIONS["scaled"]("attention", hidden=3, values=4, seed=1)
-d, s = draw([1, 3]).astype("f"), draw([1, 5, 4]).astype("f")
+d, s = normal([1, 3]).astype("f"), normal([1, 5, 4]).astype("f")
 expected = (s[0] @ score.key.matrix.numpy() @ d[0]) / 3**0.5
 np.testing.assert_allclose(score.scores(score.keys(tf.constant(s)), tf.constant(d))[0], expected, rtol=1e-5)
 """
-    subprocess.run([sys.executable, "-c", program], cwd=changed, check=True, timeout=400)
+"""Prepares, trains, chats and checks in a patched copy, in one process; then compares with numpy."""
+
+SETTINGS = {
+    "name": "new",
+    "data": {"train": "data/train.txt", "vocabulary_size": 30, "pairing": "alternating"},
+    "model": {
+        **{"cell": "mgu", "attention": "scaled", "hidden_size": 16, "embedding_size": 8, "projection_size": 8},
+        **{"encoder_steps": 6, "decoder_steps": 8},
+    },
+    "training": {"batch_size": 8, "steps": 100, "optimizer": "adam", "learning_rate": 0.02},
+    "decoding": {"max_length": 3},
+}
+
+
+@pytest.mark.slow
+def test_new_cell_score_reader_and_option_work_together(patched: Path) -> None:
+    rows = [f"do you see tree{n % 7} ?\tyes , i see the tree !" for n in range(60)]
+    (patched / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (patched / "new.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
+    command = [sys.executable, "-c", PROGRAM]  # imports from the working directory
+    result = subprocess.run(command, cwd=patched, capture_output=True, text=True, check=False, timeout=900)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""The files around the package agree with each other, and run.sh tells what is missing."""
+"""Packaging files are consistent, and run.sh installs the environment or explains what is missing."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import SHIPPED, shipped_configs
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHELL_FILES = ["run.sh", "test.sh", "scripts/environment.sh", ".ci/run"]
 
 
 def _setup_arguments() -> dict[str, object]:
-    """The literal arguments of setup() in setup.py."""
+    """Literal arguments of setup() in setup.py."""
     tree = ast.parse((REPOSITORY / "setup.py").read_text(encoding="utf-8"))
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "setup")
     arguments: dict[str, object] = {}
@@ -54,11 +57,11 @@ def test_every_requirement_is_pinned() -> None:
             assert match[2] in (None, pins[_normal(match[1])]), requirement
 
 
-def test_python_and_tensorflow_are_those_the_program_asks_for() -> None:
-    from seq2seq_chat.environment import PYTHON, TENSORFLOW
+def test_python_and_tensorflow_versions_are_consistent() -> None:
+    from seq2seq_chat.system.versions import PYTHON_VERSIONS, TENSORFLOW
 
     assert _setup_arguments()["python_requires"] == ">=3.10,<3.12"
-    assert PYTHON == ((3, 10), (3, 11))
+    assert PYTHON_VERSIONS == ((3, 10), (3, 11))
     assert _pins()["tensorflow"].startswith(TENSORFLOW + ".")
     assert "in ((3, 10), (3, 11))" in (REPOSITORY / "scripts" / "environment.sh").read_text(encoding="utf-8")
 
@@ -70,10 +73,19 @@ def test_console_script_is_the_command_line() -> None:
     assert callable(cli.main)
 
 
+def test_settings_page_is_up_to_date() -> None:
+    from seq2seq_chat.config import settings_reference
+
+    page = (REPOSITORY / "docs" / "settings.md").read_text(encoding="utf-8")
+    command = "seq2seq-chat schema --format markdown --output docs/settings.md"
+    assert page == settings_reference(), f"docs/settings.md is stale; run: {command}"
+
+
 @pytest.mark.slow
-def test_wheel_has_package_and_sample_and_nothing_else(tmp_path: Path) -> None:
+def test_wheel_contents(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(REPOSITORY / "seq2seq_chat", source / "seq2seq_chat")
+    shutil.copytree(REPOSITORY / "configs" / "sample", source / "configs" / "sample")
     for name in ("setup.py", "pyproject.toml"):
         shutil.copy(REPOSITORY / name, source)
     command = ["-m", "pip", "wheel", "-q", "--no-deps", "--no-index", "--no-build-isolation", "-w", ".", "./source"]
@@ -82,8 +94,9 @@ def test_wheel_has_package_and_sample_and_nothing_else(tmp_path: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     expected = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py"))
     assert sorted(name for name in names if name.endswith(".py")) == expected
-    sample = {f"seq2seq_chat/corpus/sample/{name}.txt" for name in ("conversations", "validation")}
-    template = {"seq2seq_chat/analysis/templates/report.html"}
+    texts = ("conversations", "validation", "dialogues", "dialogues_validation")
+    sample = {f"seq2seq_chat/sample/{name}.txt" for name in texts}
+    template = {"seq2seq_chat/analysis/report/templates/report.html"}
     assert {name for name in names if not name.endswith(".py")} == sample | template
 
 
@@ -92,24 +105,24 @@ def test_help_does_not_import_tensorflow() -> None:
     run = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0
     assert "train" in run.stdout
-    assert "click" in run.stderr  # the names of what was imported
+    assert "click" in run.stderr  # lists all imports
     assert "tensorflow" not in run.stderr
 
 
 @pytest.mark.parametrize("name", SHELL_FILES)
-def test_shell_files_are_well_formed(name: str) -> None:
+def test_shell_files_are_valid(name: str) -> None:
     subprocess.run(["bash", "-n", REPOSITORY / name], check=True, timeout=90)
 
 
 @pytest.mark.parametrize("name", ["run.sh", "test.sh", ".ci/run"])
-def test_shell_files_can_be_called(name: str) -> None:
+def test_shell_files_are_executable(name: str) -> None:
     assert os.access(REPOSITORY / name, os.X_OK)
     assert (REPOSITORY / name).read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> dict[str, Path]:
-    """A copy of what run.sh reads, and a folder for PATH with the usual tools but no Python."""
+def sandbox(tmp_path: Path) -> dict[str, Path]:
+    """A copy of the files that run.sh needs, and a folder for PATH with the usual tools but without Python."""
     folders = {name: tmp_path / name for name in ("repository", "bin", "home")}
     for folder in folders.values():
         folder.mkdir()
@@ -122,11 +135,12 @@ def bare(tmp_path: Path) -> dict[str, Path]:
     return folders
 
 
-def _run(bare: dict[str, Path], *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(sandbox: dict[str, Path], *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [bare["repository"] / "run.sh", *arguments],
+        [sandbox["repository"] / "run.sh", *arguments],
         check=False,
-        env={"PATH": str(bare["bin"]), "HOME": str(bare["home"])},
+        cwd=cwd,
+        env={"PATH": str(sandbox["bin"]), "HOME": str(sandbox["home"])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -140,120 +154,191 @@ def _script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-# A stand-in for Python that is of the right version, makes environments and notes what pip is asked to do.
+# A fake Python of the right version that creates environments, logs calls of pip, and finds a finished run.
 FAKE_PYTHON = """
 echo "$*" >>"$HOME/calls"
 case "$*" in
     "-m venv "*) mkdir -p "$3/bin" && cat "$0" >"$3/bin/python" && chmod +x "$3/bin/python" ;;
     "-m pip install "*)
         [[ -e $HOME/fail ]] && exit 1
+        printf '%s\\n' "Collecting tensorflow==2.15.1 (from -c constraints.txt (line 9))" \
+            "  Downloading tensorflow-2.15.1-cp310-cp310-manylinux_2_17_x86_64.whl.metadata (4.2 kB)" \
+            "Downloading tensorflow-2.15.1-cp310-cp310-manylinux_2_17_x86_64.whl (475.2 MB)" \
+            "  Downloading https://packages.example/two/click-8.1.7-py3-none-any.whl (1.1 MB)" \
+            "  Downloading https://packages.example/two/pyarrow-21.0.0-cp310-manylinux_2_28_x86_64.whl (42.7 MB)" \
+            "Installing collected packages: pyarrow, click, tensorflow"
         here="${0%/*}"
-        printf '#!/usr/bin/env bash\\necho "seq2seq-chat $* in $PWD"\\n' >"$here/seq2seq-chat"
+        printf '#!/usr/bin/env bash\\necho "seq2seq-chat $* in $PWD"; cat >/dev/null\\n' >"$here/seq2seq-chat"
         chmod +x "$here/seq2seq-chat"
         ;;
+    "- "*) echo results/2026_quickstart ;;
 esac
 """
 
 
 @pytest.fixture
-def fake_python(bare: dict[str, Path]) -> Path:
-    """The stand-in, in PATH; returns the file of its calls."""
-    _script(bare["bin"] / "python3.10", FAKE_PYTHON)
-    (bare["bin"] / "chmod").symlink_to(shutil.which("chmod") or "/bin/chmod")
-    return bare["home"] / "calls"
+def fake_python(sandbox: dict[str, Path]) -> Path:
+    """Puts the fake Python into PATH; returns the log of its calls."""
+    _script(sandbox["bin"] / "python3.10", FAKE_PYTHON)
+    (sandbox["bin"] / "chmod").symlink_to(shutil.which("chmod") or "/bin/chmod")
+    return sandbox["home"] / "calls"
 
 
 def _installs(calls: Path) -> int:
     return sum(line.startswith("-m pip install") for line in calls.read_text(encoding="utf-8").splitlines())
 
 
-def test_run_without_python_says_in_two_lines_how_to_get_one(bare: dict[str, Path]) -> None:
-    _script(bare["bin"] / "python3.11", "exit 127")  # there, but does not run: a shim without its Python
-    run = _run(bare, "--version")
+def test_run_without_python_explains_how_to_install_one(sandbox: dict[str, Path]) -> None:
+    _script(sandbox["bin"] / "python3.11", "exit 127")  # a shim without its Python
+    run = _run(sandbox, "--version")
     assert (run.returncode, run.stdout) == (2, "")
     first, second = run.stderr.splitlines()
     assert "3.10 or 3.11" in first
     assert "install" in second
-    assert not (bare["repository"] / ".venv").exists()
+    assert not (sandbox["repository"] / ".venv").exists()
 
 
-def test_run_installs_once_and_passes_the_verb_on(bare: dict[str, Path], fake_python: Path) -> None:
-    first = _run(bare, "chat", "a b")
+def test_run_installs_once_and_forwards_the_verb(sandbox: dict[str, Path], fake_python: Path) -> None:
+    first = _run(sandbox, "chat", "a b")
     assert (first.returncode, first.stdout) == (0, f"seq2seq-chat chat a b in {Path.cwd()}\n")
+    assert [line.split(" in ")[0] for line in first.stderr.splitlines()[1:]] == [
+        "run.sh: downloading tensorflow, 475.2 MB",
+        "run.sh: downloading pyarrow, 42.7 MB",
+        "run.sh: unpacking the packages",
+        "run.sh: installed",
+    ]
     assert "installing" in first.stderr
-    second = _run(bare, "chat", "a b")
+    second = _run(sandbox, "chat", "a b")
     assert (second.returncode, second.stdout, second.stderr) == (0, first.stdout, "")
     assert _installs(fake_python) == 1
 
 
-def test_run_installs_again_when_the_pins_change(bare: dict[str, Path], fake_python: Path) -> None:
-    _run(bare, "--version")
-    with open(bare["repository"] / "constraints.txt", "a", encoding="utf-8") as file:
+def test_the_demonstration_names_commands_that_work(sandbox: dict[str, Path], fake_python: Path) -> None:
+    repository = sandbox["repository"]
+    for folder, command in ((repository, "./run.sh"), (sandbox["home"], f"cd {repository} && ./run.sh")):
+        run = _run(sandbox, cwd=folder)
+        assert run.returncode == 0, run.stderr
+        trained = "results/2026_quickstart is already trained; to train another one"
+        assert f"{trained}: {command} train configs/quickstart.json\n" in run.stderr
+        assert f"bot: seq2seq-chat chat results/2026_quickstart in {repository}\n" in run.stdout
+        assert f"\nKeep talking: {command} chat results/2026_quickstart\n" in run.stdout
+        assert run.stdout.endswith(f"All commands: {command} --help\n")
+
+
+def test_development_packages_are_announced_as_what_they_are(sandbox: dict[str, Path], fake_python: Path) -> None:
+    script = 'set -eo pipefail; repository="$1"; source "$1/scripts/environment.sh"; prepare_environment dev'
+    command = ["bash", "-c", script, "test.sh", str(sandbox["repository"])]
+    environment = {"PATH": str(sandbox["bin"]), "HOME": str(sandbox["home"])}
+
+    def messages() -> str:
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=90).stderr
+
+    assert _run(sandbox, "--version").returncode == 0
+    first, *_ = messages().splitlines()
+    assert first == "test.sh: installing what the tests need into .venv (once)"
+    shutil.rmtree(sandbox["repository"] / ".venv")
+    assert "installing TensorFlow and other packages" in messages()
+    assert messages() == ""
+
+
+def test_run_installs_again_when_the_pins_change(sandbox: dict[str, Path], fake_python: Path) -> None:
+    _run(sandbox, "--version")
+    with open(sandbox["repository"] / "constraints.txt", "a", encoding="utf-8") as file:
         file.write("# changed\n")
-    assert _run(bare, "--version").returncode == 0
+    assert _run(sandbox, "--version").returncode == 0
     assert _installs(fake_python) == 2
     assert fake_python.read_text(encoding="utf-8").count("-m venv ") == 1
 
 
-def test_run_begins_a_failed_installation_anew(bare: dict[str, Path], fake_python: Path) -> None:
-    fail = bare["home"] / "fail"
+def test_run_retries_a_failed_installation(sandbox: dict[str, Path], fake_python: Path) -> None:
+    fail = sandbox["home"] / "fail"
     fail.touch()
-    run = _run(bare, "--version")
+    run = _run(sandbox, "--version")
     assert run.returncode == 1
     assert "installation failed" in run.stderr
     fail.unlink()
-    assert _run(bare, "--version").returncode == 0
+    assert _run(sandbox, "--version").returncode == 0
     assert fake_python.read_text(encoding="utf-8").count("-m venv ") == 2
 
 
-def test_run_finds_the_pythons_of_pyenv(bare: dict[str, Path], fake_python: Path) -> None:
-    target = bare["home"] / ".pyenv" / "versions" / "3.11.7" / "bin" / "python"
+def test_run_finds_pyenv_pythons(sandbox: dict[str, Path], fake_python: Path) -> None:
+    target = sandbox["home"] / ".pyenv" / "versions" / "3.11.7" / "bin" / "python"
     target.parent.mkdir(parents=True)
-    (bare["bin"] / "python3.10").rename(target)
-    assert _run(bare, "--version").returncode == 0
+    (sandbox["bin"] / "python3.10").rename(target)
+    assert _run(sandbox, "--version").returncode == 0
     assert _installs(fake_python) == 1
 
 
-def test_run_falls_back_on_uv(bare: dict[str, Path], fake_python: Path) -> None:
-    python = (bare["bin"] / "python3.10").rename(bare["home"] / "fetched")
-    _script(bare["bin"] / "uv", f'[[ "$1" == venv ]] && exec {python} -m venv "${{@: -1}}"')
-    assert _run(bare, "--version").returncode == 0
+def test_run_falls_back_to_uv(sandbox: dict[str, Path], fake_python: Path) -> None:
+    python = (sandbox["bin"] / "python3.10").rename(sandbox["home"] / "fetched")
+    _script(sandbox["bin"] / "uv", f'[[ "$1" == venv ]] && exec {python} -m venv "${{@: -1}}"')
+    assert _run(sandbox, "--version").returncode == 0
     assert _installs(fake_python) == 1
 
 
-def test_two_runs_at_once_install_once(bare: dict[str, Path], fake_python: Path) -> None:
+def test_concurrent_runs_install_once(sandbox: dict[str, Path], fake_python: Path) -> None:
     if shutil.which("flock") is None:
-        pytest.skip("there is no flock")
-    environment = {"PATH": str(bare["bin"]), "HOME": str(bare["home"])}
-    command = [str(bare["repository"] / "run.sh"), "--version"]
+        pytest.skip("flock is not installed")
+    environment = {"PATH": str(sandbox["bin"]), "HOME": str(sandbox["home"])}
+    command = [str(sandbox["repository"] / "run.sh"), "--version"]
     runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) for _ in "abc"]
-    answers = {run.communicate(timeout=240)[0].decode() for run in runs}
-    assert answers == {f"seq2seq-chat --version in {Path.cwd()}\n"}
+    outputs = {run.communicate(timeout=240)[0].decode() for run in runs}
+    assert outputs == {f"seq2seq-chat --version in {Path.cwd()}\n"}
     assert _installs(fake_python) == 1
 
 
 def _text_files() -> list[Path]:
-    """The files Git knows or would take; without Git, those of the folders that have ours."""
+    """Files that are tracked; without Git, all files of our folders."""
     try:
-        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-        listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True, timeout=90).stdout.decode()
-        paths = [REPOSITORY / name for name in listed.split("\0") if name]
+        command = ["git", "ls-files", "-z"]
+        output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True, timeout=90).stdout.decode()
+        paths = [REPOSITORY / name for name in output.split("\0") if name]
     except (OSError, subprocess.SubprocessError):
-        folders = ("seq2seq_chat", "webui", "scripts", "configs", "docker", "tests", ".ci")
+        folders = ("seq2seq_chat", "webui", "scripts", "configs/sample", "docker", "tests", ".ci")
         paths = [path for folder in folders for path in (REPOSITORY / folder).rglob("*")]
-        paths += REPOSITORY.iterdir()
+        paths += [*REPOSITORY.iterdir(), *shipped_configs()]
         paths = [path for path in paths if not {"__pycache__", ".venv"} & set(path.parts)]
     return [path for path in paths if path.is_file() and b"\0" not in path.read_bytes()]
 
 
-def test_nothing_speaks_of_one_machine() -> None:
-    # Spelt in pieces, so that this file does not match. Containers have absolute paths of their own.
+def _git(*arguments: str) -> list[str]:
+    """The lines that a command of Git prints; skips the test outside a clone."""
+    if shutil.which("git") is None:
+        pytest.skip("Git is not installed")
+    run = subprocess.run(["git", *arguments], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=90)
+    if run.returncode >= 128:
+        pytest.skip(f"Git cannot be used here: {run.stderr}")
+    return run.stdout.splitlines()
+
+
+def test_tests_know_every_shipped_experiment() -> None:
+    assert _git("ls-files", "configs/*.json") == [f"configs/{name}.json" for name in SHIPPED]
+
+
+def test_what_scripts_write_by_default_is_ignored_by_git() -> None:
+    written = [
+        *("corpora.json", "corpora.csv", "corpora.png", "coverage.json", "time_lags.json", "ngrams.json"),
+        *("ngrams_bars.png", "replies.csv", "weights.svg", "model.pdf", "word_frequencies.json"),
+        *("vocabulary_25000.txt", "benchmark_prepare/RC_2015-01", "data/copy_task/train.txt"),
+        *("configs/schema.json", "results/run/config.json", "configs/sample/conversations.txt.cache/0/tokens.npy"),
+    ]
+    assert _git("check-ignore", *written) == written
+
+
+def test_warnings_of_joblib_fail_no_test() -> None:
+    """It warns when it is imported on a machine without /dev/shm."""
+    message = "[Errno 38] Function not implemented.  joblib will operate in serial mode"
+    warnings.warn_explicit(message, UserWarning, "_multiprocessing_helpers.py", 44, "joblib._multiprocessing_helpers")
+
+
+def test_no_file_depends_on_one_machine() -> None:
+    # In pieces, so that this file does not match. Containers have absolute paths of their own.
     hosts = ["py" + "pi.org", "python" + "hosted", "index" + "-url"]
     folders = ["/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/", "/op" + "t/"]
-    found = []
+    matches = []
     for path in _text_files():
         name = path.relative_to(REPOSITORY)
         words = hosts if name.parts[0] == "docker" else hosts + folders
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            found += [f"{name}:{number}: {word}" for word in words if word in line.lower()]
-    assert not found, "\n".join(found)
+            matches += [f"{name}:{number}: {word}" for word in words if word in line.lower()]
+    assert not matches, "\n".join(matches)

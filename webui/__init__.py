@@ -1,5 +1,5 @@
-"""The web page: talk to any trained model, and see why it said that.
+"""The web UI: chat with any trained run, inspect its replies and follow its training.
 
-Reading order: limits, catalogue, options, models (from a run's name to replies, many people at once), protocol, api,
-openapi, security, pages, app, server. The page in static/ asks the same HTTP interface that programs use.
+Reading order: limits, run_registry, decoding_options, model_pool (from the name of a run to replies),
+schemas, api, openapi, security, pages, app, server. The pages in static/ use the same HTTP API as other programs.
 """

@@ -1,7 +1,7 @@
-"""How a reply is searched, as a form: made from the fields of :class:`seq2seq_chat.config.Decoding`, whatever they are.
+"""The decoding settings that a user can change, derived from :class:`seq2seq_chat.config.Decoding`.
 
-A new field of a plain type appears on the page with its description, default and limits. Which fields matter for which
-method is told by the field itself, with ``json_schema_extra={"methods": ["beam"]}``, or else by :data:`METHODS`.
+A new field of a plain type appears on the page with its description, default and bounds;
+:data:`METHODS_OF_OPTION` names the methods it applies to.
 """
 
 from __future__ import annotations
@@ -9,81 +9,81 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
-from seq2seq_chat.config import OPTIONS_OF_METHOD, ConfigError, Decoding, changed_decoding
+from seq2seq_chat.config import OPTIONS_OF_METHOD, ConfigError, Decoding, override_decoding
 from webui.limits import Limits
 
-METHODS = {  # the fields of a method, where the field does not say so itself; all others are shown folded
+METHODS_OF_OPTION = {  # all other options apply to every method
     "n_best": ["beam", "sample"],
     "beam_width": ["beam"],
     **{name: [method] for method, names in OPTIONS_OF_METHOD.items() for name in names},
 }
-SHOWN = 5  # hypotheses that a page asks for, to show what else might have been said
-NOT_OFFERED = ("backward_run",)  # names a run by its path, which is for the configuration to say, not for visitors
-KINDS = {"boolean", "integer", "number", "string"}
+DEFAULT_N_BEST = 5  # hypotheses requested by the pages by default
+CONFIG_ONLY = ("backward_run",)  # a path, so requests cannot set it
+BOUNDED = ("beam_width", "n_best")
+FORM_TYPES = {"boolean", "integer", "number", "string"}
 
 
-def options(limits: Limits) -> list[dict[str, Any]]:
-    """The fields of a way of decoding: name, kind, meaning, limits, choices, and the methods they are for.
+def decoding_options(limits: Limits) -> list[dict[str, Any]]:
+    """The decoding settings as fields of a form: name, kind, description, bounds, choices, methods.
 
     ``kind`` is boolean, integer, number, string or choice; ``optional`` fields may be null.
     """
-    schema = decoding_schema(limits)
-    found = [_option(name, field) for name, field in schema["properties"].items()]
-    return [option for option in found if option is not None]
+    options = [_form_field(name, field) for name, field in decoding_schema(limits)["properties"].items()]
+    return [option for option in options if option is not None]
 
 
 def decoding_schema(limits: Limits) -> dict[str, Any]:
-    """The JSON schema of ``decoding`` in a request: no field is required, and what costs too much is limited."""
+    """The JSON schema of ``decoding`` in a request: no field is required, and expensive ones are bounded."""
     schema = Decoding.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("required", None)
-    for name in NOT_OFFERED:
+    for name in CONFIG_ONLY:
         schema["properties"].pop(name, None)
-    schema["description"] = "How the reply is searched; what is left out is as in the run's configuration."
+    schema["description"] = "Decoding settings; the rest come from the run's configuration."
     for name, field in schema["properties"].items():
         field.pop("title", None)
-        if name in ("beam_width", "n_best"):
-            field["maximum"] = min(limits.beam_width, field.get("maximum", limits.beam_width))
+        if name in BOUNDED:
+            field["maximum"] = min(limits.max_beam_width, field.get("maximum", limits.max_beam_width))
     return schema
 
 
-def choose(base: Decoding, changes: Mapping[str, Any], limits: Limits) -> Decoding:
-    """The way of decoding a visitor asks for: a run's own with some settings changed.
+def merge_decoding(base: Decoding, changes: Mapping[str, Any], limits: Limits) -> Decoding:
+    """Apply a user's changes to the decoding settings of a run.
 
-    What the run's own way of decoding sets, and the visitor did not, does not stand in the way of another method.
+    Settings of the run that conflict with the changes are reset to their defaults.
 
     Raises:
-        ConfigError: a setting does not exist, is out of range, or the settings do not fit together.
+        ConfigError: A changed setting does not exist or is out of range, or changes conflict.
     """
-    for name in NOT_OFFERED:
+    for name in CONFIG_ONLY:
         if name in changes and changes[name] != getattr(base, name, None):
-            raise ConfigError(f"decoding: {name} is for the run's configuration to say, and not for a request")
-    for name in ("beam_width", "n_best"):
+            raise ConfigError(f"decoding: {name} can only be set in the run's configuration")
+    for name in BOUNDED:
         value = changes.get(name)
-        if isinstance(value, (int, float)) and value > limits.beam_width:
-            raise ConfigError(f"decoding: {name} may be at most {limits.beam_width} on this server")
+        if isinstance(value, (int, float)) and value > limits.max_beam_width:
+            raise ConfigError(f"decoding: {name} may be at most {limits.max_beam_width} on this server")
     try:
-        return changed_decoding(base, changes)
+        return override_decoding(base, **changes)
     except ConfigError:
-        for instead in ({"n_best": 1}, Decoding().model_dump(exclude={"method"})):
+        for fallback in ({"n_best": 1}, Decoding().model_dump(exclude={"method"})):
             with contextlib.suppress(ConfigError):
-                return changed_decoding(base, {**instead, **changes})
+                return override_decoding(base, **{**fallback, **changes})
         raise
 
 
-def defaults(base: Decoding, limits: Limits) -> dict[str, dict[str, Any]]:
-    """For each method the settings a page starts from: the run's own, and a few hypotheses more to look at."""
-    found = {}
+def default_settings(base: Decoding, limits: Limits) -> dict[str, dict[str, Any]]:
+    """The initial settings of a page by method: the run's, but with several hypotheses."""
+    defaults = {}
     for method in _methods():
         with contextlib.suppress(ConfigError):
-            chosen = choose(base, {"method": method}, limits)
-            if chosen.n_best == 1:
-                width = min(SHOWN, chosen.beam_width)
+            decoding = merge_decoding(base, {"method": method}, limits)
+            if decoding.n_best == 1:
+                n_best = min(DEFAULT_N_BEST, decoding.beam_width)
                 with contextlib.suppress(ConfigError):
-                    chosen = choose(base, {"method": method, "n_best": width}, limits)
-            found[method] = chosen.model_dump(mode="json")
-    return found
+                    decoding = merge_decoding(base, {"method": method, "n_best": n_best}, limits)
+            defaults[method] = decoding.model_dump(mode="json")
+    return defaults
 
 
 def _methods() -> list[str]:
@@ -91,20 +91,19 @@ def _methods() -> list[str]:
     return list(field.get("enum", [field.get("const", field.get("default"))]))
 
 
-def _option(name: str, field: Mapping[str, Any]) -> Optional[dict[str, Any]]:
-    """A field of the form; None for one of a type that no form can ask for."""
+def _form_field(name: str, field: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A field of the form; None if its type has no form control."""
     variants = [variant for variant in field.get("anyOf", [field]) if variant.get("type") != "null"]
     if len(variants) != 1:
         return None
     (type_,) = variants
     choices = type_.get("enum", [type_["const"]] if "const" in type_ else None)
-    kind = "choice" if choices else type_.get("type")
-    if kind not in KINDS | {"choice"}:
+    if not choices and type_.get("type") not in FORM_TYPES:
         return None
     return {
         "name": name,
-        "kind": kind,
-        "description": re.sub(r"^[a-z]+: ", "", field.get("description", "")),  # "beam: …" stands with beam search
+        "kind": "choice" if choices else type_["type"],
+        "description": re.sub(r"^[a-z]+: ", "", field.get("description", "")),  # "beam: …" is shown with beam search
         "default": field.get("default"),
         "optional": len(field.get("anyOf", [])) > 1,
         "choices": choices,
@@ -112,5 +111,5 @@ def _option(name: str, field: Mapping[str, Any]) -> Optional[dict[str, Any]]:
         "above": type_.get("exclusiveMinimum"),
         "maximum": min((m for m in (type_.get("maximum"), field.get("maximum")) if m is not None), default=None),
         "below": type_.get("exclusiveMaximum"),
-        "methods": field.get("methods", METHODS.get(name, [])),
+        "methods": METHODS_OF_OPTION.get(name, []),
     }

@@ -1,4 +1,4 @@
-"""What one server takes on, so that nothing a visitor sends makes it grow."""
+"""Resource limits of a server, so that no request can exhaust it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a server; the defaults suit a laptop."""
+    """Resource limits of a server; the defaults suit a laptop."""
 
-    models: int = 4  # in memory at once; the least recently used goes
-    waiting: int = 64  # utterances that wait for one model; further ones are answered with 503
-    waiting_in_all: int = 160  # the same for all models together
-    batch: int = 64  # utterances that are decoded together at most
-    patience: float = 60.0  # seconds a request waits for its reply before it is answered with 503
-    body: int = 256 * 1024  # bytes of a request
-    text: int = 10_000  # characters of an utterance, and of each one in a history
-    history: int = 100  # earlier utterances and replies that come with a request
-    beam_width: int = 100  # and, with it, replies to one utterance
+    max_models: int = 4  # in memory at once; the least recently used one is evicted
+    max_queued: int = 64  # utterances queued for one model; more are rejected with 503
+    max_queued_total: int = 160  # utterances queued for all models
+    max_batch_size: int = 64  # utterances decoded together
+    timeout: float = 60.0  # seconds that a request waits for its reply before it fails with 503
+    max_body_bytes: int = 256 * 1024
+    max_text_length: int = 10_000  # characters of an utterance, including those in the history
+    max_history: int = 100  # turns before the utterance in a request
+    max_beam_width: int = 100  # also the maximum number of replies to one utterance
 
     @property
     def threads(self) -> int:
-        """Threads that answer requests: enough that pages and refusals do not wait for replies."""
-        return self.waiting_in_all + 16
-
-
-DEFAULTS = Limits()
+        """Threads that serve requests: enough for pages and errors not to wait for replies."""
+        return self.max_queued_total + 16

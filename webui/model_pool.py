@@ -1,8 +1,8 @@
-"""Trained models in memory, and the people who talk to them.
+"""Trained models in memory, shared by all users.
 
-Each model has a thread of its own, which loads it, takes what waits, decodes together what is to be decoded in the
-same way, and lets the model go. So loading one model keeps nobody from talking to another, and no lock is held while
-anything is computed. A :class:`Pool` keeps a bounded number of them; what does not fit is refused with :class:`Busy`.
+Each model has its own worker thread, which loads it, decodes queued utterances with equal decoding settings in one
+batch, and releases the model. So loading one model never blocks another, and no lock is held during computation. A
+:class:`ModelPool` limits the number of models and of queued utterances; beyond that it raises :class:`ServerBusy`.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
-from seq2seq_chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run, RunError
-from webui.catalogue import weights_version
-from webui.limits import DEFAULTS, Limits
+from seq2seq_chat.inference.chatbot import Chatbot, Reply
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
+from webui.limits import Limits
+from webui.run_registry import weights_version
 
-FRESH = 0.25  # seconds for which the newest weights count as the newest
+VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
 
 logger = logging.getLogger(__name__)
 
 
-class Busy(Exception):
-    """More waits than is to wait; to be asked again after ``seconds``."""
+class ServerBusy(Exception):
+    """Too many utterances are queued; try again after ``retry_after`` seconds."""
 
-    def __init__(self, message: str, seconds: int = 1) -> None:
+    def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
-        self.seconds = seconds
+        self.retry_after = retry_after
 
 
-class CannotAnswer(UserError):
-    """A model that cannot be loaded, or that failed; what the visitor asked for is not at fault."""
+class ModelUnavailable(UserError):
+    """A model could not be loaded or failed, through no fault of the request."""
 
 
 class Utterance(NamedTuple):
-    """What somebody says, and what was said before, oldest first: theirs and the model's in turns."""
+    """An utterance and the conversation before it."""
 
     text: str
-    history: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()  # oldest first, user and model in turns
 
 
 class Answer(NamedTuple):
-    """A reply, and the model it is from."""
+    """A reply and information about its model."""
 
     reply: Reply
-    step: Optional[int]  # training steps behind the weights
-    warnings: list[str]  # what was wrong with the files of the model
+    step: int | None  # training steps of the weights
+    warnings: list[str]  # about damaged checkpoints that were skipped
 
 
 class _Job(NamedTuple):
@@ -63,29 +63,21 @@ class _Job(NamedTuple):
     future: Future[Answer]
 
 
-def answer_together(bot: Chatbot, utterances: Sequence[Utterance], decoding: Decoding) -> list[Reply]:
-    """The replies to utterances of several people, decoded in one batch. The one place where a model is asked.
-
-    A model reads as many turns of the history as it was trained with.
-    """
-    return bot.replies([u.text for u in utterances], decoding, [u.history for u in utterances])
-
-
-class Model(threading.Thread):
-    """One model: waits for its turn to be in memory, loads, answers until it is closed, and is forgotten.
+class ModelWorker(threading.Thread):
+    """The thread of one model: waits for a permit, loads the model, replies until it is closed, releases the memory.
 
     Args:
-        name: what it is called, in the log.
-        load: the model and what was wrong with its files; raises UserError.
-        version: of the weights.
-        permits: holds one for each model that may be in memory.
-        limits: how much may wait, and how much is decoded together.
+        name: Name of the model in the log.
+        load: Returns the model; raises UserError.
+        version: Version of the weights, see ``weights_version``.
+        permits: A semaphore with one permit for each model that may be in memory.
+        limits: Limits the queue and the batch size.
     """
 
     def __init__(
         self,
         name: str,
-        load: Callable[[], tuple[Chatbot, list[str]]],
+        load: Callable[[], Chatbot],
         version: tuple[Any, ...],
         permits: threading.Semaphore,
         limits: Limits,
@@ -93,188 +85,189 @@ class Model(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.version = version
         self._load, self._permits, self._limits = load, permits, limits
-        self._waiting: deque[_Job] = deque()
+        self._queue: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
 
-    def submit(self, utterance: Utterance, decoding: Decoding) -> Optional[Future[Answer]]:
-        """Ask; None when the model is being let go, so that it has to be loaded again.
+    def submit(self, utterance: Utterance, decoding: Decoding) -> Future[Answer] | None:
+        """Queue an utterance. Returns None if the worker is closed and the model must be loaded again.
 
         Raises:
-            Busy: too many are waiting.
+            ServerBusy: The queue is full.
         """
         with self._changed:
             if self._closed:
                 return None
-            if len(self._waiting) >= self._limits.waiting:
-                raise Busy("Too many people are waiting for this model. Please try again in a moment.")
+            if len(self._queue) >= self._limits.max_queued:
+                raise ServerBusy("This model is busy. Please try again in a moment.")
             future: Future[Answer] = Future()
-            self._waiting.append(_Job(utterance, decoding, future))
+            self._queue.append(_Job(utterance, decoding, future))
             self._changed.notify()
             return future
 
     def close(self) -> None:
-        """Answer what waits, take nothing more, and go."""
+        """Stop accepting utterances, reply to the queued ones and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     @property
-    def is_usable(self) -> bool:
-        """Whether it takes utterances."""
+    def is_open(self) -> bool:
+        """Whether the worker accepts utterances."""
         return not self._closed and self.is_alive()
 
     def run(self) -> None:
-        """The thread."""
+        """Load the model and reply until closed."""
         with self._permits:
             try:
-                self._answer_all()
+                self._serve_queue()
             except UserError as error:
-                self._give_up(error)
+                self._fail_queue(error)
             except Exception:
                 logger.exception("model %s failed", self.name)
-                self._give_up(CannotAnswer("The model could not be loaded; the server's log says more."))
+                self._fail_queue(ModelUnavailable("Could not load the model; see the server's log."))
             release_memory()
 
-    def _answer_all(self) -> None:
-        bot, warnings = self._load()
-        while jobs := self._take():
+    def _serve_queue(self) -> None:
+        bot = self._load()
+        while jobs := self._next_jobs():
             for decoding in dict.fromkeys(job.decoding for job in jobs):
-                self._answer(bot, warnings, decoding, [job for job in jobs if job.decoding == decoding])
+                self._reply(bot, decoding, [job for job in jobs if job.decoding == decoding])
 
-    def _take(self) -> list[_Job]:
-        """What waits, the oldest first; nothing when the model is to go."""
+    def _next_jobs(self) -> list[_Job]:
+        """Wait for the next jobs, oldest first; empty when the worker is closed and its queue is empty."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                count = min(len(self._waiting), self._limits.batch)
-                jobs = [self._waiting.popleft() for _ in range(count)]
-            begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]  # whoever asked may have gone
-            if begun or not jobs:
-                return begun
+                self._changed.wait_for(lambda: self._queue or self._closed)
+                count = min(len(self._queue), self._limits.max_batch_size)
+                jobs = [self._queue.popleft() for _ in range(count)]
+            running = [job for job in jobs if job.future.set_running_or_notify_cancel()]  # others were cancelled
+            if running or not jobs:
+                return running
 
-    def _answer(self, bot: Chatbot, warnings: list[str], decoding: Decoding, jobs: list[_Job]) -> None:
+    def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[_Job]) -> None:
         try:
-            replies = answer_together(bot, [job.utterance for job in jobs], decoding)
+            utterances = [job.utterance for job in jobs]
+            replies = bot.replies([u.text for u in utterances], decoding, [u.history for u in utterances])
         except Exception as error:
-            if len(jobs) > 1:  # nobody's utterance is to spoil another's
+            if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
                 for job in jobs:
-                    self._answer(bot, warnings, decoding, [job])
+                    self._reply(bot, decoding, [job])
                 return
-            logger.exception("model %s could not answer", self.name)
-            fault = error if isinstance(error, UserError) else CannotAnswer("The model failed on this utterance.")
-            jobs[0].future.set_exception(fault)
+            logger.exception("model %s could not reply", self.name)
+            jobs[0].future.set_exception(
+                error if isinstance(error, UserError) else ModelUnavailable("The model failed on this utterance.")
+            )
             return
         for job, reply in zip(jobs, replies, strict=True):
-            job.future.set_result(Answer(reply, bot.step, warnings))
+            job.future.set_result(Answer(reply, bot.step, bot.warnings))
 
-    def _give_up(self, error: UserError) -> None:
+    def _fail_queue(self, error: UserError) -> None:
         with self._changed:
             self._closed = True
-            jobs, self._waiting = list(self._waiting), deque()
+            jobs, self._queue = list(self._queue), deque()
         for job in jobs:
             if job.future.set_running_or_notify_cancel():
                 job.future.set_exception(error)
 
 
-class Pool:
-    """The models in memory, by run and snapshot; the least recently used goes when there are too many."""
+class ModelPool:
+    """The models in memory by run and snapshot; the least recently used one is evicted."""
 
-    def __init__(self, limits: Limits = DEFAULTS) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._lock = threading.Lock()
-        self._models: OrderedDict[tuple[str, Optional[str]], Model] = OrderedDict()
-        self._permits = threading.Semaphore(limits.models)
-        self._versions: dict[tuple[str, Optional[str]], tuple[float, tuple[Any, ...]]] = {}
-        self._asked = 0  # utterances that are not answered yet, of models that are being let go as well
+        self._workers: OrderedDict[tuple[str, str | None], ModelWorker] = OrderedDict()
+        self._permits = threading.Semaphore(limits.max_models)
+        self._versions: dict[tuple[str, str | None], tuple[float, tuple[Any, ...]]] = {}
+        self._pending = 0  # utterances without a reply, including those of evicted models
 
-    def ask(self, run: Run, snapshot: Optional[str], utterance: Utterance, decoding: Decoding) -> Future[Answer]:
-        """Put an utterance in the queue of a model, which is loaded where it is not in memory.
+    def submit(self, run: Run, snapshot: str | None, utterance: Utterance, decoding: Decoding) -> Future[Answer]:
+        """Queue an utterance for a model, which is loaded if it is not in memory.
 
         Raises:
-            Busy: too many are waiting.
-            RunError: the run has no such weights.
+            ServerBusy: Too many utterances are queued.
+            RunError: The run has no such weights.
         """
         version = self._version(run, snapshot)
         with self._lock:
-            if self._asked >= self.limits.waiting_in_all:
-                raise Busy("Too many people are talking. Please try again in a moment.")
+            if self._pending >= self.limits.max_queued_total:
+                raise ServerBusy("The server is busy. Please try again in a moment.")
             future = None
             while future is None:
-                future = self._model(run, snapshot, version).submit(utterance, decoding)
-            self._asked += 1
-        future.add_done_callback(self._answered)
+                future = self._worker(run, snapshot, version).submit(utterance, decoding)
+            self._pending += 1
+        future.add_done_callback(self._on_done)
         return future
 
     def loaded(self) -> list[str]:
-        """The names of the models in memory, or about to be, the least recently used first."""
+        """The names of models that are loaded or loading, least recently used first."""
         with self._lock:
-            return [model.name for model in self._models.values() if model.is_usable]
+            return [worker.name for worker in self._workers.values() if worker.is_open]
 
-    def close(self, seconds: float = 10.0) -> None:
-        """Let all models go, after they have answered what waits."""
+    def close(self, timeout: float = 10.0) -> None:
+        """Reply to all queued utterances and release all models."""
         with self._lock:
-            models = list(self._models.values())
-            self._models.clear()
-        for model in models:
-            model.close()
-        deadline = time.monotonic() + seconds
-        for model in models:
-            model.join(max(0.0, deadline - time.monotonic()))
+            workers = list(self._workers.values())
+            self._workers.clear()
+        for worker in workers:
+            worker.close()
+        deadline = time.monotonic() + timeout
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
 
-    def _version(self, run: Run, snapshot: Optional[str]) -> tuple[Any, ...]:
-        """The version of a run's weights, looked for again after FRESH seconds: to look takes longer than to ask."""
+    def _version(self, run: Run, snapshot: str | None) -> tuple[Any, ...]:
+        """The version of a run's weights, cached because listing the folder takes longer than a short reply."""
         key, now = (str(run.path), snapshot), time.monotonic()
-        known = self._versions.get(key)
-        if known is None or now - known[0] > FRESH:
+        cached = self._versions.get(key)
+        if cached is None or now - cached[0] > VERSION_TTL:
             if len(self._versions) > 1000:
                 self._versions.clear()
-            known = self._versions[key] = (now, weights_version(run, snapshot))
-        return known[1]
+            cached = self._versions[key] = (now, weights_version(run, snapshot))
+        return cached[1]
 
-    def _answered(self, future: Future[Answer]) -> None:
+    def _on_done(self, future: Future[Answer]) -> None:
         with self._lock:
-            self._asked -= 1
+            self._pending -= 1
 
-    def _model(self, run: Run, snapshot: Optional[str], version: tuple[Any, ...]) -> Model:
+    def _worker(self, run: Run, snapshot: str | None, version: tuple[Any, ...]) -> ModelWorker:
+        """The open worker of a model, which becomes the most recently used one."""
         key = (str(run.path), snapshot)
-        model = self._models.pop(key, None)
-        if model is not None and (model.version != version or not model.is_usable):
-            model.close()  # newer weights were saved
-            model = None
-        if model is None:
+        worker = self._workers.pop(key, None)
+        if worker is not None and (worker.version != version or not worker.is_open):
+            worker.close()  # newer weights were saved
+            worker = None
+        if worker is None:
             name = f"{run.path.name} ({snapshot or 'latest'})"
-            model = Model(name, lambda: load_chatbot(run, snapshot), version, self._permits, self.limits)
-            model.start()
-        self._models[key] = model
-        while len(self._models) > self.limits.models:
-            _, oldest = self._models.popitem(last=False)
-            oldest.close()
-        return model
+            worker = ModelWorker(name, lambda: load_chatbot(run, snapshot), version, self._permits, self.limits)
+            worker.start()
+        self._workers[key] = worker
+        while len(self._workers) > self.limits.max_models:
+            _, evicted = self._workers.popitem(last=False)
+            evicted.close()
+        return worker
 
 
-def load_chatbot(run: Run, snapshot: Optional[str], attempts: int = 3) -> tuple[Chatbot, list[str]]:
-    """A run's model, and what was wrong with its files.
+def load_chatbot(run: Run, snapshot: str | None, attempts: int = 3) -> Chatbot:
+    """Load a run's model.
 
-    A trainer deletes old checkpoints; where that happened between looking and reading, there are newer ones to be had.
+    Training deletes old checkpoints. If one disappears between listing and reading, there are newer ones: try again.
 
     Raises:
-        UserError: there are no weights, or none that are whole.
+        UserError: All weights are missing or damaged.
     """
-    for _ in range(attempts - 1):
-        warnings: list[str] = []
+    while True:
+        attempts -= 1
         version = weights_version(run, snapshot)
         try:
-            return Chatbot.load(run, snapshot, warnings.append), warnings
+            return Chatbot.load(run, snapshot)
         except RunError:
-            if weights_version(run, snapshot) == version:
+            if attempts == 0 or weights_version(run, snapshot) == version:
                 raise
-    warnings = []
-    return Chatbot.load(run, snapshot, warnings.append), warnings
 
 
 def release_memory() -> None:
-    """Free what a model leaves behind: its graphs are cycles of objects, and the C library keeps what was freed."""
+    """Free the memory of a released model: its graphs are reference cycles, and the C library keeps freed pages."""
     gc.collect()
-    with contextlib.suppress(AttributeError, OSError):  # where it is not the GNU C library
+    with contextlib.suppress(AttributeError, OSError):  # not the GNU C library
         ctypes.CDLL(None).malloc_trim(0)

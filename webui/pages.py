@@ -1,38 +1,23 @@
-"""The pages. They hold no data: what they show they ask the HTTP interface for, as any other program does."""
+"""The HTML pages. They contain no data; their scripts fetch it from the HTTP API."""
 
 from __future__ import annotations
 
-from flask import Blueprint, current_app, render_template
+import functools
 
-from webui.state import State
+from flask import Blueprint, render_template
+
+from webui.app_state import get_state
+
+PAGES = {"/": "chat", "/compare": "compare", "/runs": "runs", "/runs/<name>": "run"}
 
 pages = Blueprint("pages", __name__)
 
 
-@pages.get("/")
-def chat() -> str:
-    """Talk to a model."""
-    return _page("chat.html")
+def render_page(template: str, **context: object) -> str:
+    """Render a template that extends ``base.html``."""
+    state = get_state()
+    return render_template(template, limits=state.limits, needs_token=state.token is not None, **context)
 
 
-@pages.get("/compare")
-def compare() -> str:
-    """Talk to several models at once."""
-    return _page("compare.html")
-
-
-@pages.get("/runs")
-def runs() -> str:
-    """All runs."""
-    return _page("runs.html")
-
-
-@pages.get("/runs/<name>")
-def run(name: str) -> str:
-    """One run; the page takes its name from its own address."""
-    return _page("run.html")
-
-
-def _page(template: str) -> str:
-    state: State = current_app.extensions["seq2seq_chat"]
-    return render_template(template, limits=state.limits, needs_token=state.token is not None)
+for path, page in PAGES.items():
+    pages.add_url_rule(path, page, functools.partial(render_page, f"{page}.html"))

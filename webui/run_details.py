@@ -1,122 +1,124 @@
-"""What is told of runs: one line of each for a list, everything of one for its page."""
+"""Runs as JSON: summaries for the list, details for the page of a run."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError
-from seq2seq_chat.experiments import Summary, metrics
-from seq2seq_chat.runs import Run
-from webui.catalogue import snapshots, without_paths
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.summary import MAX_BYTES, Summary
+from webui.decoding_options import decoding_options, default_settings
 from webui.limits import Limits
-from webui.options import defaults, options
+from webui.run_registry import snapshots, strip_paths
 
-POINTS = 400  # of a learning curve: more than a screen has room for
-SAMPLES = 2000  # replies over time that are sent, the newest
-FILES = 200  # pictures of a report that are looked for
-PICTURES = {".png": "image/png", ".svg": "image/svg+xml", ".webp": "image/webp", ".jpg": "image/jpeg"}
-PAGES = {".html": "text/html; charset=utf-8"}
-
-
-def line_of(summary: Summary, folder: Path) -> dict[str, Any]:
-    """A run in a list."""
-    line = summary._asdict()
-    line["reason"] = without_paths(summary.reason, folder) if summary.reason else None
-    return line
+MAX_POINTS = 400  # in a learning curve; a screen shows no more
+MAX_SAMPLES = 2000  # the newest sample replies
+MAX_FILES = 200  # in a report
+MEDIA_TYPES = {
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webp": "image/webp",
+    ".jpg": "image/jpeg",
+    ".html": "text/html; charset=utf-8",
+}
 
 
-def page_of(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
-    """A run with all that its page shows; a damaged configuration leaves out what it would have told."""
+def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
+    """The summary of a run, without paths of the server."""
+    reason = strip_paths(summary.reason, results) if summary.reason else None
+    return summary._asdict() | {"reason": reason}
+
+
+def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
+    """All details of a run. Fields that depend on its configuration are null or empty if that is invalid."""
     try:
-        config: Optional[Config] = run.config
+        config: Config | None = run.config
     except ConfigError:
         config = None
     return {
-        **line_of(summary, results),
+        **run_summary(summary, results),
         "snapshots": snapshots(run),
         "config": config.model_dump(mode="json") if config else None,
         "decoding": {
-            "options": options(limits),
-            "defaults": defaults(config.decoding, limits) if config else {},
+            "options": decoding_options(limits),
+            "defaults": default_settings(config.decoding, limits) if config else {},
             "method": config.decoding.method if config else None,
         },
-        "context_turns": getattr(config.data, "context_turns", 0) if config else 0,
-        "curves": curves(run),
-        "samples": samples(run),
-        "checks": checks(results, config.name) if config else None,
+        "context_turns": config.data.context_turns if config else 0,
+        "curves": learning_curves(run),
+        "samples": sample_replies(run),
+        "checks": newest_checks(results, config.name) if config else None,
         "files": sorted(report_files(run)),
     }
 
 
-def curves(run: Run) -> dict[str, list[list[float]]]:
-    """Losses by step, [[step, loss], …] of training and validation, in nats; long ones are averaged to POINTS."""
-    found: dict[str, list[list[float]]] = {"train": [], "validation": []}
-    for line in metrics(run.metrics_file):
+def learning_curves(run: Run) -> dict[str, list[list[float]]]:
+    """Training and validation losses as [[step, nats per target token], …], averaged down to MAX_POINTS."""
+    curves: dict[str, list[list[float]]] = {"train": [], "validation": []}
+    for line in read_json_lines(run.metrics_file, MAX_BYTES):
         loss = line.get("loss")
-        if line.get("kind") in found and isinstance(loss, (int, float)) and math.isfinite(loss):
-            found[line["kind"]].append([line["step"], round(float(loss), 5)])
-    return {kind: _thinned(points) for kind, points in found.items()}
+        if line.get("kind") in curves and isinstance(loss, (int, float)) and math.isfinite(loss):
+            curves[line["kind"]].append([line["step"], round(float(loss), 5)])
+    return {kind: _downsample(points) for kind, points in curves.items()}
 
 
-def samples(run: Run) -> list[dict[str, Any]]:
-    """Replies while training, oldest first."""
+def sample_replies(run: Run) -> list[dict[str, Any]]:
+    """The replies sampled during training, oldest first."""
     texts = ("source", "reply", "target")
     lines = [
         {"step": line["step"], **{key: str(line.get(key, ""))[:2000] for key in texts}}
-        for line in metrics(run.samples_file, most_bytes=2**21)
+        for line in read_json_lines(run.samples_file, 2**21)
     ]
-    return lines[-SAMPLES:]
+    return lines[-MAX_SAMPLES:]
 
 
-def checks(results: Path, name: str) -> Optional[dict[str, Any]]:
-    """The verdicts of the newest checks of an experiment of this name; None where it was never checked."""
+def newest_checks(results: Path, name: str) -> dict[str, Any] | None:
+    """The results of the newest checks of an experiment; None if it was never checked."""
     try:
         folders = sorted((results / "checks").iterdir(), reverse=True)
     except OSError:
         return None
     for folder in folders:
-        time, _, rest = folder.name[:20], None, folder.name[20:]
-        if rest == name or (rest.startswith(f"{name}-") and rest[len(name) + 1 :].isdigit()):
-            verdicts = _verdicts(folder / "checks.json", results)
-            if verdicts is not None:
-                return {"time": time.rstrip("_").replace("_", " "), **verdicts}
+        time, experiment = folder.name[:20], folder.name[20:]
+        if experiment == name or (experiment.startswith(f"{name}-") and experiment[len(name) + 1 :].isdigit()):
+            checks = _read_checks(folder / "checks.json", results)
+            if checks is not None:
+                return {"time": time.rstrip("_").replace("_", " "), **checks}
     return None
 
 
 def report_files(run: Run) -> dict[str, Path]:
-    """Pictures and pages of a report about this run, by the name they are asked for with."""
-    found: dict[str, Path] = {}
+    """The figures and pages of a run's reports by their name in the API: the relative path with ``--`` for ``/``."""
+    files: dict[str, Path] = {}
     for folder in (run.path, run.path / "report", run.path / "analysis"):
         try:
             entries = sorted(folder.iterdir())
         except OSError:
             continue
         for path in entries:
-            known = path.suffix in PICTURES or path.suffix in PAGES
-            if known and path.is_file() and not path.is_symlink() and len(found) < FILES:
-                found[path.relative_to(run.path).as_posix().replace("/", "--")] = path
-    return found
+            if path.suffix in MEDIA_TYPES and path.is_file() and not path.is_symlink() and len(files) < MAX_FILES:
+                files[path.relative_to(run.path).as_posix().replace("/", "--")] = path
+    return files
 
 
-def _verdicts(file: Path, results: Path) -> Optional[dict[str, Any]]:
+def _read_checks(file: Path, results: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads(file.read_text(encoding="utf-8")[: 2**20])
+        content = json.loads(file.read_text(encoding="utf-8")[: 2**20])
         keys = ("check", "passed", "figure", "threshold", "detail")
-        lines = [{key: verdict.get(key) for key in keys} for verdict in told["checks"][:100]]
+        checks = [{key: check.get(key) for key in keys} for check in content["checks"][:100]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    for line in lines:
-        line["detail"] = without_paths(str(line["detail"] or ""), results)
-    return {"passed": bool(told.get("passed")), "checks": lines}
+    for check in checks:
+        check["detail"] = strip_paths(str(check["detail"] or ""), results)
+    return {"passed": bool(content.get("passed")), "checks": checks}
 
 
-def _thinned(points: Iterable[list[float]]) -> list[list[float]]:
-    """At most POINTS of them: means of equally many neighbours, at the step of the last one."""
-    points = list(points)
-    size = math.ceil(len(points) / POINTS) or 1
+def _downsample(points: list[list[float]]) -> list[list[float]]:
+    """Average groups of neighbouring points, at the step of the last one, so that at most MAX_POINTS remain."""
+    size = math.ceil(len(points) / MAX_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [[group[-1][0], round(sum(loss for _, loss in group) / len(group), 5)] for group in groups]

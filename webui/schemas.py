@@ -1,22 +1,23 @@
-"""What goes over the wire: the bodies of requests and answers, as types that check and describe themselves."""
+"""The JSON bodies of requests and responses, as pydantic models."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from webui.models import Answer
+from webui.limits import Limits
+from webui.model_pool import Answer
 
-NAME_LENGTH = 255
-
-
-class BadRequest(Exception):
-    """A request that says nothing sensible; the message says what is wrong with it."""
+MAX_NAME_LENGTH = 255
 
 
-class TooMuch(Exception):
-    """A request that is longer than the server reads."""
+class InvalidRequest(Exception):
+    """The body of a request is invalid."""
+
+
+class RequestTooLarge(Exception):
+    """The body of a request exceeds a limit of the server."""
 
 
 class ChatRequest(BaseModel):
@@ -24,58 +25,71 @@ class ChatRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    run: str = Field(max_length=NAME_LENGTH, description="name of a run, or `latest` for the newest")
-    text: str = Field(description="what you say to it")
-    snapshot: Optional[str] = Field(
-        None, max_length=NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"
+    run: str = Field(
+        max_length=MAX_NAME_LENGTH, description="name of a run or a unique prefix of it, or `latest` for the newest"
     )
-    history: list[str] = Field([], description="the conversation so far, oldest first: yours and the model's in turns")
-    decoding: dict[str, Any] = Field({}, description="settings that differ from the run's own")
+    text: str = Field(description="the utterance")
+    snapshot: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"
+    )
+    history: list[str] = Field([], description="the conversation so far, oldest first: user and model in turns")
+    decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
 
 
 class Alternative(BaseModel):
-    """One possible reply."""
+    """A hypothesis of the search."""
 
     text: str
     score: float = Field(description="log-probability of its words and the end marker, in nats")
 
 
 class ChatReply(BaseModel):
-    """What the model says, and why."""
+    """A reply, with all hypotheses and the attention."""
 
-    reply: str = Field(description="empty where the utterance has nothing the model can read")
+    reply: str = Field(description="empty if the utterance has no readable words")
     alternatives: list[Alternative] = Field(description="all hypotheses, best first; the first is the reply")
     unknown_words: list[str] = Field(description="words of the utterance that are not in the vocabulary")
     attention: list[list[float]] = Field(
-        description="a row for each word of the reply, a column for each word that was read; rows add up to 1"
+        description="one row per word of the reply, one column per source word; each row sums to 1"
     )
-    source_words: list[str] = Field(description="what the model read")
+    source_words: list[str] = Field(description="the words that the model read")
     reply_words: list[str]
-    seconds: float = Field(description="from the question to the reply, on the server")
-    step: Optional[int] = Field(description="training steps behind the weights")
-    warnings: list[str] = Field(description="what was wrong with the files of the model")
+    seconds: float = Field(description="time taken on the server")
+    step: int | None = Field(description="training steps of the weights")
+    warnings: list[str] = Field(description="warnings about damaged files of the model")
 
 
-class Fault(BaseModel):
-    """Why there is no answer."""
+class ErrorResponse(BaseModel):
+    """An error message."""
 
     error: str
 
 
-def parse_request(body: object) -> ChatRequest:
-    """A request for a reply. Raises BadRequest."""
+def parse_chat_request(body: object, limits: Limits) -> ChatRequest:
+    """Validate the body of a chat request.
+
+    Raises:
+        InvalidRequest: The body is not a valid chat request.
+        RequestTooLarge: The text or the history is too long.
+    """
     if not isinstance(body, dict):
-        raise BadRequest('The body must be a JSON object such as {"run": "latest", "text": "hello"}.')
+        raise InvalidRequest('The body must be a JSON object such as {"run": "latest", "text": "hello"}.')
     try:
-        return ChatRequest.model_validate(body)
+        chat = ChatRequest.model_validate(body)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in fault["loc"])
-        raise BadRequest(f"{path}: {fault['msg'].replace('Input should be', 'must be')}."[:300]) from None
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest(f"{path}: {first['msg'].replace('Input should be', 'must be')}."[:300]) from None
+    length = max(map(len, [chat.text, *chat.history]))
+    if length > limits.max_text_length:
+        raise RequestTooLarge(f"An utterance may have at most {limits.max_text_length:,} characters, not {length:,}.")
+    if len(chat.history) > limits.max_history:
+        raise RequestTooLarge(f"The history may have at most {limits.max_history} utterances, not {len(chat.history)}.")
+    return chat
 
 
-def describe(answer: Answer, seconds: float) -> dict[str, Any]:
-    """The body of a :class:`ChatReply`; numbers are rounded to what can be seen."""
+def chat_reply(answer: Answer, seconds: float) -> dict[str, Any]:
+    """The JSON of a :class:`ChatReply`, with rounded numbers."""
     reply = answer.reply
     best = reply.hypotheses[0] if reply.hypotheses else None
     return {

@@ -1,23 +1,22 @@
-"""Who may ask, and what a browser may do with the answer."""
+"""Access control and security headers."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from typing import Optional
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
 
-from webui.api import fault
-from webui.state import State
+from webui.api import error_response
+from webui.app_state import get_state
 
 POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        "img-src 'self' data: blob:",  # Bootstrap's icons lie in its style sheet, a report's pictures come by script
+        "img-src 'self' data: blob:",  # Bootstrap's icons are data URLs, report images blobs
         "font-src 'self'",
         "connect-src 'self'",
         "manifest-src 'self'",
@@ -27,7 +26,7 @@ POLICY = "; ".join(
     )
 )
 REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
-"""For the pages of a report, which are whole in themselves: they are shown, and may do nothing."""
+"""For the pages of a report, which are self-contained: no scripts, nothing to load."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -36,54 +35,54 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-OPEN = {"static", "bootstrap.static", "api.health", "api.openapi"}  # these tell nothing about runs
+PUBLIC_ENDPOINTS = {"static", "bootstrap.static", "api.health", "api.openapi"}  # no data of runs
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach a server that is bound to a host."""
+    """Whether a server bound to this host is only reachable from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, which may begin with anything: 127.0.0.1.example.com
+    except ValueError:  # a name, perhaps one like 127.0.0.1.example.com
         return host == "localhost"
 
 
-def guard(app: Flask, state: State) -> None:
-    """Refuse other sites and people without the token, and give every answer its headers."""
+def secure(app: Flask) -> None:
+    """Reject cross-site requests and requests without the token; add security headers to every response."""
 
     @app.before_request
-    def refuse() -> Optional[Response]:
-        if state.local and not _speaks_to_this_machine():
-            return fault("This server answers to localhost only. Open it as http://127.0.0.1 with its port.", 403)
-        if _comes_from_another_site():
-            return fault("Requests from other sites are not answered.", 403)
+    def check_access() -> Response | None:
+        state = get_state()
+        if state.local_only and not _is_for_localhost():
+            return error_response("This server only accepts requests to localhost; open http://127.0.0.1 instead.", 403)
+        if _is_cross_site():
+            return error_response("Requests from other sites are not allowed.", 403)
         endpoint = request.endpoint or ""
-        if state.token is None or endpoint in OPEN or endpoint.startswith("pages."):
+        if state.token is None or endpoint in PUBLIC_ENDPOINTS or endpoint.startswith("pages."):
             return None
         if not _has_token(state.token):
-            refusal = fault("This needs the token that the server printed when it was started.", 401)
-            refusal.headers["WWW-Authenticate"] = "Bearer"
-            return refusal
+            response = error_response("This server requires the token that it printed when it started.", 401)
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
         return None
 
     @app.after_request
-    def protect(response: Response) -> Response:
+    def add_headers(response: Response) -> Response:
         response.headers.setdefault("Content-Security-Policy", POLICY)
-        for name, value in HEADERS.items():
-            response.headers[name] = value
+        response.headers.update(HEADERS)
         if request.endpoint not in ("static", "bootstrap.static"):
             response.headers["Cache-Control"] = "no-store"
         return response
 
 
 def _has_token(token: str) -> bool:
-    kind, _, given = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer":  # a page of a report is opened by a link, which brings no header
-        given = request.args.get("token", "") if request.endpoint == "files.report_file" else ""
-    return hmac.compare_digest(given.strip().encode(), token.encode())
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":  # links to report pages cannot send headers
+        value = request.args.get("token", "") if request.endpoint == "files.report_file" else ""
+    return hmac.compare_digest(value.strip().encode(), token.encode())
 
 
-def _speaks_to_this_machine() -> bool:
-    """False for a name that was bent to this machine by a foreign site (DNS rebinding)."""
+def _is_for_localhost() -> bool:
+    """Rejects foreign names that resolve to this machine (DNS rebinding)."""
     try:
         host = urlsplit(f"//{request.host}").hostname or ""
     except ValueError:
@@ -91,7 +90,7 @@ def _speaks_to_this_machine() -> bool:
     return is_local(host)
 
 
-def _comes_from_another_site() -> bool:
+def _is_cross_site() -> bool:
     origin = request.headers.get("Origin")
     if origin is None:
         return request.headers.get("Sec-Fetch-Site") == "cross-site" and request.method != "GET"

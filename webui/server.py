@@ -1,4 +1,4 @@
-"""The server: waitress, one process, many threads."""
+"""Run the application on waitress: one process, many threads."""
 
 from __future__ import annotations
 
@@ -6,91 +6,117 @@ import contextlib
 import logging
 import resource
 import secrets
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 
 import waitress.server
 from flask import Flask
 
 from seq2seq_chat.config import ConfigError
-from seq2seq_chat.environment import available_cores
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import list_runs
+from seq2seq_chat.runs.find import list_runs
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import available_cores
+from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.security import is_local
 
-MANY_UNITS = 1024
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one that a browser can open
-FILES_TO_SPARE = 128  # descriptors for everything that is not a connection
+MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024
+LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses that a browser can open
+ANY_ROUTED_ADDRESS = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # for documentation (RFC 5737, RFC 3849)
+MAX_CONNECTIONS = 2048
+SPARE_DESCRIPTORS = 128  # file descriptors that are not connections
+
+logger = logging.getLogger(__name__)
 
 
 def serve(
-    results: Union[str, Path],
+    results: str | Path,
     host: str,
     port: int,
-    token: Optional[str],
+    token: str | None,
     limits: Limits,
-    cores: Optional[int],
-    say: Callable[[str], object],
-    warn: Callable[[str], object],
+    cores: int | None,
+    echo: Callable[[str], object],
 ) -> None:
-    """Serve the page until a signal ends it.
+    """Serve the web UI until SIGINT or SIGTERM.
 
-    A server that others can reach is given a token where there is none. ``cores`` compute a batch; None: as suits the
-    runs there are.
+    Args:
+        results: Folder of the runs.
+        host: Address to bind to. If other machines can reach it, a token is generated unless one is given.
+        port: 0 for any free port.
+        token: Bearer token that requests must carry.
+        limits: Resource limits.
+        cores: Processor cores for a batch; None to choose by the size of the models.
+        echo: Called with each address of the server, the local one first.
 
     Raises:
-        UserError: the address cannot be used.
+        UserError: The address is unavailable.
     """
     if not is_local(host):
-        warn(f"{host} can be reached from other machines; whoever knows the token can talk to your models, unencrypted")
+        logger.warning(
+            "other machines can reach %s; anyone with the token can use your models, and traffic is unencrypted", host
+        )
         token = token or secrets.token_urlsafe(18)
-    compute_with(cores or suitable_cores(results))
+    limit_cores(cores or default_cores(results))
     app = create_app(results, limits, token, local=is_local(host))
-    # Many threads wait for the interpreter at once; the one that feeds the model must not wait 5 ms each time.
+    # Many threads compete for the interpreter lock; the one that feeds the model must not wait 5 ms each time.
     sys.setswitchinterval(5e-4)
-    with running(app, host, port, limits) as server, ended_by_signals() as ended:
-        address = f"http://{_written(EVERYWHERE.get(host, host))}:{server.effective_port}/"
-        say(f"{address}{f'#token={token}' if token else ''}   (Ctrl-C ends it)")
-        ended.wait()
+    stop = threading.Event()
+    with running(app, host, port, limits) as server, handle_signals(lambda *_: stop.set()):
+        path = f":{server.effective_port}/{f'#token={token}' if token else ''}"
+        echo(f"http://{_url_host(LOOPBACK_OF_WILDCARD.get(host, host))}{path}   (press Ctrl-C to stop)")
+        if host in LOOPBACK_OF_WILDCARD:
+            echo(f"http://{_url_host(outward_address(host))}{path}   (from other machines)")
+        stop.wait()
 
 
-def suitable_cores(results: Union[str, Path]) -> int:
-    """Cores that compute a batch: all for a model of many units, one where all are small.
+def outward_address(wildcard: str) -> str:
+    """The address of this machine for others, if it has a route to them, or else its name."""
+    family = socket.AF_INET6 if ":" in wildcard else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((ANY_ROUTED_ADDRESS[wildcard], 9))  # sends nothing; it only chooses the route
+        return str(probe.getsockname()[0])
+    return socket.gethostname()
 
-    To share a small product among cores takes longer than to compute it, and all the more so while other threads answer
-    requests: at 256 units one core replies sooner than two.
+
+def default_cores(results: str | Path) -> int:
+    """The number of cores for a batch: all if any model is large, otherwise one.
+
+    Distributing a small matrix product over cores takes longer than computing it on one, all the more while other
+    threads serve requests: with 256 units, one core is faster than two.
     """
     for run in list_runs(results):
         with contextlib.suppress(ConfigError):
-            if run.config.model.hidden_size >= MANY_UNITS:
+            if run.config.model.hidden_size >= MIN_HIDDEN_SIZE_FOR_ALL_CORES:
                 return available_cores()
     return 1
 
 
-def compute_with(cores: int) -> None:
-    """Have TensorFlow compute with some cores. Once it has computed something it cannot be told, and stays as it is."""
+def limit_cores(cores: int) -> None:
+    """Limit the cores that TensorFlow uses. Has no effect after TensorFlow's first operation."""
     import tensorflow as tf
 
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(cores)
-        tf.config.threading.set_inter_op_parallelism_threads(1)  # a search is one thing after the other
+        tf.config.threading.set_inter_op_parallelism_threads(1)  # the steps of a search are sequential
 
 
 @contextlib.contextmanager
 def running(app: Flask, host: str, port: int, limits: Limits) -> Iterator[Any]:
-    """A server in threads of its own, as waitress's server object; its ``effective_port`` tells the port behind 0.
+    """Run the application in background threads.
+
+    Yields:
+        waitress's server; its ``effective_port`` is the port in use.
 
     Raises:
-        UserError: the address cannot be used.
+        UserError: The address is unavailable.
     """
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every request that waits for a thread
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns about every request that waits for a thread
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family)
@@ -98,18 +124,18 @@ def running(app: Flask, host: str, port: int, limits: Limits) -> Iterator[Any]:
         close_app(app)
         reason = error.strerror or str(error)
         raise UserError(
-            f"{_written(host)}:{port} cannot be served: {reason}. Choose another --host or --port."
+            f"could not listen on {_url_host(host)}:{port}: {reason}. Choose another --host or --port."
         ) from error
-    sockets: dict[int, Any] = {}  # waitress's own, to be closed at the end
+    sockets: dict[int, Any] = {}  # waitress's sockets, closed at the end
     server = waitress.server.create_server(
         app,
         map=sockets,
         sockets=[listener],
         threads=limits.threads,
-        connection_limit=_connections(),
+        connection_limit=_max_connections(),
         backlog=2048,
-        asyncore_use_poll=True,  # select() knows 1,024 files only
-        max_request_body_size=max(16 * 2**20, limits.body),  # larger than ours, whose refusal is JSON
+        asyncore_use_poll=True,  # select() is limited to 1,024 descriptors
+        max_request_body_size=max(16 * 2**20, limits.max_body_bytes),  # above our own limit, which gives a JSON error
         max_request_header_size=64 * 1024,
         channel_timeout=120,
         ident=None,
@@ -121,38 +147,27 @@ def running(app: Flask, host: str, port: int, limits: Limits) -> Iterator[Any]:
     try:
         yield server
     finally:
-        server.task_dispatcher.shutdown()  # first, as its threads tell the server that they are done
+        server.task_dispatcher.shutdown()  # first, because its threads notify the server when they end
         close_app(app)
         server.close()
-        for one in list(sockets.values()):  # connections that are kept open; the thread ends when there are none left
-            one.close()
+        for channel in list(sockets.values()):  # keep-alive connections; the thread ends when none is left
+            channel.close()
         thread.join(5)
 
 
-@contextlib.contextmanager
-def ended_by_signals() -> Iterator[threading.Event]:
-    """An event that is set by Ctrl-C or SIGTERM."""
-    ended = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: ended.set()) for number in numbers}
-    try:
-        yield ended
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _connections() -> int:
-    """As many connections as the system lets this process have, within reason."""
+def _max_connections() -> int:
+    """Raise the limit on file descriptors if possible, and return the number of connections that it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2048 + FILES_TO_SPARE
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    needed = MAX_CONNECTIONS + SPARE_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    if soft < needed:
         with contextlib.suppress(ValueError, OSError):
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            soft = most
-    return 2048 if soft == resource.RLIM_INFINITY else max(64, min(2048, soft - FILES_TO_SPARE))
+            raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+    return max(64, min(MAX_CONNECTIONS, soft - SPARE_DESCRIPTORS))
 
 
-def _written(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -1,1 +1,1 @@
-"""The systems that scripts/benchmark_*.py time against each other, each in a file and in a process of its own."""
+"""The systems that scripts/benchmark_*.py compare, each in its own module and process."""

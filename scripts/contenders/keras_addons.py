@@ -1,15 +1,16 @@
-"""Training step and search as they are ordinarily written with Keras layers and the seq2seq part of TensorFlow Addons.
+"""Training step and search as commonly written with Keras layers and tensorflow_addons.seq2seq.
 
-Both compute what ours compute, from the same weights, but for what the addons decide:
+Both compute the same as ours, from the same weights, with these exceptions:
 
-- ``tf.clip_by_global_norm`` takes the norm of a sparse gradient before rows that occur several times are summed, so a
-  gradient that is long enough to be clipped is clipped to a somewhat different length.
-- ``tf.nn.sampled_softmax_loss`` counts a right word that was sampled twice once among the wrong ones.
-- The searches take the softmax themselves. Padding and the start marker, which are never words of a reply, get a large
-  negative bias. A word's probability is thereby one among the words that may come; ours leaves the forbidden words
-  their share. The two are the same where the model gives no probability to padding and start marker, as every model
-  does that has learned something. ``<unknown>`` may come, as in ours with ``allow_unknown``.
-- Beam search goes on until all hypotheses have ended; ours until those have that are asked for.
+- ``tf.clip_by_global_norm`` takes the norm of a sparse gradient before repeated rows are summed, so a clipped gradient
+  has a slightly different norm.
+- ``tf.nn.sampled_softmax_loss`` removes a sampled target word from the negatives only once, even if it was sampled
+  twice.
+- The searches compute the softmax themselves. Padding and the start marker, which never occur in a reply, get a large
+  negative bias, so the probabilities are normalized over the allowed words only; ours are normalized over all words.
+  The difference vanishes for a trained model, which gives padding and start marker no probability. ``<unknown>`` is
+  allowed, as in ours with ``allow_unknown``.
+- Beam search continues until all hypotheses have ended; ours stops when the requested ones have.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ import tensorflow as tf
 from contenders.workload import Size, Workload
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # that the addons' development has ended
+    warnings.simplefilter("ignore")  # the addons warn that their development has ended
     import tensorflow_addons as tfa
 
 PAD, GO, EOS = 0, 1, 2
-NEVER = -1e9  # a logit that exp() turns into zero
-LARGEST_NORM = 10.0
+NEG_INF = -1e9  # a logit that exp() turns into zero
+MAX_NORM = 10.0
 
 
 class Network(tf.Module):
@@ -64,7 +65,7 @@ class Network(tf.Module):
         return zeros.clone(cell_state=state)
 
     def _build(self, size: Size) -> None:
-        """Make the variables, by computing one step."""
+        """Create the variables by computing one step."""
         ids = tf.fill([1, size.steps], GO)
         state = self.start(ids, tf.constant([size.steps]))
         output, _ = self.cell(self.target_embedding(ids[:, 0]), state)
@@ -73,32 +74,34 @@ class Network(tf.Module):
     def _load(self, weights: Mapping[str, np.ndarray]) -> None:
         """Copy our weights: gates in the order i, f, o, g; W_c for [context; output]; h̃ fed beside h."""
 
-        def ours(name: str) -> np.ndarray:
+        def weight(name: str) -> np.ndarray:
             return np.asarray(weights[f"{name}:0"])
 
         def gates(name: str) -> np.ndarray:
-            i, f, o, g = np.split(ours(name), 4, axis=-1)
+            i, f, o, g = np.split(weight(name), 4, axis=-1)
             return np.concatenate([i, f, g, o], axis=-1)
 
-        self.source_embedding.set_weights([ours("embedding/source")])
-        self.target_embedding.set_weights([ours("embedding/target")])
+        self.source_embedding.set_weights([weight("embedding/source")])
+        self.target_embedding.set_weights([weight("embedding/target")])
         self.encoder.set_weights([gates(f"encoder/layer0/{name}") for name in ("input", "recurrent", "bias")])
         fed, recurrent = np.split(gates("decoder/layer0/recurrent"), 2)
         inputs = np.concatenate([gates("decoder/layer0/input"), fed])
         self.inner_cell.set_weights([inputs, recurrent, gates("decoder/layer0/bias")])
-        self.attention.memory_layer.set_weights([ours("decoder/attention/key")])
-        self.attention.query_layer.set_weights([ours("decoder/attention/query")])
-        self.attention.attention_v.assign(ours("decoder/attention/score"))
-        self.combine.set_weights([np.concatenate([ours(f"decoder/combine/{part}") for part in ("output", "context")])])
-        self.projection.set_weights([ours("output/projection")])
+        self.attention.memory_layer.set_weights([weight("decoder/attention/key")])
+        self.attention.query_layer.set_weights([weight("decoder/attention/query")])
+        self.attention.attention_v.assign(weight("decoder/attention/score"))
+        self.combine.set_weights(
+            [np.concatenate([weight(f"decoder/combine/{name}") for name in ("output", "context")])]
+        )
+        self.projection.set_weights([weight("output/projection")])
 
 
 class TrainingStep(tf.Module):
-    """Loss, gradients, clipping and update on one batch after the other.
+    """Loss, gradients, clipping and update on a batch.
 
     Args:
-        workload: weights to start from, batches, sampled words.
-        precision: "float32".
+        workload: Initial weights, batches and sampled words.
+        precision: Must be "float32".
     """
 
     def __init__(self, workload: Workload, precision: str = "float32") -> None:
@@ -114,18 +117,18 @@ class TrainingStep(tf.Module):
         )
         self._optimizer = tf.keras.optimizers.legacy.Adagrad(0.01, initial_accumulator_value=0.1)
         self._counts = tf.constant(workload.expected_counts)
-        self._graph = tf.function(self._learn)
+        self._graph = tf.function(self._train)
 
     def step(self, number: int) -> float:
-        """Learn from a batch; the loss before the update, in nats per target token."""
+        """Train on a batch; the loss before the update, in nats per target token."""
         batches = (self._workload.source, self._workload.target, self._workload.sampled_words)
         return float(self._graph(*(tf.constant(batch[number]) for batch in batches)))
 
-    def _learn(self, source: tf.Tensor, target: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
+    def _train(self, source: tf.Tensor, target: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = self._loss(source, target, sampled)
         variables = self.trainable_variables
-        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), LARGEST_NORM)
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), MAX_NORM)
         self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
@@ -135,8 +138,8 @@ class TrainingStep(tf.Module):
         previous_words = tf.concat([tf.fill([tf.shape(target)[0], 1], GO), target[:, :-1]], axis=1)
         outputs, _, _ = self._decoder(
             network.target_embedding(previous_words),
-            initial_state=network.start(source, real_words(source)),
-            sequence_length=real_words(target),
+            initial_state=network.start(source, lengths_of(source)),
+            sequence_length=lengths_of(target),
         )
         labels = tf.cast(tf.reshape(target, [-1, 1]), tf.int64)
         nats = tf.nn.sampled_softmax_loss(
@@ -151,24 +154,24 @@ class TrainingStep(tf.Module):
         return tf.reduce_mean(nats)
 
 
-def real_words(ids: tf.Tensor) -> tf.Tensor:
-    """The length of each row without padding. ids: [batch, steps] → int32 [batch]."""
+def lengths_of(ids: tf.Tensor) -> tf.Tensor:
+    """The length of each row, without padding. ids: [batch, steps] → int32 [batch]."""
     return tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1)
 
 
 class Replies(NamedTuple):
-    """The replies found for a batch of utterances, best first."""
+    """The replies to a batch of utterances, best first."""
 
-    words: np.ndarray  # int32 [batch, n, steps]; the end marker included, padded after it
-    scores: np.ndarray  # float32 [batch, n]; sum of log-probabilities in nats
+    words: np.ndarray  # int32 [batch, n, steps]; including the end marker, then padding
+    scores: np.ndarray  # float32 [batch, n]; log-probabilities in nats
 
 
 class Decoding:
-    """Greedy search and beam search, each compiled once; beam search once for each width.
+    """Greedy search and beam search; beam search is compiled once per width.
 
     Args:
-        weights: our weights by the names of our variables.
-        size: how large they are; ``steps`` is the number of words of an utterance and of a reply at most.
+        weights: Weights by the names of our variables.
+        size: Model size; ``steps`` is the maximum length of utterances and replies.
     """
 
     def __init__(self, weights: Mapping[str, np.ndarray], size: Size) -> None:
@@ -176,7 +179,7 @@ class Decoding:
         words = tf.keras.layers.Dense(size.vocabulary)
         words.build([None, size.projection])
         bias = np.array(weights["output/bias:0"])
-        bias[[PAD, GO]] = NEVER
+        bias[[PAD, GO]] = NEG_INF
         words.set_weights([np.transpose(weights["output/words:0"]), bias])
         self._logits = tf.keras.Sequential([self._network.projection, words])
         self._limits = {"maximum_iterations": size.steps, "parallel_iterations": 1}
@@ -213,8 +216,8 @@ class Decoding:
             initial_state=self._network.start(source, lengths),
         )
         nats = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs.sample_id, outputs.rnn_output)
-        real = tf.sequence_mask(reply_lengths, tf.shape(nats)[1])
-        scores = -tf.reduce_sum(tf.where(real, nats, 0.0), axis=1)
+        mask = tf.sequence_mask(reply_lengths, tf.shape(nats)[1])
+        scores = -tf.reduce_sum(tf.where(mask, nats, 0.0), axis=1)
         return self._padded(outputs.sample_id[:, tf.newaxis]), scores[:, tf.newaxis]
 
     def _search_beam(self, source: tf.Tensor, lengths: tf.Tensor, width: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -235,20 +238,20 @@ class Decoding:
         return self._padded(tf.transpose(outputs.predicted_ids, [0, 2, 1])), state.log_probs
 
     def _padded(self, words: tf.Tensor) -> tf.Tensor:
-        """Padding after the end markers. words: [batch, n, steps of the longest] → [batch, n, steps]."""
+        """Put padding after the end markers. words: [batch, n, steps of the longest] → [batch, n, steps]."""
         after = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
         missing = self._steps - tf.shape(words)[2]
         return tf.pad(tf.where(after, PAD, words), [[0, 0], [0, 0], [0, missing]], constant_values=PAD)
 
 
 class Search:
-    """The searches as the benchmark calls them."""
+    """The interface of the benchmark."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload, self._decoding = workload, Decoding(workload.weights, workload.size)
 
     def search(self, first: int, count: int, width: int) -> list[float]:
-        """Answer some sources of the workload; the scores of the best replies. Width 1 is greedy search."""
+        """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""
         source, lengths = self._workload.sources(first, count)
-        found = self._decoding.greedy(source, lengths) if width == 1 else self._decoding.beam(source, lengths, width)
-        return [float(score) for score in found.scores[:, 0]]
+        replies = self._decoding.greedy(source, lengths) if width == 1 else self._decoding.beam(source, lengths, width)
+        return [float(score) for score in replies.scores[:, 0]]

@@ -1,4 +1,4 @@
-"""What the machine can do at most: a large square matrix product, again and again."""
+"""The peak speed of the machine: a large square matrix product."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from contenders.workload import SQUARE
+from contenders.workload import PEAK_MATRIX_SIZE
 
 
 class TrainingStep:
-    """One product of two square matrices in place of a training step."""
+    """A product of two square matrices in place of a training step."""
 
     def __init__(self, workload: Any, precision: str) -> None:
-        first, second = (tf.cast(tf.random.normal([SQUARE, SQUARE], seed=n), precision) for n in range(2))
+        first, second = (
+            tf.cast(tf.random.normal([PEAK_MATRIX_SIZE, PEAK_MATRIX_SIZE], seed=n), precision) for n in range(2)
+        )
         self._product = tf.function(lambda: tf.matmul(first, second)[0, 0])
 
     def step(self, number: int) -> float:
-        """Multiply; there is no loss."""
+        """Multiply once; returns 0 as the loss."""
         return float(self._product()) * 0.0

@@ -1,11 +1,11 @@
-"""The training step as it is ordinarily written in PyTorch: modules, a loop over ``nn.LSTMCell``, ``torch.optim``.
+"""The training step as commonly written in PyTorch: modules, a loop over ``nn.LSTMCell``, ``torch.optim``.
 
-It computes what ours computes, from the same weights. Two things do not come by themselves:
+It computes the same as ours, from the same weights. Two things need care:
 
-- PyTorch's cells have two biases that are added; both would be learned, so that their sum learned twice as fast. The
-  second one is zero and stays so.
-- The gradients of word tables are sparse, and ``nn.utils.clip_grad_norm_`` takes dense ones only. Rows that occur
-  several times are summed before the norm is taken.
+- PyTorch's cells add two biases. Training both would double the learning rate of their sum, so the second one is
+  frozen at zero.
+- The gradients of embeddings are sparse, but ``nn.utils.clip_grad_norm_`` only takes dense ones. Repeated rows are
+  summed before the norm is taken.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch.nn import functional
 from contenders.workload import Size, Workload
 
 PAD, GO = 0, 1
-LARGEST_NORM = 10.0
+MAX_NORM = 10.0
 
 
 class Network(nn.Module):
-    """Embeddings, LSTM encoder, LSTM decoder with additive attention and input feeding, projection, word table."""
+    """Embeddings, LSTM encoder, LSTM decoder with additive attention and input feeding, projection."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -64,26 +64,26 @@ class Network(nn.Module):
 
         Args:
             projected: [tokens, projection].
-            target: the right words, [tokens].
+            target: [tokens].
             sampled: [sampled].
-            log_counts: logarithm of how often each word is expected to be sampled, [vocabulary].
+            log_counts: [vocabulary] Logarithm of the expected count of each word in a sample.
         """
         ids = torch.cat([target, sampled])
         vectors, biases = self.words(ids), self.bias(ids).squeeze(1) - log_counts[ids]
         tokens = len(target)
         true = (projected * vectors[:tokens]).sum(1) + biases[:tokens]
         others = projected @ vectors[tokens:].T + biases[tokens:]
-        others = others.masked_fill(target.unsqueeze(1) == sampled, -torch.inf)  # these are no wrong words
+        others = others.masked_fill(target.unsqueeze(1) == sampled, -torch.inf)  # accidental hits
         logits = torch.cat([true.unsqueeze(1), others], 1)
         return functional.cross_entropy(logits.float(), torch.zeros_like(target))
 
 
 class TrainingStep:
-    """Loss, gradients, clipping and update on one batch after the other.
+    """Loss, gradients, clipping and update on a batch.
 
     Args:
-        workload: weights to start from, batches, sampled words.
-        precision: "float32", or "bfloat16" for the products that ``torch.autocast`` computes in it.
+        workload: Initial weights, batches and sampled words.
+        precision: "float32", or "bfloat16" for ``torch.autocast``.
     """
 
     def __init__(self, workload: Workload, precision: str = "float32") -> None:
@@ -95,10 +95,10 @@ class TrainingStep:
         self._parameters = [p for p in self._network.parameters() if p.requires_grad]
         self._optimizer = torch.optim.Adagrad(self._parameters, lr=0.01, initial_accumulator_value=0.1, eps=1e-7)
         self._log_counts = torch.from_numpy(np.log(workload.expected_counts))
-        torch.sparse.check_sparse_tensor_invariants.disable()  # as by default; PyTorch warns where it is not said
+        torch.sparse.check_sparse_tensor_invariants.disable()  # the default; PyTorch warns if it is not set
 
     def step(self, number: int) -> float:
-        """Learn from a batch; the loss before the update, in nats per target token."""
+        """Train on a batch; the loss before the update, in nats per target token."""
         source = torch.from_numpy(self._workload.source[number]).long()
         target = torch.from_numpy(self._workload.target[number]).long()
         sampled = torch.from_numpy(self._workload.sampled_words[number])
@@ -114,7 +114,7 @@ class TrainingStep:
 
 @torch.no_grad()
 def clip_gradients(parameters: list[nn.Parameter]) -> None:
-    """Rescale all gradients together where their global norm is too large."""
+    """Rescale all gradients if their global norm exceeds the maximum."""
     values = []
     for parameter in parameters:
         assert parameter.grad is not None
@@ -124,38 +124,38 @@ def clip_gradients(parameters: list[nn.Parameter]) -> None:
         else:
             values.append(parameter.grad)
     norm = nn.utils.get_total_norm(values)
-    if norm > LARGEST_NORM:
+    if norm > MAX_NORM:
         for value in values:
-            value.mul_(LARGEST_NORM / norm)
+            value.mul_(MAX_NORM / norm)
 
 
 def load(network: Network, workload: Workload) -> None:
-    """Copy our weights, matrices of [inputs, outputs] with gates in the order i, f, o, g, to where they belong."""
+    """Copy our weights, matrices of [inputs, outputs] with gates in the order i, f, o, g."""
 
-    def ours(name: str) -> Tensor:
+    def weight(name: str) -> Tensor:
         return torch.from_numpy(np.array(workload.weights[f"{name}:0"]))
 
     def gates(name: str) -> Tensor:
-        i, f, o, g = ours(name).chunk(4, dim=-1)
+        i, f, o, g = weight(name).chunk(4, dim=-1)
         return torch.cat([i, f, g, o], -1).movedim(-1, 0)  # [4 hidden, inputs]; of a bias [4 hidden]
 
     fed, recurrent = gates("decoder/layer0/recurrent").chunk(2, dim=1)  # of h̃ and of h, side by side
     biases = {"encoder.bias_{}h_l0": gates("encoder/layer0/bias"), "cell.bias_{}h": gates("decoder/layer0/bias")}
     network.load_state_dict(
         {
-            "source_embedding.weight": ours("embedding/source"),
-            "target_embedding.weight": ours("embedding/target"),
+            "source_embedding.weight": weight("embedding/source"),
+            "target_embedding.weight": weight("embedding/target"),
             "encoder.weight_ih_l0": gates("encoder/layer0/input"),
             "encoder.weight_hh_l0": gates("encoder/layer0/recurrent"),
             "cell.weight_ih": torch.cat([gates("decoder/layer0/input"), fed], 1),
             "cell.weight_hh": recurrent,
-            "key.weight": ours("decoder/attention/key").T,
-            "query.weight": ours("decoder/attention/query").T,
-            "score.weight": ours("decoder/attention/score").unsqueeze(0),
-            "combine.weight": torch.cat([ours("decoder/combine/context"), ours("decoder/combine/output")]).T,
-            "projection.weight": ours("output/projection").T,
-            "words.weight": ours("output/words"),
-            "bias.weight": ours("output/bias").unsqueeze(1),
+            "key.weight": weight("decoder/attention/key").T,
+            "query.weight": weight("decoder/attention/query").T,
+            "score.weight": weight("decoder/attention/score").unsqueeze(0),
+            "combine.weight": torch.cat([weight("decoder/combine/context"), weight("decoder/combine/output")]).T,
+            "projection.weight": weight("output/projection").T,
+            "words.weight": weight("output/words"),
+            "bias.weight": weight("output/bias").unsqueeze(1),
             **{name.format("i"): bias for name, bias in biases.items()},
             **{name.format("h"): torch.zeros_like(bias) for name, bias in biases.items()},
         }

@@ -1,4 +1,4 @@
-"""One contender in a process of its own, which does what it is told line by line: so are several timed in turns."""
+"""Run a contender in a subprocess that executes one call per line of input, so that several can be timed in turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Contender(NamedTuple):
-    """A class of a module of this package, and what it is made with besides the workload."""
+    """A class in a module of this package, and its arguments besides the workload."""
 
     label: str
     module: str
@@ -24,12 +24,12 @@ class Contender(NamedTuple):
 
 
 class Worker:
-    """A running contender. Use it as a context.
+    """A contender in a subprocess, as a context manager.
 
     Args:
-        contender: what to run.
-        kind: name of the class to make: "TrainingStep" or "Search".
-        folder: where the workload was written.
+        contender: The contender to run.
+        kind: Name of its class: "TrainingStep" or "Search".
+        folder: Folder of the workload.
     """
 
     def __init__(self, contender: Contender, kind: str, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Worker:
         paths = [str(HERE.parent), str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "TF_CPP_MIN_LOG_LEVEL": "3"}
         command = [sys.executable, "-m", "contenders.worker", contender.module, kind, json.dumps(contender.arguments)]
-        self._begun = time.perf_counter()
+        self._start = time.perf_counter()
         self._process = subprocess.Popen(
             [*command, str(folder)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -49,23 +49,23 @@ class Worker:
         self._process.kill()
         self._process.communicate()
 
-    def age(self) -> float:
-        """Seconds since the process was started."""
-        return time.perf_counter() - self._begun
+    def seconds_since_start(self) -> float:
+        """Seconds since the start of the process."""
+        return time.perf_counter() - self._start
 
-    def do(self, method: str, *arguments: Any) -> Any:
-        """Call the contender; what it returns has to be JSON, and so have the arguments."""
-        return self._ask([method, *arguments])["result"]
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the contender; arguments and result must be JSON."""
+        return self._request([method, *arguments])["result"]
 
-    def time(self, method: str, *arguments: Any) -> float:
-        """Seconds a call takes, measured where it is made."""
-        return float(self._ask([method, *arguments])["seconds"])
+    def time_call(self, method: str, *arguments: Any) -> float:
+        """Seconds that a call takes, measured in the subprocess."""
+        return float(self._request([method, *arguments])["seconds"])
 
     def peak_memory(self) -> int:
-        """Bytes of resident memory that the process had at most."""
-        return int(self._ask([])["memory"])
+        """Peak resident memory of the process in bytes."""
+        return int(self._request([])["memory"])
 
-    def _ask(self, request: list[Any]) -> dict[str, Any]:
+    def _request(self, request: list[Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -79,23 +79,23 @@ class Worker:
 
 
 def serve(module: str, kind: str, arguments: str, folder: str) -> None:
-    """Make the contender and call it for each line of standard input: a list of a method's name and arguments."""
+    """Create the contender and execute a call, [method, *arguments], for each line of standard input."""
     import importlib
 
     from contenders.workload import read_workload
 
-    answers = os.fdopen(os.dup(1), "w")  # what libraries print must not be taken for an answer
+    output = os.fdopen(os.dup(1), "w")  # so that libraries that print do not interfere
     os.dup2(2, 1)
     contender = getattr(importlib.import_module(f"contenders.{module}"), kind)(
         read_workload(Path(folder)), **json.loads(arguments)
     )
     for line in sys.stdin:
         request = json.loads(line)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         result = getattr(contender, request[0])(*request[1:]) if request else None
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"result": result, "seconds": seconds, "memory": memory}), file=answers, flush=True)
+        print(json.dumps({"result": result, "seconds": seconds, "memory": memory}), file=output, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What all contenders compute: the sizes of the benchmarks, and the same weights, batches and sampled words for all.
+"""The workload of the benchmarks: model sizes, and the weights, batches and sampled words that all contenders share.
 
-They are written to a folder once, so that a contender needs neither TensorFlow nor this project to read them.
+It is written to a folder once, so that a contender needs neither TensorFlow nor this project to read it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SQUARE = 4096  # rows and columns of the matrices whose product is taken for the most that a machine can do
-SQUARE_FLOP = 2 * SQUARE**3
+PEAK_MATRIX_SIZE = 4096  # rows and columns of the matrix product that measures the peak speed
+PEAK_FLOP = 2 * PEAK_MATRIX_SIZE**3
 
 
 class Size(NamedTuple):
-    """How large model and batches are."""
+    """Model and batch sizes."""
 
     embedding: int
     hidden: int
@@ -31,7 +31,7 @@ class Size(NamedTuple):
     steps: int = 30  # of encoder and decoder
 
     def forward_products(self) -> int:
-        """Multiplications in all matrix products of one batch's forward pass; words are full length."""
+        """Multiplications in the matrix products of a forward pass over one batch; no padding."""
         e, h = self.embedding, self.hidden
         encoder = (e + h) * 4 * h + h * h  # gates, attention keys
         attention = h * h + self.steps * h + 2 * h * h  # query, weighted sum, h̃
@@ -40,7 +40,7 @@ class Size(NamedTuple):
         return self.batch * self.steps * (encoder + decoder + softmax)
 
     def step_flop(self) -> int:
-        """Floating-point operations of a training step: the backward pass needs two products for each forward one."""
+        """Floating-point operations of a training step: the backward pass has two products per forward product."""
         return 3 * 2 * self.forward_products()
 
 
@@ -48,28 +48,28 @@ SIZES = {
     "thesis": Size(1024, 2048, 1024, 50_000, 512),
     "medium": Size(512, 512, 256, 20_000, 512),
     "small": Size(128, 256, 128, 5_000, 256),
-    "tiny": Size(12, 16, 8, 60, 20, batch=3, steps=5),  # for tests of the benchmarks
+    "tiny": Size(12, 16, 8, 60, 20, batch=3, steps=5),  # for tests
 }
 
 
 class Workload(NamedTuple):
-    """What was written: weights by the names of our variables, and one batch and one draw of words for each step."""
+    """Weights by the names of our variables, and for each step a batch and sampled words."""
 
     size: Size
     weights: Mapping[str, np.ndarray]
     source: np.ndarray  # ids, int32 [steps, batch, source steps]; no padding
-    target: np.ndarray  # ids with the end marker at the end, int32 [steps, batch, target steps]; no padding
+    target: np.ndarray  # ids ending with the end marker, int32 [steps, batch, target steps]; no padding
     sampled_words: np.ndarray  # int64 [steps, sampled]
-    expected_counts: np.ndarray  # how often each word is expected in a draw: float32 [vocabulary]
+    expected_counts: np.ndarray  # of each word in a sample: float32 [vocabulary]
 
     def sources(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Some of all steps' sources: ids, int32 [count, source steps], and how many words each has: int32 [count]."""
+        """Sources of all steps: ids, int32 [count, source steps], and their lengths, int32 [count]."""
         ids = self.source.reshape(-1, self.source.shape[2])[first : first + count]
         return ids, np.count_nonzero(ids, axis=1).astype(np.int32)
 
 
 class _WeightFiles(Mapping[str, np.ndarray]):
-    """Arrays in files, read when asked for."""
+    """Arrays in files, loaded on access."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._files = {name: folder / f"weight{number}.npy" for number, name in enumerate(names)}
@@ -84,21 +84,21 @@ class _WeightFiles(Mapping[str, np.ndarray]):
         return len(self._files)
 
 
-def make_workload(folder: Path, size_name: str, steps: int, forbid: float = 0.0) -> None:
-    """Let another process write the workload, so that this one stays small."""
+def write_workload_in_subprocess(folder: Path, size_name: str, steps: int, forbid: float = 0.0) -> None:
+    """Write the workload in a subprocess, so that this process needs no TensorFlow."""
     paths = os.pathsep.join(str(parent) for parent in Path(__file__).resolve().parents[1:3])
     command = [sys.executable, "-m", "contenders.workload", str(folder), size_name, str(steps), str(forbid)]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "3"})
 
 
 def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forbid: float = 0.0) -> None:
-    """Write the workload of a size for a number of training steps.
+    """Write a workload with random weights for a number of training steps.
 
-    ``forbid`` is taken from the biases of padding and start marker, of which a trained model gives no probability.
+    ``forbid`` is subtracted from the biases of padding and start marker, which a trained model never predicts.
     """
     import tensorflow as tf
 
-    from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
+    from seq2seq_chat.data.vocabulary import EOS, GO, PAD
     from seq2seq_chat.model.output import WordSampler
     from seq2seq_chat.model.seq2seq import Seq2Seq
 
@@ -110,38 +110,38 @@ def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forb
             values[[PAD, GO]] -= forbid
         np.save(folder / f"weight{number}.npy", values)
     sampler = WordSampler(size.vocabulary, size.sampled, seed)
-    draws = [sampler(tf.constant(step, tf.int64)) for step in range(steps)]
-    numbers = np.random.default_rng(seed)
-    words = 4 + np.minimum(  # words are as frequent as Zipf's law says
-        np.exp(numbers.random((2, steps, size.batch, size.steps)) * np.log(size.vocabulary - 4)), size.vocabulary - 5
+    samples = [sampler(tf.constant(step, tf.int64)) for step in range(steps)]
+    rng = np.random.default_rng(seed)
+    words = 4 + np.minimum(  # word frequencies follow Zipf's law
+        np.exp(rng.random((2, steps, size.batch, size.steps)) * np.log(size.vocabulary - 4)), size.vocabulary - 5
     ).astype(np.int32)
     words[1, :, :, -1] = EOS
     np.savez(
         folder / "batches.npz",
         source=words[0],
         target=words[1],
-        sampled_words=np.stack([draw.words.numpy() for draw in draws]),
-        expected_counts=draws[0].expected_counts.numpy(),
+        sampled_words=np.stack([sample.words.numpy() for sample in samples]),
+        expected_counts=samples[0].expected_counts.numpy(),
     )
     (folder / "workload.json").write_text(json.dumps({"size": size_name, "weights": [v.name for v in variables]}))
 
 
 def write_run(folder: Path, run: Any) -> None:
-    """Write the weights of a trained run and the utterances that it was validated with.
+    """Write a workload with the weights of a run and utterances of its validation corpus.
 
     Raises:
-        UserError: the model has parts that the contenders have not.
+        UserError: The contenders do not implement the architecture of the run.
     """
-    from seq2seq_chat.corpus.encoded import EncodedCorpus
-    from seq2seq_chat.errors import UserError
-    from seq2seq_chat.training.restore import load_trained_model
+    from seq2seq_chat.checkpoint.restore import load_trained_model
+    from seq2seq_chat.data.dataset import Dataset
+    from seq2seq_chat.system.errors import UserError
 
-    trained, config = load_trained_model(run, None, warn=lambda text: None), run.config
+    trained, config = load_trained_model(run), run.config
     model, data = config.model, config.data
     if not (model.projection_size and model.attention == "additive" and model.layers == 1):
-        raise UserError(f"run {run.name}: the contenders have one layer, additive attention and a projection only")
+        raise UserError(f"run {run.name}: the contenders need one layer, additive attention and a projection")
     if model.encoder_steps != model.decoder_steps:
-        raise UserError(f"run {run.name}: the contenders have as many steps for a reply as for an utterance")
+        raise UserError(f"run {run.name}: the contenders need equal encoder_steps and decoder_steps")
     sizes = model.embedding_size, model.hidden_size, model.projection_size
     size = Size(*sizes, len(trained.vocabulary), sampled=1, batch=32, steps=model.encoder_steps)
     variables = list(trained.model.trainable_variables)
@@ -150,7 +150,7 @@ def write_run(folder: Path, run: Any) -> None:
     for number, values in enumerate(weights.values()):
         np.save(folder / f"weight{number}.npy", values)
     file = data.validation or data.train
-    corpus = EncodedCorpus.open(file, trained.vocabulary, level=data.level, pairing=data.pairing)
+    corpus = Dataset.open(file, trained.vocabulary, data)
     steps = {"source_steps": model.encoder_steps, "target_steps": model.decoder_steps}
     chosen = np.arange(64) * len(corpus) // 64
     batch = corpus.batch(chosen, size=64, reverse=data.reverse_input, **steps)
@@ -166,15 +166,15 @@ def write_run(folder: Path, run: Any) -> None:
 
 
 def read_workload(folder: Path) -> Workload:
-    """The workload that was written to a folder; needs NumPy only."""
-    about = json.loads((folder / "workload.json").read_text())
+    """Read a workload; needs only NumPy."""
+    metadata = json.loads((folder / "workload.json").read_text())
     with np.load(folder / "batches.npz") as batches:
-        size = SIZES[about["size"]] if isinstance(about["size"], str) else Size(*about["size"])
-        return Workload(size, _WeightFiles(folder, about["weights"]), **batches)
+        size = SIZES[metadata["size"]] if isinstance(metadata["size"], str) else Size(*metadata["size"])
+        return Workload(size, _WeightFiles(folder, metadata["weights"]), **batches)
 
 
 def model_config(size: Size) -> Any:
-    """The configuration of our model at this size."""
+    """Our configuration of a model of this size."""
     from seq2seq_chat.config import Model
 
     return Model(

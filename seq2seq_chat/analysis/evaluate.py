@@ -1,27 +1,27 @@
-"""What a run is worth on a test corpus: exact loss, and what its replies are like."""
+"""Evaluate a run on a test corpus: exact loss, and metrics of its replies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.analysis.bleu import Bleu
-from seq2seq_chat.analysis.distance import MeaningDistance
-from seq2seq_chat.analysis.diversity import MOST_FREQUENT, Diversity
+from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.analysis.metrics.bleu import Bleu
+from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
+from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES, Diversity
+from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.analysis.metrics.sentence_vectors import sentence_vectors
 from seq2seq_chat.analysis.predictions import Predictions, predict
-from seq2seq_chat.analysis.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.sentence_vectors import sentence_vectors
-from seq2seq_chat.analysis.subject import Subject
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.training.validation import perplexity
 
-LIMIT = 250_000  # samples, as in the thesis
-LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, None))  # words of a source, first and last
-FOLDER = "evaluation"
+LIMIT = 250_000  # samples
+SOURCE_LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, None))  # in words, first and last inclusive
+FOLDER = "evaluation"  # in the run's folder
 
 
 def evaluate_run(
@@ -29,79 +29,81 @@ def evaluate_run(
     data: str | Path | None = None,
     snapshot: str | None = None,
     limit: int | None = LIMIT,
-    warn: Callable[[str], object] = lambda text: None,
     *,
     decoding: Decoding | None = None,
     sent2vec: str | Path | None = None,
     folder: str | Path | None = None,
 ) -> dict[str, Any]:
-    """All figures of a run at one moment, see :func:`figures`. Goes on where it was stopped.
+    """Evaluate one snapshot of a run; see :func:`compute_metrics`. An interrupted evaluation resumes.
 
     Args:
-        data: a corpus file; else the configuration's test corpus, or its validation corpus.
-        limit: samples to use, spread evenly over the corpus; None: all.
-        decoding: how to search for replies; else greedily.
-        sent2vec: an official model; else a small one is learned from the run's training corpus.
-        folder: where predictions are kept; else in the run's own.
+        data: corpus file; None for the configured test corpus, or else the validation corpus.
+        limit: number of samples, evenly spaced over the corpus; None for all.
+        decoding: how to search for replies; None for greedy search.
+        sent2vec: official Sent2Vec model; None to train a small one on the run's training corpus.
+        folder: where to keep the predictions; None for the run's own folder.
 
     Raises:
-        UserError: there is nothing to evaluate on, or the run cannot be loaded.
+        UserError: There is no corpus to evaluate on, or the run cannot be loaded.
     """
     corpus_file = test_corpus(run, data)
-    kept = Path(folder) if folder is not None else run.path / FOLDER
-    subject = Subject(run, snapshot, warn)
+    output = Path(folder) if folder is not None else run.path / FOLDER
+    loaded = LoadedRun(run, snapshot)
     if sent2vec is not None:
-        Sent2Vec.load(sent2vec)  # whether it can be used is better known before an hour's work
-    predictions = predict(subject, corpus_file, kept, limit=limit, decoding=decoding)
+        Sent2Vec.load(sent2vec)  # fail before the predictions are made, which may take an hour
+    predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decoding)
     vectors: Sent2Vec | None = None
     try:
-        vectors, origin = sentence_vectors(run, kept, sent2vec)
-    except UserError as fault:
-        origin = str(fault)
-    found = figures(predictions, vectors)
+        vectors, origin = sentence_vectors(run, output, sent2vec)
+    except UserError as error:
+        origin = str(error)
     return {
         "run": run.name,
         "snapshot": snapshot or "latest",
-        "step": subject.step,
+        "step": loaded.step,
         "data": str(corpus_file),
-        **found,
+        **compute_metrics(predictions, vectors),
         "sent2vec": origin,
         "predictions": str(predictions.path),
     }
 
 
 def test_corpus(run: Run, data: str | Path | None = None) -> str | Path:
-    """The corpus a run is evaluated on. Raises UserError where none is named."""
+    """The corpus to evaluate a run on. Raises UserError if none is configured or given."""
     settings = run.config.data
     corpus_file = data or settings.test or settings.validation
     if corpus_file is None:
-        raise UserError(f"run {run.name} names neither a test nor a validation corpus; give one with --data FILE")
+        raise UserError(
+            f"run {run.name} has neither a test nor a validation corpus configured; specify one with --data FILE"
+        )
     return corpus_file
 
 
-test_corpus.__test__ = False  # type: ignore[attr-defined]  # its name is not pytest's business
+test_corpus.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever pytest makes of its name
 
 
-def figures(predictions: Predictions, vectors: Sent2Vec | None, left_out: int = MOST_FREQUENT) -> dict[str, Any]:
-    """What predictions come to.
+def compute_metrics(
+    predictions: Predictions, vectors: Sent2Vec | None, excluded_replies: int = TOP_REPLIES
+) -> dict[str, Any]:
+    """Compute all metrics of a set of predictions.
 
-    ``loss`` and ``loss_bits`` are per target token, end markers included; ``perplexity`` is e^loss, and
-    ``two_to_the_loss`` what the thesis's tables call perplexity: 2 to a loss in nats. ``word_accuracy`` is the share of
-    target tokens that the model finds most probable, given the right ones before. The distances with ``varied`` leave
-    out the samples that were given one of the ``left_out`` most frequent replies.
+    ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
+    is 2 to the loss in nats, the perplexity of the thesis's code. ``word_accuracy`` is the share of target tokens
+    that are the model's most probable ones under teacher forcing. The ``_varied`` distances exclude the samples whose
+    reply is among the ``excluded_replies`` most frequent ones.
     """
     nats, tokens, right = 0.0, 0, 0
     bleu, diversity = Bleu(), Diversity()
-    by_length = [Bleu() for _ in LENGTHS]
+    length_bleu = [Bleu() for _ in SOURCE_LENGTHS]
     for block in predictions.in_blocks():
         nats += math.fsum(p.nats for p in block)
         tokens += sum(p.tokens for p in block)
         right += sum(p.right for p in block)
         bleu.add([p.reply for p in block], [p.expected for p in block])
         diversity.add(p.reply for p in block)
-        for (first, last), part in zip(LENGTHS, by_length, strict=True):
-            here = [p for p in block if first <= len(p.source.split()) <= (last or math.inf)]
-            part.add([p.reply for p in here], [p.expected for p in here])
+        for (first, last), bucket in zip(SOURCE_LENGTHS, length_bleu, strict=True):
+            matching = [p for p in block if first <= len(p.source.split()) <= (last or math.inf)]
+            bucket.add([p.reply for p in matching], [p.expected for p in matching])
     loss = nats / tokens
     return {
         "loss": loss,
@@ -114,18 +116,12 @@ def figures(predictions: Predictions, vectors: Sent2Vec | None, left_out: int = 
         "bleu": bleu.score,
         "bleu_signature": bleu.signature,
         "bleu_by_source_length": [
-            {"words": f"{first}–{last}" if last else f"{first}+", "samples": part.samples, "bleu": part.score}
-            for (first, last), part in zip(LENGTHS, by_length, strict=True)
+            {"words": f"{first}–{last}" if last else f"{first}+", "samples": bucket.samples, "bleu": bucket.score}
+            for (first, last), bucket in zip(SOURCE_LENGTHS, length_bleu, strict=True)
         ],
-        **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent(left_out)}),
-        "distinct_1": diversity.distinct_1,
-        "distinct_2": diversity.distinct_2,
-        "distinct_replies": diversity.distinct_replies,
-        "words_used": len(diversity.unigrams),
-        "word_entropy_bits": diversity.entropy,
-        "most_frequent_share": diversity.share_of_most_frequent(),
+        **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent(excluded_replies)}),
+        **diversity.metrics(),
         "most_frequent": [{"reply": reply, "share": share} for reply, share in diversity.most_frequent()],
-        "mean_length": diversity.mean_length,
     }
 
 
@@ -133,39 +129,39 @@ def _distances(predictions: Predictions, vectors: Sent2Vec | None, frequent: set
     names = ("sent2vec_distance", "sent2vec_cosine", "sent2vec_distance_varied", "sent2vec_cosine_varied")
     if vectors is None:
         return dict.fromkeys((*names, "varied_samples"))
-    everything, varied = MeaningDistance(vectors), MeaningDistance(vectors, frequent)
+    total, varied = Sent2VecDistance(vectors), Sent2VecDistance(vectors, frequent)
     for block in predictions.in_blocks():
-        replies, expected = [p.reply for p in block], [p.expected for p in block]
-        everything.add(replies, expected)
-        varied.add(replies, expected)
-    values = (everything.distance, everything.cosine, varied.distance, varied.cosine)
+        replies, references = [p.reply for p in block], [p.expected for p in block]
+        total.add(replies, references)
+        varied.add(replies, references)
+    values = (total.distance, total.cosine, varied.distance, varied.cosine)
     return {**dict(zip(names, values, strict=True)), "varied_samples": varied.samples}
 
 
-def summary(found: dict[str, Any]) -> str:
-    """The figures for a terminal, a line each."""
+def format_metrics(metrics: dict[str, Any]) -> str:
+    """The metrics for a terminal, one per line."""
 
-    def shown(key: str, form: str) -> str:
-        return "–" if found[key] is None else format(found[key], form)
+    def value(key: str, form: str) -> str:
+        return "–" if metrics[key] is None else format(metrics[key], form)
 
-    varied = "" if found["varied_samples"] is None else f" ({found['varied_samples']:,} samples)"
-    left_out = f"without the {MOST_FREQUENT} most frequent replies"
+    varied = "" if metrics["varied_samples"] is None else f" ({metrics['varied_samples']:,} samples)"
+    excluding = f"without the {TOP_REPLIES} most frequent replies"
     lines = {
-        "loss": f"{shown('loss', '.4f')} nats per target token, {shown('loss_bits', '.4f')} bits",
-        "perplexity": f"{shown('perplexity', '.2f')} (2^loss, as in the thesis's tables: "
-        f"{shown('two_to_the_loss', '.2f')})",
-        "word accuracy": shown("word_accuracy", ".2%"),
-        "BLEU": f"{shown('bleu', '.2f')} ({found['bleu_signature']})",
-        "Sent2Vec distance": f"{shown('sent2vec_distance', '.4f')}, {left_out}: "
-        f"{shown('sent2vec_distance_varied', '.4f')}{varied}",
-        "Sent2Vec cosine": f"{shown('sent2vec_cosine', '.4f')}, {left_out}: {shown('sent2vec_cosine_varied', '.4f')}",
-        "vectors": found["sent2vec"],
-        "distinct-1, -2": f"{shown('distinct_1', '.4f')}, {shown('distinct_2', '.4f')}",
-        "most frequent": f"{shown('most_frequent_share', '.1%')} of the replies are one of the {MOST_FREQUENT} most "
-        f"frequent",
-        "mean length": f"{shown('mean_length', '.2f')} words",
-        "samples": f"{found['samples']:,}",
-        "tokens": f"{found['tokens']:,}",
-        "predictions": found["predictions"],
+        "loss": f"{value('loss', '.4f')} nats per target token, {value('loss_bits', '.4f')} bits",
+        "perplexity": f"{value('perplexity', '.2f')} (2^loss, as the thesis's code prints it: "
+        f"{value('two_to_the_loss', '.2f')})",
+        "word accuracy": value("word_accuracy", ".2%"),
+        "BLEU": f"{value('bleu', '.2f')} ({metrics['bleu_signature']})",
+        "Sent2Vec distance": f"{value('sent2vec_distance', '.4f')}, {excluding}: "
+        f"{value('sent2vec_distance_varied', '.4f')}{varied}",
+        "Sent2Vec cosine": f"{value('sent2vec_cosine', '.4f')}, {excluding}: {value('sent2vec_cosine_varied', '.4f')}",
+        "vectors": metrics["sent2vec"],
+        "distinct-1, -2": f"{value('distinct_1', '.4f')}, {value('distinct_2', '.4f')}",
+        "most frequent": f"{value('most_frequent_share', '.1%')} of the replies are among the {TOP_REPLIES} most "
+        "frequent",
+        "mean length": f"{value('mean_length', '.2f')} words",
+        "samples": f"{metrics['samples']:,}",
+        "tokens": f"{metrics['tokens']:,}",
+        "predictions": metrics["predictions"],
     }
-    return "\n".join(f"{name:<19}{value}" for name, value in lines.items())
+    return format_table(list(lines.items()))

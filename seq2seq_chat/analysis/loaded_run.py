@@ -1,81 +1,82 @@
-"""What is analysed: a run, and its model with the weights of one moment of its training after the other."""
+"""A trained run under analysis: its model, which can take the weights of any of the run's snapshots."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import NamedTuple
 
-from seq2seq_chat.chatbot import Chatbot
-from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.corpus.vocabulary import Vocabulary
-from seq2seq_chat.decoding.reply_search import ReplySearch
-from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.runs import LATEST, Run, snapshot_name, snapshot_step
-from seq2seq_chat.training.restore import load_trained_model
+from seq2seq_chat.checkpoint.restore import load_trained_model
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.runs.run import LATEST, Run, snapshot_name, snapshot_step
 
 
-class Moment(NamedTuple):
-    """A moment of a training whose weights are there."""
+class Snapshot(NamedTuple):
+    """Weights that a run has saved."""
 
-    snapshot: str  # the name by which a run finds them
-    label: str  # how many steps were behind them: "0.5M"
+    name: str  # as given to --snapshot
+    label: str  # its training steps: "0.5M"
 
 
-class Subject:
-    """A run whose model can be looked at. The weights change, the graphs stay: they are compiled once.
+class LoadedRun:
+    """A run with its model. Loading another snapshot changes the weights only, so graphs are compiled once.
 
     Attributes:
-        run, config, vocabulary, model, bot: the run, what it was made of, and what talks.
-        step: training steps behind the weights that the model has now.
+        run, config, vocabulary, model, chatbot: the run and the objects built from it.
+        step: training steps of the current weights.
     """
 
-    def __init__(
-        self, run: Run, snapshot: str | None = None, warn: Callable[[str], object] = lambda text: None
-    ) -> None:
-        """Load a run; see :func:`load_trained_model` for the errors raised."""
-        self.run, self._warn = run, warn
-        self.config: Config = run.config
-        trained = load_trained_model(run, snapshot, warn)
-        self.model: Seq2Seq = trained.model
-        self.vocabulary: Vocabulary = trained.vocabulary
-        self.step, self._loaded = trained.step, snapshot or LATEST
-        self.bot = Chatbot(self.model, self.vocabulary, self.config, results=run.path.parent)
+    def __init__(self, run: Run, snapshot: str | None = None) -> None:
+        """Load a run; see :func:`load_trained_model` for the exceptions raised."""
+        self.run, self.config = run, run.config
+        trained = load_trained_model(run, snapshot)
+        self.model, self.vocabulary, self.step = trained.model, trained.vocabulary, trained.step
+        self._snapshot = snapshot or LATEST
+        self.chatbot = Chatbot(self.model, self.vocabulary, self.config, results=run.path.parent)
         self._searches: dict[Decoding, ReplySearch] = {}
+        self._scorers: dict[int, Scorer] = {}
 
     @property
     def label(self) -> str:
-        """The moment the model is at: "0.5M"."""
+        """Training steps of the current weights: "0.5M"."""
         return snapshot_name(self.step)
 
-    def go_to(self, snapshot: str) -> None:
-        """Give the model the weights of another moment; see :func:`load_trained_model` for the errors raised."""
-        if snapshot == self._loaded:
+    def load_snapshot(self, name: str) -> None:
+        """Replace the weights; see :func:`load_trained_model` for the exceptions raised."""
+        if name == self._snapshot:
             return
-        trained = load_trained_model(self.run, snapshot, self._warn)
-        for variable, other in zip(self.model.trainable_variables, trained.model.trainable_variables, strict=True):
-            variable.assign(other)
-        self.step, self._loaded = trained.step, snapshot
+        trained = load_trained_model(self.run, name)
+        for variable, loaded in zip(self.model.trainable_variables, trained.model.trainable_variables, strict=True):
+            variable.assign(loaded)
+        self.step, self._snapshot = trained.step, name
 
     def search(self, decoding: Decoding) -> ReplySearch:
-        """The compiled search of a way of decoding."""
+        """The compiled search for some decoding settings."""
         if decoding not in self._searches:
             self._searches[decoding] = ReplySearch(self.model, decoding)
         return self._searches[decoding]
 
-    def fingerprint(self) -> str:
-        """SHA-256 (hex) of the weights that the model has now."""
+    def scorer(self, max_rows: int) -> Scorer:
+        """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+        if max_rows not in self._scorers:
+            self._scorers[max_rows] = Scorer(self.model, max_rows=max_rows, count_correct=True)
+        return self._scorers[max_rows]
+
+    def weights_fingerprint(self) -> str:
+        """SHA-256 of the current weights, in hex."""
         digest = hashlib.sha256()
         for variable in self.model.trainable_variables:
             digest.update(variable.numpy().tobytes())
         return digest.hexdigest()
 
 
-def moments(run: Run) -> list[Moment]:
-    """The moments of a run whose weights are there: its snapshots, and its newest weights where they are newer."""
-    found = [Moment(name, name) for name in run.snapshots()]
+def available_snapshots(run: Run) -> list[Snapshot]:
+    """The snapshots of a run, earliest first, then its newest checkpoint if that is newer."""
+    snapshots = [Snapshot(name, name) for name in run.snapshots()]
     checkpoints = run.checkpoints()
     newest = max((snapshot_step(name) for name in run.snapshots()), default=-1)
     if checkpoints and checkpoints[-1][0] > newest:
-        found.append(Moment(LATEST, snapshot_name(checkpoints[-1][0])))
-    return found
+        snapshots.append(Snapshot(LATEST, snapshot_name(checkpoints[-1][0])))
+    return snapshots

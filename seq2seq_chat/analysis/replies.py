@@ -1,22 +1,16 @@
-"""The same questions at every moment of a training, to several runs, and in transcripts made elsewhere."""
+"""Replies to the same questions: of a run at each snapshot, of several runs, and in transcripts of other systems."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import NamedTuple
 
-from matplotlib.figure import Figure
-
-from seq2seq_chat.analysis.style import new_figure, plain
-from seq2seq_chat.analysis.subject import Subject
-from seq2seq_chat.config import Decoding, decoding_with
-from seq2seq_chat.corpus.lines import numbered_lines
-from seq2seq_chat.corpus.text import clean
-from seq2seq_chat.errors import UserError
-
-WRAPPED_AT = 32  # characters of a line in a drawn table
+from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.data.lines import numbered_lines
+from seq2seq_chat.data.tokenizers.english import clean
+from seq2seq_chat.system.errors import UserError
 
 QUESTIONS = (
     "hello !",
@@ -34,78 +28,54 @@ QUESTIONS = (
 )
 
 
-class Column(NamedTuple):
-    """Somebody's answers: a run at some moment, or a transcript."""
+class ReplyColumn(NamedTuple):
+    """The replies of a run at a snapshot, or of a transcript."""
 
     label: str
-    answers: list[str]  # to the questions, in their order; "" where there is none
+    replies: list[str]  # in the order of the questions; "" if there is none
 
 
 def read_questions(path: str | Path | None) -> list[str]:
-    """The questions of a text file, one a line, or the usual ones. Raises UserError where there is none."""
+    """Read questions from a text file, one per line; None for the default ones. Raises UserError if it is empty."""
     if path is None:
         return list(QUESTIONS)
     questions = [line.strip() for _, line in numbered_lines(path, UserError) if line.strip()]
     if not questions:
-        raise UserError(f"{path} has no question; write one a line")
+        raise UserError(f"{path} contains no questions; write one per line")
     return questions
 
 
-def read_transcript(path: str | Path, questions: Sequence[str]) -> Column:
-    """Answers given elsewhere: lines of ``question<TAB>answer``, or only the answers, in the order of the questions.
+def read_transcript(path: str | Path, questions: Sequence[str]) -> ReplyColumn:
+    """Read replies of another system: lines of ``question<TAB>reply``, or one reply per question in their order.
 
     Raises:
-        UserError: the file cannot be read, or its answers cannot be told to the questions.
+        UserError: The file cannot be read or does not match the questions.
     """
     lines = [(number, line) for number, line in numbered_lines(path, UserError) if line.strip()]
     label = Path(path).stem
     if not any("\t" in line for _, line in lines):
         if len(lines) != len(questions):
             raise UserError(
-                f"{path} has {len(lines)} answers to {len(questions)} questions; write an answer a line in the order "
-                "of the questions, or lines of question<TAB>answer"
+                f"{path} has {len(lines)} replies to {len(questions)} questions; write one per line in the order of "
+                "the questions, or lines of question<TAB>reply"
             )
-        return Column(label, [line.strip() for _, line in lines])
-    answers: dict[str, str] = {}
+        return ReplyColumn(label, [line.strip() for _, line in lines])
+    replies: dict[str, str] = {}
     for number, line in lines:
-        question, tab, answer = line.partition("\t")
+        question, tab, reply = line.partition("\t")
         if not tab:
-            raise UserError(f"{path}, line {number}: has no tab; write question<TAB>answer")
-        answers.setdefault(clean(question), answer.strip())
-    if not any(clean(question) in answers for question in questions):
-        raise UserError(f"{path} answers none of the questions; they are: {'; '.join(questions[:5])} …")
-    return Column(label, [answers.get(clean(question), "") for question in questions])
+            raise UserError(f"{path}, line {number}: missing tab; write question<TAB>reply")
+        replies.setdefault(clean(question), reply.strip())
+    if not any(clean(question) in replies for question in questions):
+        raise UserError(f"{path} replies to none of the questions, which are: {'; '.join(questions[:5])} …")
+    return ReplyColumn(label, [replies.get(clean(question), "") for question in questions])
 
 
-def ask(subject: Subject, questions: Sequence[str], label: str, decoding: Decoding | None = None) -> Column:
-    """What the model answers as it is now; where words are drawn at random, it is the same draws every time."""
-    decoding = decoding or subject.config.decoding
+def reply_to_all(
+    loaded: LoadedRun, questions: Sequence[str], label: str, decoding: Decoding | None = None
+) -> ReplyColumn:
+    """Reply to questions with the current weights; sampling uses a fixed seed."""
+    decoding = decoding or loaded.config.decoding
     if decoding.method == "sample" and decoding.seed is None:
-        decoding = decoding_with(decoding, seed=subject.config.seed)
-    return Column(label, [reply.text for reply in subject.bot.replies(list(questions), decoding)])
-
-
-def draw_replies(questions: Sequence[str], columns: Sequence[Column]) -> Figure:
-    """The table of answers as a picture, for a talk or a paper."""
-    cells = [
-        [question, *(column.answers[n] or "(nothing)" for column in columns)] for n, question in enumerate(questions)
-    ]
-    wrapped = [[fill(plain(cell, 120), WRAPPED_AT) for cell in row] for row in cells]
-    heights = [max(cell.count("\n") + 1 for cell in row) for row in wrapped]
-    figure = new_figure(2.3 * (len(columns) + 1), 0.5 + 0.17 * sum(heights) + 0.1 * len(heights))
-    axes = figure.subplots()
-    axes.axis("off")
-    table = axes.table(
-        wrapped, colLabels=["utterance", *(plain(c.label, 30) for c in columns)], loc="center", cellLoc="left"
-    )
-    table.auto_set_font_size(False)
-    table.set_fontsize(8)
-    unit = 1 / (sum(heights) + 0.6 * len(heights) + 1.6)
-    for (row, place), cell in table.get_celld().items():
-        cell.set_height(unit * (1.6 if row == 0 else heights[row - 1] + 0.6))
-        cell.set_edgecolor("0.8")
-        if row == 0 or place == 0:
-            cell.get_text().set_fontweight("bold")
-        if row == 0:
-            cell.set_facecolor("0.93")
-    return figure
+        decoding = override_decoding(decoding, seed=loaded.config.seed)
+    return ReplyColumn(label, [reply.text for reply in loaded.chatbot.replies(list(questions), decoding)])

@@ -1,5 +1,6 @@
-"""Checks that a model can learn, to be run before weeks of training.
+"""Checks that a model can learn, to run before a long training.
 
-Reading order: subject (what is checked), then the checks from cheap to dear - data, memory, initial_loss, gradients,
-padding, save_and_load, decoding, overfitting, copy_task - and suite, which runs them.
+Reading order: ``check_context`` (what is checked); the checks from fast to slow: ``data``, ``memory``,
+``initial_loss``, ``gradients``, ``padding``, ``save_and_load``, ``decoding``, ``overfitting`` and ``copy_task``,
+of which the last two share ``learning``; and ``suite``, which runs and reports them.
 """

@@ -1,122 +1,127 @@
-"""What is checked: the architecture of a configuration, at a size that a check needs."""
+"""What the checks work on: the architecture of a configuration, at the size that a check needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.config import Config
-from seq2seq_chat.corpus.encoded import EncodedCorpus
-from seq2seq_chat.corpus.files import write_conversations
-from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.config import Config, Data
+from seq2seq_chat.data.bundled import bundled_conversations
+from seq2seq_chat.data.corpus_file import write_conversations
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.system.errors import UserError
 
-SAMPLE_CORPUS = str(resources.files("seq2seq_chat") / "corpus" / "sample" / "conversations.txt")
+SAMPLE_CORPUS = str(bundled_conversations())
+PROBED_SAMPLES = 1000  # read to find out whether a corpus is readable
 
-Progress = Callable[[str], object]
-"""Told from time to time how far a check is."""
-
-LOOKED_AT = 1000  # samples that are read to see whether a corpus can be used
+OnProgress = Callable[[str], object]
+"""Called with the progress of a check."""
 
 
-class Finding(NamedTuple):
-    """What a check found."""
+class CheckResult(NamedTuple):
+    """The result of a check."""
 
     passed: bool
-    figure: str  # what was measured
-    threshold: str  # what it had to be
-    detail: str = ""  # what a person may want to know besides
-    curve: tuple[tuple[int, float], ...] = ()  # (step, loss) where something was learned
+    measured: str
+    required: str
+    detail: str = ""
+    curve: tuple[tuple[int, float], ...] = ()  # (step, loss in nats per token) of a check that trains
 
 
-class Subject:
-    """A configuration under test.
+class CheckContext:
+    """A configuration to check.
 
-    The architecture is used as it is: cell, layers, attention, projection, sampled softmax (where there are words
-    enough to sample from), reversal. Hidden, embedding and projection sizes shrink to what a check needs unless
-    ``full_size`` is set; vocabulary, steps, optimizer and learning rate are each check's own.
+    The architecture is kept: cell, layers, attention, projection, reversed input, and sampled softmax if the check's
+    vocabulary is large enough. Hidden, embedding and projection sizes are reduced to what a check needs unless
+    ``full_size`` is set; vocabulary, steps, optimizer and learning rate are chosen by each check.
 
     Args:
-        config: the experiment that somebody is about to train.
-        folder: where a check may write.
-        fast: shorter sequences in the copy task.
+        config: the experiment to check.
+        folder: where the checks write their files.
+        fast: use shorter sequences in the copy task.
+        full_size: keep the hidden, embedding and projection sizes.
     """
 
     def __init__(self, config: Config, folder: Path, *, fast: bool = False, full_size: bool = False) -> None:
         self.config, self.folder, self.fast, self.full_size = config, folder, fast, full_size
 
     @cached_property
-    def missing_data(self) -> Optional[str]:
-        """Why the configured corpus cannot be used, or None where it can."""
+    def missing_data(self) -> str | None:
+        """Why the configured corpus cannot be used, or None if it can."""
         data = self.config.data
         try:
-            first = list(islice(iterate_samples(read_tokens(data.train, data.level), data.pairing), LOOKED_AT))
+            samples = list(islice(read_samples(data.train, data), PROBED_SAMPLES))
         except UserError as error:
             return str(error)
-        return None if first else f"{data.train} has no two utterances that belong together"
+        return None if samples else f"{data.train} has no pair of an utterance and a reply"
 
     def real_samples(self) -> Iterator[tuple[list[str], list[str]]]:
-        """(source, target) of the configured training corpus, or of the bundled one where that is missing."""
+        """(source, target) tokens of the configured training corpus, or of the bundled one if that is missing."""
         data = self.config.data
         if self.missing_data is None:
-            return iterate_samples(read_tokens(data.train, data.level), data.pairing)
-        return iterate_samples(read_tokens(SAMPLE_CORPUS, data.level), "sliding")
+            return read_samples(data.train, data)
+        return read_samples(SAMPLE_CORPUS, data.model_copy(update={"pairing": "sliding"}))
 
-    def sized(self, vocabulary: int, hidden: int, units: int, steps: int, **changes: Any) -> Config:
-        """The configuration at a smaller size; ``changes`` are ``section__key=value``.
+    def small_config(
+        self, vocabulary_size: int, *, hidden_size: int, units: int, steps: int, **changes: dict[str, Any]
+    ) -> Config:
+        """The configuration at a smaller size.
+
+        A sampled softmax over at least the whole vocabulary is reduced to three quarters of it.
 
         Args:
-            vocabulary: words of the model; of a few, three quarters are sampled where many were to be.
-            hidden: largest hidden size; units: largest size of embedding and projection.
-            steps: steps of encoder and decoder.
+            hidden_size: largest hidden size.
+            units: largest embedding and projection size.
+            steps: encoder and decoder steps.
+            changes: other settings by section: ``training={"optimizer": "sgd"}``.
         """
         settings = self.config.model_dump()
-        model, training = settings["model"], settings["training"]
+        data, model, training = settings["data"], settings["model"], settings["training"]
         if not self.full_size:
-            model["hidden_size"] = min(model["hidden_size"], hidden)
+            model["hidden_size"] = min(model["hidden_size"], hidden_size)
             model["embedding_size"] = min(model["embedding_size"], units)
             model["projection_size"] = model["projection_size"] and min(model["projection_size"], units)
         model |= {"encoder_steps": steps, "decoder_steps": steps, "pretrained_embeddings": None}
-        settings["data"] |= {"vocabulary_size": vocabulary, "buckets": None, "level": "word", "pairing": "alternating"}
-        settings["data"] |= {"context_turns": 1, "swap_samples": False}  # questions and answers, no more
+        data |= {"vocabulary_size": vocabulary_size, "buckets": None, "level": "word", "pairing": "alternating"}
+        data |= {"context_turns": 1, "swap_source_target": False}
         sampled = training["sampled_softmax"]
-        if sampled is not None and sampled < self.config.data.vocabulary_size and sampled >= vocabulary:
-            training["sampled_softmax"] = max(1, vocabulary * 3 // 4)
-        for path, value in changes.items():
-            section, key = path.split("__")
-            settings[section][key] = value
+        if sampled is not None and vocabulary_size <= sampled < self.config.data.vocabulary_size:
+            training["sampled_softmax"] = max(1, vocabulary_size * 3 // 4)
+        for section, values in changes.items():
+            settings[section] |= values
         return Config.model_validate(settings)
 
-    def write_corpus(self, name: str, pairs: Iterable[tuple[str, str]]) -> Path:
-        """A corpus file of questions and answers, each pair a conversation of its own."""
+    def write_corpus(self, name: str, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> Dataset:
+        """Write utterances and replies to ``NAME.txt``, each pair a conversation of its own, and open the file."""
         path = self.folder / f"{name}.txt"
         write_conversations(path, pairs)
-        return path
+        return Dataset.open(path, vocabulary, Data(train=str(path), pairing="alternating"))
 
-    def random_corpus(self, name: str, vocabulary: int, samples: int, longest: int) -> tuple[EncodedCorpus, Vocabulary]:
-        """A corpus of equally likely made-up words, utterances of 1 to ``longest`` of them."""
+    def random_corpus(
+        self, name: str, vocabulary_size: int, samples: int, max_length: int
+    ) -> tuple[Dataset, Vocabulary]:
+        """A corpus of uniformly distributed artificial words, in utterances of 1 to ``max_length`` words."""
         rng = np.random.default_rng(self.config.seed)
-        words = [f"w{number}" for number in range(vocabulary - len(SPECIAL_WORDS))]
+        words = [f"w{number}" for number in range(vocabulary_size - len(SPECIAL_WORDS))]
 
         def utterance() -> str:
-            return " ".join(rng.choice(words, rng.integers(1, longest + 1)))
+            return " ".join(rng.choice(words, rng.integers(1, max_length + 1)))
 
-        path = self.write_corpus(name, [(utterance(), utterance()) for _ in range(samples)])
-        known = Vocabulary([*SPECIAL_WORDS, *words])
-        return EncodedCorpus.open(path, known, level="word", pairing="alternating"), known
+        vocabulary = Vocabulary([*SPECIAL_WORDS, *words])
+        return self.write_corpus(name, [(utterance(), utterance()) for _ in range(samples)], vocabulary), vocabulary
 
 
-def agitate(model: Seq2Seq, factor: float = 4.0) -> None:
-    """Make a model's weights larger than they start, so that its words differ in probability and nothing is linear."""
+def scale_weights(model: Seq2Seq) -> None:
+    """Enlarge the initial weights so that word probabilities differ and cells reach their nonlinear range."""
     for variable in model.trainable_variables:
         if variable.shape.rank > 1:
-            variable.assign(tf.clip_by_value(variable * factor, -1.0, 1.0))
+            variable.assign(tf.clip_by_value(variable * 4.0, -1.0, 1.0))

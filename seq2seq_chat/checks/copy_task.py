@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from seq2seq_chat.checks.learning import learn_to_answer
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
-from seq2seq_chat.corpus.copy_task import LONGEST, copy_corpus, copy_vocabulary
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.checks.learning import ReplyTask, check_reply_task
+from seq2seq_chat.data.copy_task import MAX_LENGTH, copy_corpus, copy_vocabulary
 
-LEAST = 0.99
-LONGEST_FAST = 10
-LONGEST_WITHOUT_ATTENTION = 5  # all of it must pass through one small state
-MOST_STEPS = 3000
+MAX_LENGTH_FAST = 10
+MAX_LENGTH_WITHOUT_ATTENTION = 5  # the sequence must fit into one small state
+MAX_STEPS = 3000
 
 
-def check_copy_task(subject: Subject, progress: Progress) -> Finding:
-    """Trained on 10,000 sequences, the model copies 500 it has never seen, exactly. Dropout is off."""
-    longest = LONGEST_FAST if subject.fast else LONGEST
-    if subject.config.model.attention == "none":
-        longest = min(longest, LONGEST_WITHOUT_ATTENTION)
-    sequences, held_out = copy_corpus(longest, subject.config.seed)
+def check_copy_task(context: CheckContext, on_progress: OnProgress) -> CheckResult:
+    """A model trained on 10,000 sequences copies 500 other ones exactly. Dropout is off."""
+    max_length = MAX_LENGTH_FAST if context.fast else MAX_LENGTH
+    if context.config.model.attention == "none":
+        max_length = min(max_length, MAX_LENGTH_WITHOUT_ATTENTION)
+    sequences, held_out = copy_corpus(max_length, context.config.seed)
     vocabulary = copy_vocabulary()
-    config = subject.sized(
+    config = context.small_config(
         len(vocabulary),
-        hidden=128,
+        hidden_size=128,
         units=64,
-        steps=longest + 1,
-        model__dropout=0.0,
-        training__batch_size=64,
-        training__optimizer="adam",
-        training__learning_rate=0.002,
-        training__momentum=0.0,
-        training__sampled_softmax=None,  # of so few words nothing is sampled in an experiment either
+        steps=max_length + 1,
+        model={"dropout": 0.0},
+        training={
+            "batch_size": 64,
+            "optimizer": "adam",
+            "learning_rate": 0.002,
+            "momentum": 0.0,
+            "sampled_softmax": None,  # as in configs/copy_task.json: the vocabulary is small
+        },
     )
-    learned = learn_to_answer(
-        subject,
-        config,
-        vocabulary,
+    task = ReplyTask(
         "copy_task",
-        [(sequence, sequence) for sequence in sequences],
-        asked=[(sequence, sequence) for sequence in held_out],
-        least=LEAST,
-        most_steps=MOST_STEPS,
-        progress=progress,
+        f"unseen sequences of 1 to {max_length} numbers",
+        vocabulary,
+        train_pairs=[(sequence, sequence) for sequence in sequences],
+        test_pairs=[(sequence, sequence) for sequence in held_out],
+        max_steps=MAX_STEPS,
     )
-    return learned.finding(LEAST, f"sequences of 1 to {longest} symbols, not seen in training")
+    return check_reply_task(context, config, task, on_progress)

@@ -1,58 +1,59 @@
-"""Configuration and data: are the files there, and do vocabulary and steps fit them?"""
+"""Data: the files are readable, and vocabulary and steps fit them."""
 
 from __future__ import annotations
 
 from itertools import islice
 
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
-from seq2seq_chat.corpus.experiment_data import training_vocabulary
-from seq2seq_chat.corpus.samples import iterate_samples, read_tokens
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.vocabulary import training_vocabulary
+from seq2seq_chat.system.errors import UserError
 
-SAMPLES = 1_000_000  # samples of a corpus that are looked at, from its beginning
-LEAST_COVERAGE, MOST_CUT, MOST_OVERLAP = 80.0, 50.0, 25.0  # percent
-THRESHOLD = f"files readable, coverage ≥ {LEAST_COVERAGE:.0f} %, cut ≤ {MOST_CUT:.0f} %, overlap ≤ {MOST_OVERLAP:.0f} %"
+MAX_SAMPLES = 1_000_000  # read from the beginning of each corpus
+PROGRESS_EVERY = 20_000  # samples
+MIN_COVERAGE, MAX_CUT, MAX_OVERLAP = 80.0, 50.0, 25.0  # percent
+REQUIRED = f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, cut ≤ {MAX_CUT:.0f} %, overlap ≤ {MAX_OVERLAP:.0f} %"
 
 
-def check_data(subject: Subject, progress: Progress) -> Finding:
-    """Vocabulary coverage, samples cut by the step limits, repeated samples, and test samples seen in training."""
-    data, model = subject.config.data, subject.config.model
+def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
+    """Vocabulary coverage, samples cut by the step limits, duplicates, and held-out samples seen in training."""
+    data, model = context.config.data, context.config.model
     try:
         vocabulary = training_vocabulary(data)
         seen: set[int] = set()
         words = unknown = cut = samples = 0
-        for source, target in islice(iterate_samples(read_tokens(data.train, data.level), data.pairing), SAMPLES):
+        for source, target in islice(read_samples(data.train, data), MAX_SAMPLES):
             samples += 1
             words += len(target)
             unknown += sum(word not in vocabulary for word in target)
             cut += len(source) > model.encoder_steps or len(target) + 1 > model.decoder_steps
             seen.add(hash((tuple(source), tuple(target))))
-            if samples % 20_000 == 0:
-                progress(f"{samples:,} samples read")
+            if samples % PROGRESS_EVERY == 0:
+                on_progress(f"{samples:,} samples read")
         if not samples:
-            return Finding(False, "no samples", THRESHOLD, f"{data.train} has no two utterances that belong together")
+            reason = f"{data.train} has no pair of an utterance and a reply"
+            return CheckResult(False, "no samples", REQUIRED, reason)
         held_out = [path for path in (data.validation, data.test) if path]
-        overlap = max((_seen_share(path, subject, seen) for path in held_out), default=0.0)
+        overlap = max((_overlap(path, context, seen) for path in held_out), default=0.0)
     except UserError as error:
-        return Finding(False, "not usable", THRESHOLD, str(error))
+        return CheckResult(False, "files not readable", REQUIRED, str(error))
     coverage, cut_share = 100 - _percent(unknown, words), _percent(cut, samples)
-    return Finding(
-        passed=coverage >= LEAST_COVERAGE and cut_share <= MOST_CUT and overlap <= MOST_OVERLAP,
-        figure=f"coverage {coverage:.1f} %, cut {cut_share:.1f} %, overlap {overlap:.1f} %",
-        threshold=THRESHOLD,
-        detail=f"{samples:,} samples{' (the first)' if samples == SAMPLES else ''}, <unknown> "
+    return CheckResult(
+        passed=coverage >= MIN_COVERAGE and cut_share <= MAX_CUT and overlap <= MAX_OVERLAP,
+        measured=f"coverage {coverage:.1f} %, cut {cut_share:.1f} %, overlap {overlap:.1f} %",
+        required=REQUIRED,
+        detail=f"{'first ' if samples == MAX_SAMPLES else ''}{samples:,} samples, <unknown> "
         f"{_percent(unknown, words):.2f} % of the words, "
         f"repeated samples {_percent(samples - len(seen), samples):.1f} %",
     )
 
 
-def _seen_share(path: str, subject: Subject, seen: set[int]) -> float:
-    """Percent of the samples of a held-out corpus that the training corpus has word for word."""
-    data = subject.config.data
-    samples = islice(iterate_samples(read_tokens(path, data.level), data.pairing), SAMPLES)
-    hits = [hash((tuple(source), tuple(target))) in seen for source, target in samples]
-    return _percent(sum(hits), len(hits))
+def _overlap(path: str, context: CheckContext, seen: set[int]) -> float:
+    """Percentage of the samples of a held-out corpus that are in the training corpus, word for word."""
+    samples = islice(read_samples(path, context.config.data), MAX_SAMPLES)
+    matches = [hash((tuple(source), tuple(target))) in seen for source, target in samples]
+    return _percent(sum(matches), len(matches))
 
 
-def _percent(part: float, whole: float) -> float:
-    return 100 * part / whole if whole else 0.0
+def _percent(part: float, total: float) -> float:
+    return 100 * part / total if total else 0.0

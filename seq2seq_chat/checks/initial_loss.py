@@ -1,25 +1,26 @@
-"""Initial loss: a model that knows nothing finds all words equally likely."""
+"""Initial loss: an untrained model considers all words equally likely."""
 
 from __future__ import annotations
 
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.output import untrained_loss
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.validation import LossFunction
+from seq2seq_chat.training.validation import corpus_loss
 
-VOCABULARY, STEPS, SAMPLES = 2000, 10, 128
-TOLERANCE = 0.05
+VOCABULARY_SIZE, STEPS, SAMPLES = 2000, 10, 128
+TOLERANCE = 0.05  # relative
 
 
-def check_initial_loss(subject: Subject, progress: Progress) -> Finding:
-    """The loss that is reported, before any training, is that of guessing: ln(vocabulary)."""
-    config = subject.sized(VOCABULARY, hidden=128, units=64, steps=STEPS)
-    corpus, vocabulary = subject.random_corpus("initial_loss", VOCABULARY, SAMPLES, STEPS - 1)
+def check_initial_loss(context: CheckContext, on_progress: OnProgress) -> CheckResult:
+    """The validation loss before any training is ln(vocabulary size)."""
+    config = context.small_config(VOCABULARY_SIZE, hidden_size=128, units=64, steps=STEPS)
+    corpus, vocabulary = context.random_corpus("initial_loss", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     model = Seq2Seq(config.model, len(vocabulary), config.seed)
-    loss = LossFunction(model, [(STEPS, STEPS)], config.data.reverse_input)(corpus).loss
+    loss = corpus_loss(Scorer(model), corpus, [(STEPS, STEPS)], config.data.reverse_input).loss
     expected = untrained_loss(len(vocabulary))
-    return Finding(
+    return CheckResult(
         passed=abs(loss / expected - 1) <= TOLERANCE,
-        figure=f"{loss:.3f} nats, {100 * (loss / expected - 1):+.1f} %",
-        threshold=f"ln({len(vocabulary)}) = {expected:.3f} nats ± {100 * TOLERANCE:.0f} %",
+        measured=f"{loss:.3f} nats, {100 * (loss / expected - 1):+.1f} %",
+        required=f"ln({len(vocabulary)}) = {expected:.3f} nats ± {100 * TOLERANCE:.0f} %",
     )

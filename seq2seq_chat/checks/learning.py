@@ -1,81 +1,67 @@
-"""Learn pairs of question and answer until they are answered right, or for so long and no longer."""
+"""Train a model to give certain replies, until it does or the steps run out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seq2seq_chat.chatbot import Chatbot
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.corpus.encoded import EncodedCorpus
-from seq2seq_chat.corpus.vocabulary import Vocabulary
-from seq2seq_chat.training.learner import Learner
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.training.learner import build_learner
 
-ASK_EVERY = 60  # steps
-PROMISING = 1.0  # nats per token: above it nothing can be right yet, and asking costs time
+PROGRESS_EVERY, EVALUATE_EVERY = 10, 60  # steps
+MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the replies are not evaluated
 
 Pairs = Sequence[tuple[str, str]]
 
-
-class Learned(NamedTuple):
-    """How far a model came."""
-
-    right: int  # answers that are right word for word
-    asked: int
-    steps: int
-    curve: tuple[tuple[int, float], ...]  # (step, loss in nats per target token)
-
-    def finding(self, least: float, what: str) -> Finding:
-        """The verdict of a check that wants a share of ``least`` right."""
-        return Finding(
-            passed=self.right >= least * self.asked,
-            figure=f"{self.right} of {self.asked} exactly ({100 * self.right / self.asked:.1f} %)",
-            threshold=f"≥ {100 * least:.0f} %",
-            detail=f"{what}; {self.steps} steps, loss {self.curve[-1][1]:.3f}",
-            curve=self.curve,
-        )
+REQUIRED_ACCURACY = 0.99
 
 
-def learn_to_answer(
-    subject: Subject,
-    config: Config,
-    vocabulary: Vocabulary,
-    name: str,
-    pairs: Pairs,
-    *,
-    asked: Pairs,
-    least: float,
-    most_steps: int,
-    progress: Progress,
-) -> Learned:
-    """Train on ``pairs``; stop when a share of ``least`` of ``asked`` is answered right, or after ``most_steps``.
+class ReplyTask(NamedTuple):
+    """Utterances with the only correct replies."""
 
-    Nothing is taken a shorter way than in a real experiment: corpus file, batches, training step; questions are asked
-    as text through the chatbot, greedily.
+    name: str
+    description: str  # of the test pairs
+    vocabulary: Vocabulary
+    train_pairs: Pairs
+    test_pairs: Pairs
+    max_steps: int
+
+
+def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_progress: OnProgress) -> CheckResult:
+    """Train on a task until ``REQUIRED_ACCURACY`` of the test replies are correct, or for ``max_steps``.
+
+    Everything works as in an experiment: corpus file, batches, training step, and greedy replies of a chatbot.
     """
-    path = subject.write_corpus(name, pairs)
-    corpus = EncodedCorpus.open(path, vocabulary, level="word", pairing="alternating")
-    learner = Learner(config, len(vocabulary), corpus)
-    bot = Chatbot(learner.model, vocabulary, config)
-    right, curve = 0, []
+    corpus = context.write_corpus(task.name, task.train_pairs, task.vocabulary)
+    learner = build_learner(config, task.vocabulary, corpus)
+    chatbot = Chatbot(learner.model, task.vocabulary, config)
+    total, required = len(task.test_pairs), REQUIRED_ACCURACY * len(task.test_pairs)
+    correct = 0
+    curve: list[tuple[int, float]] = []
     nats = tokens = 0.0
-    while learner.step < most_steps:
-        loss = learner.learn().loss
+    while learner.step < task.max_steps and correct < required:
+        loss = learner.train_step().loss
         nats, tokens = nats + float(loss.nats), tokens + float(loss.tokens)
-        if learner.step % 10 == 0:
-            progress(f"step {learner.step}, loss {nats / tokens:.3f}, {right} of {len(asked)} right")
-        if learner.step % ASK_EVERY == 0:
+        if learner.step % PROGRESS_EVERY == 0:
+            on_progress(f"step {learner.step}, loss {nats / tokens:.3f}, {correct} of {total} replies correct")
+        if learner.step % EVALUATE_EVERY == 0:
             curve.append((learner.step, nats / tokens))
-            if nats / tokens < PROMISING or learner.step + ASK_EVERY > most_steps:
-                right = right_answers(bot, asked)
-            if right >= least * len(asked):
-                break
+            if nats / tokens < MAX_LOSS or learner.step + EVALUATE_EVERY > task.max_steps:
+                correct = correct_replies(chatbot, task.test_pairs)
             nats = tokens = 0.0
-    return Learned(right, len(asked), learner.step, tuple(curve))
+    return CheckResult(
+        passed=correct >= required,
+        measured=f"{correct} of {total} exactly ({100 * correct / total:.1f} %)",
+        required=f"≥ {100 * REQUIRED_ACCURACY:.0f} %",
+        detail=f"{task.description}; {learner.step} steps, loss {curve[-1][1]:.3f} nats per token",
+        curve=tuple(curve),
+    )
 
 
-def right_answers(bot: Chatbot, asked: Pairs) -> int:
-    """How many questions are answered word for word."""
-    replies = bot.replies([question for question, _ in asked], Decoding(method="greedy"))
-    return sum(reply.text == answer for reply, (_, answer) in zip(replies, asked, strict=True))
+def correct_replies(chatbot: Chatbot, pairs: Pairs) -> int:
+    """The number of utterances whose greedy reply is correct, word for word."""
+    replies = chatbot.replies([utterance for utterance, _ in pairs], Decoding(method="greedy"))
+    return sum(reply.text == expected for reply, (_, expected) in zip(replies, pairs, strict=True))

@@ -1,20 +1,19 @@
-"""Memory: does the training fit, at its full size?"""
+"""Memory: the training fits at its full size."""
 
 from __future__ import annotations
 
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
-from seq2seq_chat.training.memory import available_memory, estimate_memory, gigabytes
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.system.hardware import available_memory
+from seq2seq_chat.training.memory import estimate_memory, gigabytes
 
 
-def check_memory(subject: Subject, progress: Progress) -> Finding:
-    """The estimate that a training prints, against what is free."""
-    config = subject.config
-    estimate, available = estimate_memory(config, config.data.vocabulary_size), available_memory()
-    return Finding(
+def check_memory(context: CheckContext, on_progress: OnProgress) -> CheckResult:
+    """The training's own memory estimate does not exceed the free memory."""
+    config, available = context.config, available_memory()
+    estimate = estimate_memory(config.model, config.training, config.data.vocabulary_size)
+    return CheckResult(
         passed=estimate.total <= available,
-        figure=f"about {gigabytes(estimate.total)}",
-        threshold=f"≤ {gigabytes(available)} free",
-        detail=f"parameters {gigabytes(estimate.parameters)}, optimizer {gigabytes(estimate.optimizer)}, gradients "
-        f"{gigabytes(estimate.gradients)}, activations {gigabytes(estimate.activations)}, program "
-        f"{gigabytes(estimate.process)}",
+        measured=f"about {gigabytes(estimate.total)}",
+        required=f"≤ {gigabytes(available)} free",
+        detail=estimate.describe(),
     )

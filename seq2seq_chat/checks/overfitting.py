@@ -1,55 +1,45 @@
-"""Overfitting: a few dozen real samples are learned by heart."""
+"""Overfitting: the model memorizes a few dozen real samples."""
 
 from __future__ import annotations
 
-from seq2seq_chat.checks.learning import learn_to_answer
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
-from seq2seq_chat.corpus.vocabulary import Vocabulary
+from collections import Counter
 
-SAMPLES, LEAST = 48, 0.99
-MOST_STEPS = 900
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.checks.learning import REQUIRED_ACCURACY, ReplyTask, check_reply_task
+from seq2seq_chat.data.vocabulary import Vocabulary
+
+SAMPLES = 48
+MAX_STEPS = 900
 
 
-def check_overfitting(subject: Subject, progress: Progress) -> Finding:
-    """Greedy replies to real utterances are, word for word, the ones that were learned. Dropout is off."""
-    pairs = _pairs(subject)
+def check_overfitting(context: CheckContext, on_progress: OnProgress) -> CheckResult:
+    """Greedy replies to the training utterances equal the training targets, word for word. Dropout is off."""
+    pairs = _short_pairs(context)
     if not pairs:
-        return Finding(False, "no sample", f"≥ {100 * LEAST:.0f} %", "no sample is short enough for the model's steps")
-    vocabulary = Vocabulary.from_counts(Vocabulary.count(words.split() for pair in pairs for words in pair), 10**6)
-    steps = max(len(words.split()) for pair in pairs for words in pair) + 1
-    config = subject.sized(
+        reason = "no sample fits into the model's encoder and decoder steps"
+        return CheckResult(False, "no sample", f"≥ {100 * REQUIRED_ACCURACY:.0f} %", reason)
+    counts = Counter(word for pair in pairs for words in pair for word in words.split())
+    vocabulary = Vocabulary.from_counts(counts, 10**6)
+    config = context.small_config(
         len(vocabulary),
-        hidden=128,
+        hidden_size=128,
         units=64,
-        steps=steps,
-        model__dropout=0.0,
-        training__batch_size=16,
-        training__optimizer="adam",
-        training__learning_rate=0.005,
-        training__momentum=0.0,
+        steps=max(len(words.split()) for pair in pairs for words in pair) + 1,
+        model={"dropout": 0.0},
+        training={"batch_size": 16, "optimizer": "adam", "learning_rate": 0.005, "momentum": 0.0},
     )
-    learned = learn_to_answer(
-        subject,
-        config,
-        vocabulary,
-        "overfitting",
-        pairs,
-        asked=pairs,
-        least=LEAST,
-        most_steps=MOST_STEPS,
-        progress=progress,
-    )
-    where = subject.config.data.train if subject.missing_data is None else "the bundled sample"
-    return learned.finding(LEAST, f"{len(pairs)} samples of {where}")
+    source = context.config.data.train if context.missing_data is None else "the bundled sample"
+    task = ReplyTask("overfitting", f"{len(pairs)} samples of {source}", vocabulary, pairs, pairs, MAX_STEPS)
+    return check_reply_task(context, config, task, on_progress)
 
 
-def _pairs(subject: Subject) -> list[tuple[str, str]]:
-    """Samples that can be learned: every utterance once, short enough for the steps of the model."""
-    model = subject.config.model
+def _short_pairs(context: CheckContext) -> list[tuple[str, str]]:
+    """Samples with different utterances that fit into the model's steps."""
+    model = context.config.model
     pairs: dict[str, str] = {}
-    for source, target in subject.real_samples():
+    for source, target in context.real_samples():
         if len(source) <= model.encoder_steps and len(target) < model.decoder_steps:
-            # a corpus file of words: the space, where tokens are characters, becomes one
+            # the check trains on words; a character's name, such as <space>, becomes a word
             pairs.setdefault(*(" ".join(token.strip("<>") for token in tokens) for tokens in (source, target)))
         if len(pairs) == SAMPLES:
             break

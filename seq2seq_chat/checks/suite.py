@@ -1,8 +1,7 @@
-"""All checks, cheapest first, and how they are run and reported."""
+"""All checks, fastest first, and how they are run and reported."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.checks.copy_task import check_copy_task
 from seq2seq_chat.checks.data import check_data
 from seq2seq_chat.checks.decoding import check_decoding
@@ -20,12 +19,13 @@ from seq2seq_chat.checks.memory import check_memory
 from seq2seq_chat.checks.overfitting import check_overfitting
 from seq2seq_chat.checks.padding import check_padding
 from seq2seq_chat.checks.save_and_load import check_save_and_load
-from seq2seq_chat.checks.subject import Finding, Progress, Subject
-from seq2seq_chat.environment import make_deterministic
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.training.console import duration
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_json
+from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.versions import make_deterministic
+from seq2seq_chat.training.console import format_duration
 
-CHECKS: dict[str, Callable[[Subject, Progress], Finding]] = {
+CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "data": check_data,
     "memory": check_memory,
     "initial-loss": check_initial_loss,
@@ -38,61 +38,76 @@ CHECKS: dict[str, Callable[[Subject, Progress], Finding]] = {
 }
 
 
-class Verdict(NamedTuple):
-    """A finding, whose it is, and what it took."""
+class CompletedCheck(NamedTuple):
+    """A check that has run."""
 
-    check: str
-    finding: Finding
+    name: str
+    result: CheckResult
     seconds: float
 
+    @property
+    def status(self) -> str:
+        """ "passed" or "FAILED"."""
+        return "passed" if self.result.passed else "FAILED"
 
-def run_checks(subject: Subject, only: Sequence[str] = ()) -> list[Verdict]:
-    """Run the checks, or those named, in their order, and print what they find.
 
-    From here on this process computes deterministically: the checks compare bits.
+def run_checks(context: CheckContext, only: Sequence[str] = ()) -> list[CompletedCheck]:
+    """Run all checks, or those named, in their order, and print the results.
+
+    The process computes deterministically from here on, as some checks compare bit for bit.
     """
-    make_deterministic(subject.config.seed)
-    verdicts = []
+    make_deterministic(context.config.seed)
+    completed = []
     for name, check in CHECKS.items():
         if only and name not in only:
             continue
-        line = _Line(name)
-        begun = time.monotonic()
+        status_line = _StatusLine(name)
+        start = time.monotonic()
         try:
-            finding = check(subject, line.progress)
+            result = check(context, status_line.update)
         except UserError as error:
-            finding = Finding(False, "could not be checked", "-", str(error))
-        verdicts.append(Verdict(name, finding, time.monotonic() - begun))
-        line.end(verdicts[-1])
-    return verdicts
+            result = CheckResult(False, "could not be run", "-", str(error))
+        completed.append(CompletedCheck(name, result, time.monotonic() - start))
+        status_line.clear()
+        print_check(completed[-1])
+    return completed
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
-    """A table of what passed and what did not."""
-    rows = [("check", "verdict", "found", "must be", "time")]
-    rows += [(v.check, _word(v.finding), v.finding.figure, v.finding.threshold, duration(v.seconds)) for v in verdicts]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    failed = [v.check for v in verdicts if not v.finding.passed]
-    total = duration(sum(v.seconds for v in verdicts))
-    end = f"{len(failed)} of {len(verdicts)} checks failed: {', '.join(failed)}" if failed else "all checks passed"
-    return "\n".join([*lines, f"{end}, in {total}"])
+def print_check(check: CompletedCheck) -> None:
+    """Print a result and its detail."""
+    print(f"{check.status}  {check.name}: {check.result.measured} (must be: {check.result.required})", flush=True)
+    if check.result.detail:
+        print(f"        {check.result.detail}", flush=True)
 
 
-def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
-    """The same for programs."""
-    found = [
-        {"check": v.check, **v.finding._asdict(), "passed": bool(v.finding.passed), "seconds": round(v.seconds, 1)}
-        for v in verdicts
+def summary(checks: Sequence[CompletedCheck]) -> str:
+    """A table of the results."""
+    rows = [("check", "result", "measured", "must be", "time")]
+    rows += [(c.name, c.status, c.result.measured, c.result.required, format_duration(c.seconds)) for c in checks]
+    failed = [c.name for c in checks if not c.result.passed]
+    end = f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}" if failed else "all checks passed"
+    return f"{format_table(rows, style='ruled')}\n{end}, in {format_duration(sum(c.seconds for c in checks))}"
+
+
+def write_results(checks: Sequence[CompletedCheck], path: Path) -> None:
+    """Write the results as JSON; the web UI reads ``checks.json``, so its keys are fixed."""
+    entries = [
+        {
+            "check": name,
+            "passed": bool(result.passed),
+            "figure": result.measured,
+            "threshold": result.required,
+            "detail": result.detail,
+            "curve": result.curve,
+            "seconds": round(seconds, 1),
+        }
+        for name, result, seconds in checks
     ]
-    passed = all(v.finding.passed for v in verdicts)
-    with atomic_write(path) as file:
-        file.write(json.dumps({"passed": passed, "checks": found}, indent=2) + "\n")
+    write_json(path, {"passed": all(entry["passed"] for entry in entries), "checks": entries})
 
 
-def tidy(folder: Path) -> None:
-    """Keep verdicts and pictures; corpora and runs that the checks made are of no further use."""
+def remove_temporary_files(folder: Path) -> None:
+    """Delete the corpora and runs that the checks created; results and pictures remain."""
     for entry in folder.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
@@ -100,31 +115,25 @@ def tidy(folder: Path) -> None:
             entry.unlink()
 
 
-def _word(finding: Finding) -> str:
-    return "passed" if finding.passed else "FAILED"
-
-
-class _Line:
-    """The line of a check while it runs; on a terminal it is written over again and again."""
+class _StatusLine:
+    """The progress of a check on stderr, in a line that overwrites itself; nothing unless stderr is a terminal."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._shown = name, ""
-        self._seen = sys.stderr.isatty()
-        self.progress("…")
+        self._name, self._width = name, 0
+        self._enabled = sys.stderr.isatty()
+        self.update("…")
 
-    def progress(self, text: str) -> None:
-        """Show how far the check is."""
-        if not self._seen:
-            return
-        line = f"{self._name}: {text}"[:100]
-        print("\r" + line.ljust(len(self._shown)), end="", file=sys.stderr, flush=True)
-        self._shown = line
+    def update(self, text: str) -> None:
+        """Show the progress."""
+        self._write(f"{self._name}: {text}"[:100])
 
-    def end(self, verdict: Verdict) -> None:
-        """Put the verdict where the progress was."""
-        if self._seen:
-            print("\r" + " " * len(self._shown) + "\r", end="", file=sys.stderr, flush=True)
-        finding = verdict.finding
-        print(f"{_word(finding)}  {self._name}: {finding.figure} (must be: {finding.threshold})", flush=True)
-        if finding.detail:
-            print(f"        {finding.detail}", flush=True)
+    def clear(self) -> None:
+        """Erase the line."""
+        self._write("")
+        if self._enabled:
+            print("\r", end="", file=sys.stderr, flush=True)
+
+    def _write(self, line: str) -> None:
+        if self._enabled:
+            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
+            self._width = len(line)

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import click
 
-from seq2seq_chat.cli.options import results_option, snapshot_option, warn
+from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
-@click.option("--output", required=True, metavar="DIR", help="Folder to be made; it must not exist, or be empty.")
-@click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses of the beam.")
-@click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Replies that the beam returns.")
+@run_argument
+@click.option("--output", required=True, metavar="DIR", help="Folder to create; it must be missing or empty.")
+@click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses of the beam search.")
+@click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Replies that the beam search returns.")
 @snapshot_option
 @results_option
 def export(
-    run: str, output: str, beam_width: Optional[int], n_best: Optional[int], snapshot: Optional[str], results: str
+    run_name: str, output: str, beam_width: int | None, n_best: int | None, snapshot: str | None, results: str
 ) -> None:
-    """Write RUN as a TensorFlow SavedModel, which answers strings with strings in any program with TensorFlow.
+    """Export RUN as a TensorFlow SavedModel.
 
-    It has two signatures, `greedy` and `beam`, which say what `chat` says; words, tokenising and search are inside.
+    It maps strings to replies in any program with TensorFlow. Its signatures `greedy` and `beam` give the same replies
+    as `chat`; vocabulary, tokenizer and search are included.
     """
-    from seq2seq_chat.environment import load_tensorflow
-    from seq2seq_chat.runs import find_run
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.system.versions import load_tensorflow
 
-    found = find_run(run, results)
+    run = find_run(run_name, results)
     load_tensorflow()
-    from seq2seq_chat.exporting.folder import export_run, snippet
+    from seq2seq_chat.export.saved_model import export_saved_model, usage_example
 
-    about = export_run(found, output, snapshot, beam_width, n_best, warn)
+    about = export_saved_model(run, output, snapshot, beam_width, n_best)
     click.echo(f"{output}: {about['run']}, {about['snapshot']} (step {about['step']:,}), ", nl=False)
     click.echo(f"{about['vocabulary_size']:,} words, {about['parameters']:,} parameters; to use it:\n")
-    click.echo(snippet(output, about), nl=False)
+    click.echo(usage_example(output, about), nl=False)

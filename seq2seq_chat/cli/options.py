@@ -1,37 +1,89 @@
-"""What several verbs have in common."""
+"""Options and helpers that several verbs share."""
 
 from __future__ import annotations
 
+import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import NoReturn
 
 import click
 
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
 
-WRONG_INPUT, FAILED = 2, 1  # exit statuses: what the user wrote, what went wrong
+INVALID_INPUT, FAILED = 2, 1  # exit statuses
 
+run_argument = click.argument("run_name", metavar="RUN")
 results_option = click.option(
     "--results", default="results", show_default=True, metavar="DIR", help="Folder of the runs."
 )
 snapshot_option = click.option(
-    "--snapshot", metavar="NAME", help="A snapshot's name, `best` or `latest`.  [default: latest]"
+    "--snapshot", metavar="NAME", help="Name of a snapshot, `best` or `latest`.  [default: latest]"
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a setting, for example training.steps=100. Can be repeated.",
+)
+json_option = click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON to FILE.")
+data_option = click.option(
+    "--data", metavar="FILE", help="Corpus file.  [default: the run's data.test, or else its data.validation]"
+)
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=250_000,
+    show_default=True,
+    metavar="N",
+    help="Use at most N samples, evenly spaced over the corpus.",
+)
+sent2vec_option = click.option(
+    "--sent2vec", metavar="FILE", help="Binary Sent2Vec model.  [default: trained on the run's training corpus]"
 )
 
 
-def warn(text: str) -> None:
-    """Tell people what goes on otherwise than they may think."""
-    click.echo(f"warning: {text}", err=True)
+def ensure_readable(*files: str | None) -> None:
+    """Raise UserError, before TensorFlow is loaded, if one of the corpus files cannot be opened."""
+    from seq2seq_chat.data.lines import read_error
+
+    for file in files:
+        if file is None:
+            continue
+        try:
+            open(file, "rb").close()
+        except OSError as error:
+            raise read_error(Path(file), error, UserError) from error
 
 
-def ensure_folder(file: Optional[str]) -> None:
-    """Raises UserError before any work is done for a file that could not be written."""
+def ensure_parent_exists(file: str | None) -> None:
+    """Raise UserError, before any work is done, if the folder of the --json file is missing."""
     if file is not None and not Path(file).absolute().parent.is_dir():
-        raise UserError(f"--json {file}: its folder does not exist; make it first")
+        raise UserError(f"--json {file}: the folder does not exist; create it first")
+
+
+class StderrHandler(logging.Handler):
+    """Prints progress as plain lines, and warnings and errors as `seq2seq-chat: warning: …`, on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        if record.levelno >= logging.WARNING:
+            text = f"seq2seq-chat: {record.levelname.lower()}: {text}"
+        with suppress(OSError):  # no reason to stop a training
+            click.echo(text, err=True)
+
+
+def log_to_stderr() -> None:
+    """Print what the package and the web server log."""
+    for name in ("seq2seq_chat", "webui"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.INFO)
+        logger.handlers = [StderrHandler()]
 
 
 def exit_with(message: str, status: int) -> NoReturn:
-    """Say why and end."""
+    """Print a message on stderr and exit."""
     click.echo(f"seq2seq-chat: {message}", err=True)
     sys.exit(status)

@@ -3,71 +3,78 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seq2seq_chat.cli.options import FAILED, exit_with, results_option
+from seq2seq_chat.cli.options import FAILED, ensure_readable, exit_with, results_option, set_option
+from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq_chat.training.cluster import Cluster
+    from seq2seq_chat.training.distribution.rendezvous import Cluster
 
 
 @click.command()
-@click.argument("config", required=False, metavar="CONFIG")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting: training.steps=100.")
-@click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+@click.argument("config_file", required=False, metavar="[CONFIG]")
+@set_option
+@click.option("--resume", metavar="RUN", help="Resume a run that was stopped.")
 @click.option("--workers", metavar="HOST:PORT,...", help="Train on several machines: the address of each.")
-@click.option("--index", type=click.IntRange(0), metavar="N", help="Which of --workers this machine is: 0, 1, ...")
+@click.option("--index", type=click.IntRange(0), metavar="N", help="Position of this machine in --workers: 0, 1, ...")
 @results_option
 def train(
-    config: Optional[str],
+    config_file: str | None,
     overrides: tuple[str, ...],
-    resume: Optional[str],
-    workers: Optional[str],
-    index: Optional[int],
+    resume: str | None,
+    workers: str | None,
+    index: int | None,
     results: str,
 ) -> None:
-    """Train the experiment described by CONFIG, a JSON file; prints the run's folder as its last line.
+    """Train the experiment described by CONFIG.
 
-    With --resume a run goes on where its newest checkpoint left it. CONFIG may then be left out; settings of the
-    training may be changed by it or by --set, those that shape the model may not.
+    CONFIG is a JSON file. The last line printed is the folder of the run.
 
-    With --workers several machines train one model. The one with --index 0 leads and keeps the run; the others need
-    neither CONFIG nor RUN, only the training corpus where the first one has it.
+    With --resume, training continues from the newest checkpoint of RUN. CONFIG is then optional; it and --set may
+    change settings of the training, but not those that shape the model.
+
+    With --workers, several machines train one model. The one with --index 0 is the chief and writes the run; the
+    others need neither CONFIG nor RUN, only the training corpus at the same path as the chief.
     """
     from seq2seq_chat.config import load_config
-    from seq2seq_chat.environment import load_tensorflow
-    from seq2seq_chat.runs import find_run
-    from seq2seq_chat.training.cluster import cluster_of_environment, cluster_of_options
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.system.versions import load_tensorflow
+    from seq2seq_chat.training.distribution.rendezvous import cluster_from_environment, cluster_from_options
 
-    cluster = cluster_of_options(workers, index)
+    cluster = cluster_from_options(workers, index)
     if cluster is not None:
         overrides = (*overrides, "training.strategy=multi_worker")
-        if not cluster.leads:
-            _train_along(cluster)
-            return
-    if config is None and resume is None:
-        raise click.UsageError("name a CONFIG to train, or a RUN to --resume")
+        if not cluster.is_chief:
+            _train_as_worker(cluster)
+    if config_file is None and resume is None:
+        raise click.UsageError("give a CONFIG to train, or a RUN to --resume")
+    if config_file is not None:
+        _ensure_not_a_run(config_file, results)
     run = find_run(resume, results) if resume else None
-    settings = load_config(config or (run.path / "config.json" if run else ""), overrides)
-    if cluster is None and settings.training.strategy == "multi_worker":
-        cluster = cluster_of_environment()
-        if cluster is not None and not cluster.leads:
-            _train_along(cluster)
-            return
+    if config_file is None and run is not None:
+        config = load_config(run.path / "config.json", overrides, warn=False)
+    else:
+        config = load_config(config_file or "", overrides)
+    if cluster is None and config.training.strategy == "multi_worker":
+        cluster = cluster_from_environment()
+        if cluster is not None and not cluster.is_chief:
+            _train_as_worker(cluster)
+    ensure_readable(config.data.train, config.data.validation)
     load_tensorflow()
-    from seq2seq_chat.training.experiment import TrainingFailed, resume_experiment, start_experiment
-    from seq2seq_chat.training.trainer import Interrupted
+    from seq2seq_chat.training.experiment import Interrupted, TrainingFailed, resume_experiment, start_experiment
 
     try:
         if run is None:
-            run = start_experiment(settings, results, cluster)
+            run = start_experiment(config, results, cluster)
         else:
-            resume_experiment(run, settings, cluster)
+            resume_experiment(run, config, cluster)
     except Interrupted as stop:
-        go_on = f"seq2seq-chat train --resume {stop.run.path}" + (f" {cluster.arguments}" if cluster else "")
-        click.echo(f"stopped and saved; go on with: {go_on}", err=True)
+        command = f"seq2seq-chat train --resume {stop.run.path}" + (f" {cluster.chief_arguments}" if cluster else "")
+        click.echo(f"stopped and saved; resume with: {command}", err=True)
         click.echo(stop.run.path)
         sys.exit(128 + stop.signal_number)
     except TrainingFailed as error:
@@ -75,19 +82,25 @@ def train(
     click.echo(run.path)
 
 
-def _train_along(cluster: Cluster) -> None:
-    """Train as another worker than the first."""
-    from seq2seq_chat.environment import load_tensorflow
+def _ensure_not_a_run(config_file: str, results: str) -> None:
+    for folder in (Path(config_file), Path(results, config_file)):
+        if (folder / "config.json").is_file():
+            raise UserError(f"{config_file} is a run; to continue it: seq2seq-chat train --resume {config_file}")
+
+
+def _train_as_worker(cluster: Cluster) -> NoReturn:
+    from seq2seq_chat.system.versions import load_tensorflow
 
     load_tensorflow()
-    from seq2seq_chat.training.distribution import WorkerLost
-    from seq2seq_chat.training.follower import Dismissed, follow
+    from seq2seq_chat.training.distribution.collective import WorkerLost
+    from seq2seq_chat.training.worker import StoppedByChief, train_as_worker
 
     try:
-        step = follow(cluster)
-    except Dismissed as stop:
-        click.echo(f"stopped at step {stop.step:,}; {cluster.named(0)} saves", err=True)
+        step = train_as_worker(cluster)
+    except StoppedByChief as stop:
+        click.echo(f"stopped at step {stop.step:,}; {cluster.describe(0)} saves the run", err=True)
         sys.exit(128 + stop.signal_number)
     except WorkerLost as error:
-        exit_with(f"{error}; the training stopped. See what it said, and start every worker again", FAILED)
-    click.echo(f"done at step {step:,}; {cluster.named(0)} has the run")
+        exit_with(f"{error}; the training stopped. Check the messages of that worker, then restart all workers", FAILED)
+    click.echo(f"finished at step {step:,}; the run is on {cluster.describe(0)}")
+    sys.exit(0)

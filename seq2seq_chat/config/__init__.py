@@ -1,15 +1,16 @@
-"""What an experiment is: one typed, strict JSON file. Reading order: sections, reading, explaining."""
+"""The configuration of an experiment: one typed, strict JSON file. Start reading with :mod:`.sections`."""
 
 from __future__ import annotations
 
-from seq2seq_chat.config.reading import (
-    changed_decoding,
-    decoding_with,
+from seq2seq_chat.config.legacy import upgrade_flat_settings
+from seq2seq_chat.config.loading import (
     flat_settings,
     json_schema,
     load_config,
+    override_decoding,
     parse_config,
 )
+from seq2seq_chat.config.reference import settings_reference
 from seq2seq_chat.config.sections import (
     OPTIONS_OF_METHOD,
     RUN_NAME,
@@ -32,10 +33,11 @@ __all__ = [
     "Model",
     "Section",
     "Training",
-    "changed_decoding",
-    "decoding_with",
     "flat_settings",
     "json_schema",
     "load_config",
+    "override_decoding",
     "parse_config",
+    "settings_reference",
+    "upgrade_flat_settings",
 ]

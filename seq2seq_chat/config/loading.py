@@ -1,60 +1,100 @@
-"""From JSON, and from what a person changes of it, to an experiment that holds together."""
+"""Load configurations from JSON, apply overrides, and validate the result."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from pydantic import ValidationError
 
-from seq2seq_chat.config.explaining import explain
+from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
+from seq2seq_chat.config.messages import cut, explain
 from seq2seq_chat.config.sections import OPTIONS_OF_METHOD, Config, ConfigError, Decoding
 
+logger = logging.getLogger(__name__)
 
-def load_config(path: Union[str, Path], overrides: Iterable[str] = ()) -> Config:
-    """Read an experiment; ``overrides`` are ``section.key=value`` strings, the value JSON or plain text.
+
+def load_config(path: str | Path, overrides: Sequence[str] = (), *, warn: bool = True, option: str = "--set") -> Config:
+    """Load a configuration file; see :func:`parse_config`.
 
     Raises:
-        ConfigError: the file cannot be read, is not JSON, or does not describe an experiment.
+        ConfigError: The file cannot be read or is not a valid configuration.
     """
-    return parse_config(_read_json(Path(path)), where=str(path), overrides=overrides)
+    return parse_config(_read_json(Path(path)), str(path), overrides, warn=warn, option=option)
 
 
-def parse_config(settings: Any, where: str, overrides: Iterable[str] = ()) -> Config:
-    """Check settings that were read from JSON; ``where`` names their origin in messages."""
+def parse_config(
+    settings: Any, where: str, overrides: Sequence[str] = (), *, warn: bool = True, option: str = "--set"
+) -> Config:
+    """Validate settings read from JSON.
+
+    Args:
+        settings: Keys of earlier versions are renamed.
+        where: Origin of the settings, for error messages.
+        overrides: ``section.key=value`` strings; values are JSON or plain text.
+        warn: Whether to warn about renamed keys in the settings; those in overrides always cause a warning.
+        option: The option that gave the overrides, for error messages.
+
+    Raises:
+        ConfigError: The settings are not a valid configuration.
+    """
     if not isinstance(settings, dict):
-        raise ConfigError(f"{where}: a configuration is a JSON object, {{…}}, not a {_json_type(settings)}")
-    settings = {key: value for key, value in settings.items() if key != "$schema"}  # written for editors
+        raise ConfigError(f"{where}: a configuration must be a JSON object, {{…}}, not a {_json_type(settings)}")
+    original = {key: value for key, value in settings.items() if key != "$schema"}
+    settings, warnings = upgrade_settings(original, where)
+    if not warn:
+        warnings = []
     for override in overrides:
-        _apply_override(settings, override)
+        upgraded, override_warnings = upgrade_override(override)
+        _apply_override(settings, upgraded)
+        warnings += override_warnings
+    settings, override_warnings = upgrade_settings(settings, "--set")  # keys within an overridden section
+    warnings += override_warnings
+    for warning in warnings:
+        logger.warning("%s", warning)
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
+        if overrides and _is_valid(upgrade_settings(original, where)[0]):
+            where = " ".join(f"{option} {cut(override)}" for override in _rejected(overrides, error))
         raise ConfigError(explain(error, where, Config)) from error
 
 
-def decoding_with(decoding: Decoding, **changes: Any) -> Decoding:
-    """The same way of decoding with some settings changed; a changed value of None means "as it was".
+def _is_valid(settings: dict[str, Any]) -> bool:
+    try:
+        Config.model_validate(settings)
+    except ValidationError:
+        return False
+    return True
 
-    Where the method changes, options that only the old one reads go back to their defaults.
+
+def _rejected(overrides: Sequence[str], error: ValidationError) -> Sequence[str]:
+    """The overrides that the errors of a validation are about; all of them if that is not clear."""
+    paths = [".".join(map(str, details["loc"])) + "." for details in error.errors()]
+    keys = [override.partition("=")[0] + "." for override in overrides]
+    rejected = [
+        override
+        for override, key in zip(overrides, keys, strict=True)
+        if any(path.startswith(key) or key.startswith(path) for path in paths)
+    ]
+    return rejected or overrides
+
+
+def override_decoding(decoding: Decoding, /, **changes: Any) -> Decoding:
+    """Change some decoding settings.
+
+    If the method changes, options that apply only to the old method are reset to their defaults.
 
     Raises:
-        ConfigError: a key does not exist or the values do not fit together.
+        ConfigError: A key is unknown, or the values are invalid together.
     """
-    return changed_decoding(decoding, {key: value for key, value in changes.items() if value is not None})
-
-
-def changed_decoding(decoding: Decoding, changes: Mapping[str, Any]) -> Decoding:
-    """The same way of decoding with some settings changed; None is a value like any other.
-
-    Raises:
-        ConfigError: a key does not exist or the values do not fit together.
-    """
-    settings = decoding.model_dump() | dict(changes)
+    changes = upgrade_settings({"decoding": changes}, "decoding")[0]["decoding"]
+    settings = decoding.model_dump() | changes
     for method, names in OPTIONS_OF_METHOD.items():
-        if settings["method"] != method:  # options of a method that was left mean nothing to the new one
+        if settings["method"] != method:
             settings = {key: value for key, value in settings.items() if key not in names or key in changes}
     try:
         return Decoding.model_validate(settings)
@@ -71,38 +111,38 @@ def flat_settings(config: Config) -> dict[str, Any]:
 
 
 def json_schema() -> str:
-    """The JSON schema of a configuration, for editors that complete and check while typing."""
+    """The JSON schema of a configuration, for completion and validation in editors."""
     schema = Config.model_json_schema()
-    schema["properties"]["$schema"] = {"type": "string", "description": "this schema, for editors"}
+    schema["properties"]["$schema"] = {"type": "string", "description": "path of this schema, for editors"}
     return json.dumps(schema, indent=2) + "\n"
 
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_without_repetition)
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such configuration file") from None
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise ConfigError(f"{path}: invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from None
-    except _RepeatedKey as repeated:
-        raise ConfigError(f"{path}: the key {repeated} stands there twice; remove one of them") from None
+    except _DuplicateKey as error:
+        raise ConfigError(f"{path}: the key {error} is duplicated; remove one of them") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
-        raise ConfigError(f"{path}: has a number or a nesting of brackets that is far too long") from error
+        raise ConfigError(f"{path}: a number is too long, or brackets are nested too deeply") from error
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: could not read the file: {error.strerror}") from None
 
 
-class _RepeatedKey(Exception):
-    """A JSON object with a key that stands there twice, of which Python would silently take the last."""
+class _DuplicateKey(Exception):
+    """A key is duplicated in a JSON object; Python would silently use the last one."""
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for key, value in pairs:
         if key in settings:
-            raise _RepeatedKey(key)
+            raise _DuplicateKey(key)
         settings[key] = value
     return settings
 
@@ -110,20 +150,20 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _apply_override(settings: dict[str, Any], override: str) -> None:
     path, separator, text = override.partition("=")
     if not separator or not path:
-        raise ConfigError(f"--set {override}: write KEY=VALUE, for example training.batch_size=32")
+        raise ConfigError(f"--set {override}: must be KEY=VALUE, for example training.batch_size=32")
     *sections, key = path.split(".")
     target = settings
     for section in sections:
-        inner = target.get(section, {})
+        inner = target.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"--set {override}: {section} is a value, not a section")
-        target[section] = target = dict(inner)  # never change the caller's nested settings
+            raise ConfigError(f"--set {override}: {section} is a setting, not a section")
+        target = inner
     try:
         target[key] = json.loads(text)
     except json.JSONDecodeError:
         target[key] = text
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"--set {path}=…: this number or nesting of brackets is far too long") from error
+        raise ConfigError(f"--set {path}=…: the number is too long, or brackets are nested too deeply") from error
 
 
 def _json_type(value: Any) -> str:

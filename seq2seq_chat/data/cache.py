@@ -1,4 +1,4 @@
-"""Where an encoded corpus is kept between runs, and when it may be used again."""
+"""The cache of encoded corpora: its location and validity."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import hashlib
 import json
 import logging
 import os
-import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,23 +18,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.corpus.files import CorpusError
-from seq2seq_chat.corpus.lines import unreadable
-from seq2seq_chat.corpus.samples import Pairing
-from seq2seq_chat.corpus.text import Level
-from seq2seq_chat.corpus.vocabulary import Vocabulary
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.config import Data
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import read_error
+from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.data.tokenizers import Level
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import atomic_folder
 
 _FORMAT = "seq2seq-chat encoded corpus"
-_VERSION = 1  # raise it whenever cleaning, pairing or the arrays change their meaning
+_VERSION = 1  # increase it when cleaning, pairing or the layout of the arrays change
 _RECORD = "cache.json"
 _ABANDONED_SECONDS = 24 * 3600.0
 
 _log = logging.getLogger(__name__)
 
 
-class EncodedArrays(NamedTuple):
-    """The arrays of an encoded corpus, mapped read-only; see ``encoding.encode``."""
+class DatasetArrays(NamedTuple):
+    """The arrays of an encoded corpus, memory-mapped read-only; see ``dataset.encode``."""
 
     tokens: npt.NDArray[Any]
     offsets: npt.NDArray[np.int64]
@@ -43,7 +45,7 @@ class EncodedArrays(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheKey:
-    """All that an encoded corpus depends on. A change of any of it asks for a new cache."""
+    """Everything that an encoded corpus depends on; any change invalidates the cache."""
 
     corpus_size: int
     corpus_mtime_ns: int
@@ -55,17 +57,24 @@ class CacheKey:
     version: int = _VERSION
 
     @classmethod
-    def of(cls, corpus: Path, vocabulary: Vocabulary, level: Level, pairing: Pairing, turns: int = 1) -> CacheKey:
-        """The key of a corpus file as it is now.
+    def of(cls, corpus: Path, vocabulary: Vocabulary, settings: Data) -> CacheKey:
+        """The key of a corpus file in its current state.
 
         Raises:
-            CorpusError: The file does not exist or cannot be looked at.
+            CorpusError: The file does not exist or is inaccessible.
         """
         try:
             state = corpus.stat()
-        except OSError as fault:
-            raise unreadable(corpus, fault, CorpusError) from fault
-        return cls(state.st_size, state.st_mtime_ns, vocabulary.fingerprint, level, pairing, turns)
+        except OSError as error:
+            raise read_error(corpus, error, CorpusError) from error
+        return cls(
+            state.st_size,
+            state.st_mtime_ns,
+            vocabulary.fingerprint,
+            settings.level,
+            settings.pairing,
+            settings.context_turns,
+        )
 
     @property
     def name(self) -> str:
@@ -74,18 +83,16 @@ class CacheKey:
         return hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
-def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> EncodedArrays:
-    """Map the arrays of a complete cache, or have them built into a new one.
+def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> DatasetArrays:
+    """Memory-map the arrays of a valid cache; build one if there is none.
 
-    The cache lies beside the corpus; where that folder cannot be written, in the user's cache
-    folder; and failing that, in a temporary folder, for this run only.
-
-    Args:
-        build: Writes the arrays into the folder given and returns the length of each.
+    The cache is stored beside the corpus or, if that folder is not writable, in the user's cache folder or, as a last
+    resort, in a temporary folder for this process only. ``build`` writes the arrays into a folder and returns the
+    length of each.
 
     Raises:
         CorpusError: From ``build``.
-        UserError: There is no folder to write to.
+        UserError: No folder is writable.
     """
     roots = _roots(corpus)
     for root in roots:
@@ -95,109 +102,87 @@ def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str,
     for root in roots:
         try:
             return _build(root, key, build)
-        except OSError as fault:
-            _log.info("no cache in %s: %s", root, fault)
-    _log.warning("no cache of %s can be kept: it is encoded at every start", corpus)
+        except OSError as error:
+            _log.info("no cache in %s: %s", root, error)
+    _log.warning("could not cache %s; it will be encoded at every start", corpus)
     try:
-        # The mapped arrays outlive their files' names, so that nothing stays behind.
+        # The arrays stay mapped after their files are deleted.
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             return _build(Path(folder), key, build)
-    except OSError as fault:
+    except OSError as error:
         raise UserError(
-            f"No folder can hold the encoded form of {corpus}: {fault}. "
-            "Make room beside it, or name a roomy folder in TMPDIR."
-        ) from fault
+            f"Could not write the encoded form of {corpus}: {error}. "
+            "Free some space beside it, or set TMPDIR to a folder with enough space."
+        ) from error
 
 
 def _roots(corpus: Path) -> list[Path]:
-    """The folders that may hold the caches of one corpus file, the best first."""
+    """The folders for the caches of one corpus file, in order of preference."""
     absolute = os.path.abspath(corpus)
     user = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not user.is_absolute():  # the XDG specification has relative values ignored
-        user = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  Path's own fails for a user without a name
-    place = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
-    return [
-        Path(f"{absolute}.cache"),
-        user / "seq2seq-chat" / f"{corpus.name}-{place}.cache",
-    ]
+    if not user.is_absolute():  # the XDG specification: ignore relative paths
+        user = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  Path.expanduser fails for a user without a name
+    path_hash = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
+    return [Path(f"{absolute}.cache"), user / "seq2seq-chat" / f"{corpus.name}-{path_hash}.cache"]
 
 
-def _load(folder: Path, key: CacheKey) -> EncodedArrays | None:
-    """Map the arrays in ``folder``, or None unless they are the key's and complete."""
+def _load(folder: Path, key: CacheKey) -> DatasetArrays | None:
+    """Memory-map the arrays in ``folder``; None if they are incomplete or belong to another key."""
     record = _read_record(folder)
     lengths = record.pop("lengths", None)
     if record != asdict(key):
         return None
     try:
-        arrays = EncodedArrays(*(_map(folder / f"{name}.npy") for name in EncodedArrays._fields))
-    except (OSError, EOFError, ValueError):  # the last two: empty, or shorter than it says
+        arrays = DatasetArrays(*(_map(folder / f"{name}.npy") for name in DatasetArrays._fields))
+    except (OSError, EOFError, ValueError):  # the last two: an empty or truncated file
         return None
-    found = {name: len(array) for name, array in arrays._asdict().items()}
-    return arrays if found == lengths else None
+    return arrays if {name: len(array) for name, array in arrays._asdict().items()} == lengths else None
 
 
 def _map(path: Path) -> npt.NDArray[Any]:
-    # A plain array over the mapped file: indexing a numpy.memmap costs several times as much.
+    # A plain array over the mapped file: indexing a numpy.memmap is several times slower.
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    """The contents of ``cache.json``; empty if this is no cache of ours."""
+    """The contents of ``cache.json``; empty if the folder is not one of our caches."""
     try:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    ours = isinstance(record, dict) and record.get("format") == _FORMAT
-    return record if ours else {}
+    return record if isinstance(record, dict) and record.get("format") == _FORMAT else {}
 
 
-def _build(root: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> EncodedArrays:
-    """Build the cache in a folder beside its place and rename it: it is there whole or not."""
-    root.mkdir(parents=True, exist_ok=True)
-    building = root / f"{key.name}.building-{secrets.token_hex(4)}"
-    building.mkdir()
-    try:
+def _build(root: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> DatasetArrays:
+    """Build the cache, or use that of another process that finished first."""
+    folder = root / key.name
+    if folder.exists() and _load(folder, key) is None:  # damaged
+        shutil.rmtree(folder)
+    with suppress(FileExistsError), atomic_folder(folder) as building:
         record = {**asdict(key), "lengths": build(building)}
         (building / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        arrays = _install(building, root / key.name, key)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    arrays = _load(folder, key)
+    if arrays is None:
+        raise OSError(f"{folder} was not written correctly")
     _delete_stale(root, key)
     return arrays
 
 
-def _install(building: Path, folder: Path, key: CacheKey) -> EncodedArrays:
-    try:
-        os.rename(building, folder)
-    except OSError:
-        arrays = _load(folder, key)
-        if arrays is not None:
-            return arrays  # another process was faster
-        # A damaged cache is in the way.
-        shutil.rmtree(folder)
-        os.rename(building, folder)
-    arrays = _load(folder, key)
-    if arrays is None:
-        raise OSError(f"{folder} was not written as it should have been")
-    return arrays
-
-
 def _delete_stale(root: Path, key: CacheKey) -> None:
-    """Delete caches of earlier states of the corpus, and what interrupted builds left behind.
+    """Delete caches of earlier versions of the corpus, and leftovers of interrupted builds.
 
-    Caches of the present state stay, whatever their vocabulary and settings, and so does
-    everything that is not ours.
+    Keep caches of the current version, whatever their vocabulary and settings, and all files of other programs.
     """
     for folder in root.iterdir():
         record = _read_record(folder)
         state = (record.get("corpus_size"), record.get("corpus_mtime_ns"))
         stale = bool(record) and state != (key.corpus_size, key.corpus_mtime_ns)
-        if stale or (".building-" in folder.name and _age(folder) > _ABANDONED_SECONDS):
+        if stale or (folder.name.endswith(".tmp") and _age(folder) > _ABANDONED_SECONDS):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _age(folder: Path) -> float:
-    """Seconds since the last change; 0 for a folder that has just gone."""
+    """Seconds since the last change; 0 if the folder has just been deleted."""
     try:
         return time.time() - folder.stat().st_mtime
     except OSError:

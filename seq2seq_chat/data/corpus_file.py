@@ -1,77 +1,90 @@
-"""The corpus file: UTF-8, one utterance a line, a marker line after every conversation."""
+"""The corpus file: UTF-8, one utterance per line, a marker line after each conversation."""
 
 from __future__ import annotations
 
+import functools
+import logging
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
 
-from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.corpus.lines import numbered_lines
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.lines import numbered_lines
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import atomic_write
+
+logger = logging.getLogger(__name__)
 
 END_OF_CONVERSATION = "<<<<<END-CONV>>>>>"
+_LIKE_MARKER = re.compile(r"<+\s*/?\s*end[\s_-]*conv[a-z]*\s*>*", re.IGNORECASE)
 
 
 class CorpusError(UserError):
-    """A corpus that cannot be used; the message says where, why and what to do."""
+    """An invalid corpus file."""
+
+
+def is_mistyped_marker(line: str) -> bool:
+    """Whether a line was probably meant to be the marker, but is not, as ``<<<<END-CONV>>>>``."""
+    stripped = line.strip()
+    return stripped.startswith("<") and stripped != END_OF_CONVERSATION and _LIKE_MARKER.fullmatch(stripped) is not None
 
 
 def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (conversation index, utterance as written) of a corpus file, plain or gzip.
+    """Yield (conversation index, verbatim utterance) of a corpus file, plain or gzip.
 
-    Reads as it goes and holds one line at a time. Blank lines are skipped, and conversations
-    without any utterance are not counted, so that indices are consecutive from 0. A file without
-    markers is a single conversation.
+    The file is streamed. Blank lines and empty conversations are skipped; indices are consecutive from 0. A file
+    without markers is a single conversation. Warns of the first mistyped marker.
 
     Raises:
-        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterance.
+        CorpusError: While iterating: the file cannot be read, is not UTF-8, has a line that is too long, or has no
+            utterances.
     """
     conversation = 0
-    inside = found = False
-    for _, line in numbered_lines(path, CorpusError, progress=progress):
+    in_conversation, empty = False, True
+    warned = False
+    for number, line in numbered_lines(path, CorpusError, progress=progress):
         stripped = line.strip()
         if stripped == END_OF_CONVERSATION:
-            conversation += inside
-            inside = False
+            conversation += in_conversation
+            in_conversation = False
         elif stripped:
-            inside = found = True
+            in_conversation, empty = True, False
+            if not warned and is_mistyped_marker(stripped):
+                _warn_of_mistyped_marker(Path(path), number, stripped)
+                warned = True
             yield conversation, line
-    if not found:
-        raise CorpusError(f"{path} holds no utterance. It needs text, one utterance a line.")
+    if empty:
+        raise CorpusError(f"{path} has no utterances. Write one utterance per line.")
 
 
-def write_conversation(stream: IO[str], utterances: Iterable[str]) -> int:
-    """Write one conversation with its marker; return its number of utterances.
-
-    A conversation without any utterance leaves no trace.
-
-    Raises:
-        CorpusError: An utterance would not be read back as one: blank, with a line break, or
-            equal to the marker.
-    """
-    count = 0
-    for utterance in utterances:
-        breaks = "\n" in utterance or "\r" in utterance
-        if breaks or utterance.strip() in ("", END_OF_CONVERSATION):
-            raise CorpusError(
-                f"{utterance!r} cannot be an utterance of a corpus file. Leave out blank ones "
-                "and markers, and put each on a single line."
-            )
-        stream.write(f"{utterance}\n")
-        count += 1
-    if count:
-        stream.write(f"{END_OF_CONVERSATION}\n")
-    return count
+@functools.cache  # a training reads its corpus twice
+def _warn_of_mistyped_marker(path: Path, number: int, line: str) -> None:
+    logger.warning(
+        "%s, line %d: %s is read as an utterance; the line that ends a conversation is %s",
+        path,
+        number,
+        line,
+        END_OF_CONVERSATION,
+    )
 
 
 def write_conversations(path: str | Path, conversations: Iterable[Iterable[str]]) -> None:
-    """Write a corpus file whole: on any error the file at ``path`` stays as it was.
+    """Write a corpus file atomically. Empty conversations are skipped.
 
     Raises:
-        CorpusError: An utterance is none, see ``write_conversation``.
+        CorpusError: An utterance is blank, contains a line break or a NUL character, or is the marker, and would not
+            be read back as one utterance.
         UserError: The file could not be written.
     """
     with atomic_write(path) as stream:
-        for utterances in conversations:
-            write_conversation(stream, utterances)
+        for utterances in map(list, conversations):
+            for utterance in utterances:
+                if any(character in utterance for character in "\n\r\0") or utterance.strip() in (
+                    "",
+                    END_OF_CONVERSATION,
+                ):
+                    raise CorpusError(
+                        f"{utterance!r} cannot be an utterance of a corpus file. Remove blank utterances, "
+                        "markers, line breaks and NUL characters."
+                    )
+            if utterances:
+                stream.writelines(f"{line}\n" for line in [*utterances, END_OF_CONVERSATION])

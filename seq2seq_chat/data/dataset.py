@@ -1,27 +1,29 @@
-"""A corpus as word ids, and the batches cut from it."""
+"""A corpus as word ids on disk, and batches of it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.corpus.cache import CacheKey, EncodedArrays, load_or_build
-from seq2seq_chat.corpus.encoding import encode
-from seq2seq_chat.corpus.files import CorpusError
-from seq2seq_chat.corpus.samples import Pairing
-from seq2seq_chat.corpus.text import Level
-from seq2seq_chat.corpus.vocabulary import EOS, PAD, UNKNOWN, Vocabulary
+from seq2seq_chat.config import Data
+from seq2seq_chat.data.array_writer import array_writer
+from seq2seq_chat.data.cache import CacheKey, DatasetArrays, load_or_build
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.samples import iterate_samples, read_tokens
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN, Vocabulary
 
 IntArray = npt.NDArray[np.int32]
+_UINT16_IDS = 1 << 16
 
 
 class Batch(NamedTuple):
-    """Samples of equal shape for the model, all int32; rows without a sample have length 0.
+    """Samples of equal shape for the model, all int32; padding rows have length 0.
 
     Attributes:
         source: [size, source_steps] Word ids, then PAD.
@@ -37,13 +39,12 @@ class Batch(NamedTuple):
 
 
 def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray, int]:
-    """Fit one source to the model's steps, by the same rule as ``EncodedCorpus.batch``.
+    """Fit one source to the model's steps, by the same rule as ``Dataset.batch``.
 
-    Of a source that is too long the last words stay: they are nearest to the reply.
+    A source that is too long keeps its last words, which are nearest to the reply.
 
     Returns:
-        The ids [steps], reversed if so wished and padded with PAD on the right, and how many
-        of them are words.
+        The ids [steps], reversed if ``reverse``, then PAD; and the number of words among them.
     """
     kept = np.asarray(ids, dtype=np.int32)[max(0, len(ids) - steps) :]
     source = np.full(steps, PAD, dtype=np.int32)
@@ -51,86 +52,81 @@ def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray,
     return source, len(kept)
 
 
-class EncodedCorpus:
-    """The samples of a corpus file as word ids, mapped from a cache on disk."""
+class Dataset:
+    """The samples of a corpus file as word ids, mapped from a cache on disk.
 
-    def __init__(self, arrays: EncodedArrays, turns: int = 1, swapped: bool = False) -> None:
-        """Use ``EncodedCorpus.open`` instead, which finds or makes the arrays."""
+    Args:
+        arrays: See ``encode``.
+        turns: Maximum number of utterances in a source.
+        swapped: Whether source and target are swapped.
+    """
+
+    def __init__(self, arrays: DatasetArrays, turns: int = 1, swapped: bool = False) -> None:
         self._tokens, self._offsets, self._samples = arrays
         self._marker = 1 if turns > 1 else 0  # tokens before the words of an utterance
         self._swapped = swapped
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        vocabulary: Vocabulary,
-        *,
-        level: Level = "word",
-        pairing: Pairing = "sliding",
-        turns: int = 1,
-        swapped: bool = False,
-    ) -> EncodedCorpus:
-        """Open a corpus file, encoding it first unless a cache holds it as it is now.
+    def open(cls, path: str | Path, vocabulary: Vocabulary, settings: Data | None = None) -> Dataset:
+        """Open a corpus file. It is encoded first unless there is an up-to-date cache.
 
         Args:
-            turns: Utterances of a source at most, the last ones before the target, with ``TURN`` between them.
-            swapped: What was said is the target, and what was answered the source.
+            settings: Pairing, context and tokenizer; defaults if None. The files named there are ignored.
 
         Raises:
-            CorpusError: The corpus cannot be read or has no sample.
-            UserError: There is no folder that could hold the encoded corpus.
+            CorpusError: The corpus cannot be read or has no samples.
+            UserError: No folder can hold the encoded corpus.
         """
-        path = Path(path)
-        key = CacheKey.of(path, vocabulary, level, pairing, turns)
+        path, settings = Path(path), settings or Data(train=str(path))
+        key = CacheKey.of(path, vocabulary, settings)
 
         def build(folder: Path) -> dict[str, int]:
-            lengths = encode(path, vocabulary, level, pairing, turns, folder)
-            if CacheKey.of(path, vocabulary, level, pairing, turns) != key:
-                raise CorpusError(f"{path} changed while it was read. Start again once it is done.")
+            lengths = encode(path, vocabulary, settings, folder)
+            if CacheKey.of(path, vocabulary, settings) != key:
+                raise CorpusError(f"{path} changed while it was being read. Start again once it is complete.")
             return lengths
 
-        return cls(load_or_build(path, key, build), turns, swapped)
+        return cls(load_or_build(path, key, build), settings.context_turns, settings.swap_source_target)
 
     @property
     def fingerprint(self) -> str:
-        """What tells this corpus from others, wherever it lies: its sizes and its first and last million tokens."""
+        """A hash of the sizes and the first and last million tokens, which identifies the contents of a moved file."""
         digest = hashlib.sha256(f"{len(self._tokens)} {len(self._offsets)} {len(self._samples)}".encode())
         for part in (self._tokens[:1_000_000], self._tokens[-1_000_000:]):
             digest.update(np.asarray(part, dtype=np.int32).tobytes())
         return digest.hexdigest()
 
     def unknown_share(self) -> float:
-        """Share of the first million tokens that are not in the vocabulary, 0 to 1."""
+        """Fraction of the first million tokens that are not in the vocabulary, 0 to 1."""
         return float(np.mean(self._tokens[:1_000_000] == UNKNOWN))
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self._samples)
 
-    def source_lengths(self) -> IntArray:
-        """[n_samples] Words of each source, however long."""
-        (begin, end), _ = self._spans(slice(None))
+    def source_lengths(self, indices: npt.NDArray[np.int64] | None = None) -> IntArray:
+        """[n] Number of words in the sources of some samples, or of all, before truncation."""
+        (begin, end), _ = self._spans(slice(None) if indices is None else indices)
         return np.array(end - begin, dtype=np.int32)
 
-    def target_lengths(self) -> IntArray:
-        """[n_samples] Words of each target, however long, without EOS."""
-        _, (begin, end) = self._spans(slice(None))
+    def target_lengths(self, indices: npt.NDArray[np.int64] | None = None) -> IntArray:
+        """[n] Number of words in the targets of some samples, or of all, before truncation, without EOS."""
+        _, (begin, end) = self._spans(slice(None) if indices is None else indices)
         return np.array(end - begin, dtype=np.int32)
 
     def source_ids(self, index: int) -> IntArray:
-        """All word ids of the source of one sample."""
+        """The word ids of one source, before truncation."""
         (begin, end), _ = self._spans(index)
         return np.array(self._tokens[begin:end], dtype=np.int32)
 
     def target_ids(self, index: int) -> IntArray:
-        """All word ids of the target of one sample, without EOS."""
+        """The word ids of one target, before truncation, without EOS."""
         _, (begin, end) = self._spans(index)
         return np.array(self._tokens[begin:end], dtype=np.int32)
 
-    def _spans(self, chosen: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        """Where the tokens of sources and of targets of some samples begin and end."""
-        first, target = self._samples[chosen].T
+    def _spans(self, indices: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """(begin, end) of the tokens of the sources, and of the targets, of some samples."""
+        first, target = self._samples[indices].T
         source = self._offsets[first] + self._marker, self._offsets[target]
         reply = self._offsets[target] + self._marker, self._offsets[target + 1]
         return (reply, source) if self._swapped else (source, reply)
@@ -144,26 +140,26 @@ class EncodedCorpus:
         target_steps: int,
         reverse: bool,
     ) -> Batch:
-        """The samples ``indices`` as a batch of ``size`` rows, those left over being padding.
+        """The samples ``indices`` as a batch of ``size`` rows, padded with empty rows.
 
-        A source longer than ``source_steps`` keeps its last words; then it is reversed if
-        ``reverse``. A target that leaves no room for EOS keeps its first ``target_steps`` words
-        and has none, so that the model is never taught an end where there is none.
+        A source longer than ``source_steps`` keeps its last words; then it is reversed if ``reverse``. A target without
+        room for EOS keeps its first ``target_steps`` words and gets no EOS, so that the model does not learn to end
+        replies too early.
 
         Raises:
             ValueError: There are more indices than rows.
         """
-        chosen = np.asarray(indices, dtype=np.int64)
-        if len(chosen) > size:
-            raise ValueError(f"{len(chosen)} samples do not fit into a batch of {size}")
+        samples = np.asarray(indices, dtype=np.int64)
+        if len(samples) > size:
+            raise ValueError(f"{len(samples)} samples do not fit into a batch of {size}")
         batch = Batch(
             np.full((size, source_steps), PAD, dtype=np.int32),
             np.zeros(size, dtype=np.int32),
             np.full((size, target_steps), PAD, dtype=np.int32),
             np.zeros(size, dtype=np.int32),
         )
-        rows = slice(len(chosen))
-        (begin, end), (target_begin, target_end) = self._spans(chosen)
+        rows = slice(len(samples))
+        (begin, end), (target_begin, target_end) = self._spans(samples)
 
         length = np.minimum(end - begin, source_steps)
         start, stride = (end - 1, -1) if reverse else (end - length, 1)
@@ -179,8 +175,59 @@ class EncodedCorpus:
         return batch
 
     def _gather(self, start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int) -> IntArray:
-        """[rows, steps] ``length`` tokens from ``start`` in steps of ``stride``, then PAD."""
+        """[rows, steps] ``length`` tokens from ``start`` with a stride, then PAD."""
         step = np.arange(steps)
         inside = step < length[:, np.newaxis]
-        places = np.where(inside, start[:, np.newaxis] + stride * step, 0)
-        return np.where(inside, self._tokens[places], PAD).astype(np.int32)
+        positions = np.where(inside, start[:, np.newaxis] + stride * step, 0)
+        return np.where(inside, self._tokens[positions], PAD).astype(np.int32)
+
+
+def encode(path: Path, vocabulary: Vocabulary, settings: Data, folder: Path) -> dict[str, int]:
+    """Write ``tokens.npy``, ``offsets.npy`` and ``samples.npy`` into ``folder``.
+
+    * tokens [n_tokens]: the ids of all utterances, one after the other; uint16 if the vocabulary
+      allows, else int32.
+    * offsets [n_utterances + 1], int64: utterance u is tokens[offsets[u]:offsets[u + 1]].
+    * samples [n_samples, 2], int64: first utterance of the source, and the target utterance t.
+      The source is utterances first .. t - 1, at most ``context_turns`` of them.
+
+    With several context turns each utterance is stored with the marker ``TURN`` before its words.
+    The corpus is streamed: memory does not grow with its length.
+
+    Returns:
+        The length of each array, by name.
+
+    Raises:
+        CorpusError: The corpus cannot be read or has no samples.
+        OSError: The arrays cannot be written.
+    """
+    pairing, turns = settings.pairing, settings.context_turns
+    marker = vocabulary.ids([TURN]) if turns > 1 else []
+    with (
+        array_writer(folder / "tokens.npy", "H" if len(vocabulary) <= _UINT16_IDS else "i") as tokens,
+        array_writer(folder / "offsets.npy", "q") as offsets,
+        array_writer(folder / "samples.npy", "q", columns=2) as samples,
+    ):
+        offsets.extend([0])
+        current, first = -1, 0  # conversation, and its first utterance
+
+        def store() -> Iterator[tuple[int, int]]:
+            """Store each utterance; yield (conversation index, utterance index)."""
+            nonlocal current, first
+            utterances = read_tokens(path, get_tokenizer(settings.level), progress=True)
+            for index, (conversation, words) in enumerate(utterances):
+                if conversation != current:
+                    current, first = conversation, index
+                tokens.extend([*marker, *vocabulary.ids(words)])
+                offsets.extend([tokens.items])
+                yield conversation, index
+
+        for _, target in iterate_samples(store(), pairing):
+            samples.extend((max(first, target - turns), target))
+
+        if not samples.rows:
+            raise CorpusError(
+                f"{path} has no samples: with {pairing} pairing, none of its {offsets.rows - 1} "
+                "usable utterance(s) is a reply. It needs at least one conversation of two utterances or more."
+            )
+        return {"tokens": tokens.rows, "offsets": offsets.rows, "samples": samples.rows}

@@ -1,32 +1,43 @@
-"""Samples: which utterance (the target) answers which (the source)."""
+"""Samples: pairs of an utterance (the source) and the reply to it (the target)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from seq2seq_chat.corpus.files import read_utterances
-from seq2seq_chat.corpus.text import Level, tokenize
+from seq2seq_chat.data.corpus_file import read_utterances
+from seq2seq_chat.data.tokenizers import Tokenizer, get_tokenizer
+
+if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
+    from seq2seq_chat.config import Data
 
 Pairing = Literal["sliding", "alternating"]
-"""``sliding``: each utterance answers the one before it in its conversation.
-``alternating``: the 1st, 3rd, ... utterance of a conversation asks, the next one answers."""
+"""``sliding``: each utterance is the reply to the one before it in its conversation.
+``alternating``: the 2nd, 4th, ... utterance of a conversation is the reply to the one before it."""
 
 Utterance = TypeVar("Utterance")
 
 
-def read_tokens(path: str | Path, level: Level, progress: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield (conversation index, tokens) of the utterances of a corpus file.
-
-    An utterance of which cleaning leaves nothing is dropped here, before any pairing, as if it
-    had never been written: its neighbours become neighbours of each other.
+def read_samples(path: str | Path, settings: Data) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield (source tokens, target tokens) of a corpus file, each source a single utterance.
 
     Raises:
-        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterance.
+        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances.
+    """
+    return iterate_samples(read_tokens(path, get_tokenizer(settings.level)), settings.pairing)
+
+
+def read_tokens(path: str | Path, tokenizer: Tokenizer, progress: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Yield (conversation index, tokens) of the utterances of a corpus file.
+
+    Utterances without tokens are dropped before pairing, so their neighbours become adjacent.
+
+    Raises:
+        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances.
     """
     for conversation, utterance in read_utterances(path, progress):
-        tokens = tokenize(utterance, level)
+        tokens = tokenizer.encode(utterance)
         if tokens:
             yield conversation, tokens
 
@@ -34,21 +45,20 @@ def read_tokens(path: str | Path, level: Level, progress: bool = False) -> Itera
 def iterate_samples(
     utterances: Iterable[tuple[int, Utterance]], pairing: Pairing
 ) -> Iterator[tuple[Utterance, Utterance]]:
-    """Yield (source, target) for utterances given with the index of their conversation.
+    """Yield (source, target) of utterances given as (conversation index, utterance).
 
-    An utterance may be anything: its tokens (``iterate_samples(read_tokens(path, level),
-    pairing)``), its text, or its number. No sample crosses from one conversation to the next;
-    the last utterance of an odd number has no part in an alternating conversation.
+    An utterance can be represented by anything: its tokens, its text, or its index. Both utterances of a sample belong
+    to the same conversation. With ``alternating`` pairing, the last of an odd number of utterances is unused.
 
     Raises:
         ValueError: ``pairing`` is neither ``sliding`` nor ``alternating``.
     """
     if pairing not in ("sliding", "alternating"):
         raise ValueError(f"pairing must be 'sliding' or 'alternating', not {pairing!r}")
-    asking: tuple[int, Utterance] | None = None
+    previous: tuple[int, Utterance] | None = None
     for conversation, utterance in utterances:
-        if asking is not None and asking[0] == conversation:
-            yield asking[1], utterance
-            asking = (conversation, utterance) if pairing == "sliding" else None
+        if previous is not None and previous[0] == conversation:
+            yield previous[1], utterance
+            previous = (conversation, utterance) if pairing == "sliding" else None
         else:
-            asking = (conversation, utterance)
+            previous = (conversation, utterance)

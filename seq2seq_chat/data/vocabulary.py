@@ -1,4 +1,4 @@
-"""Words and their ids."""
+"""Words, their ids, and ids back to text."""
 
 from __future__ import annotations
 
@@ -6,38 +6,45 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.corpus.lines import numbered_lines
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.lines import numbered_lines
+from seq2seq_chat.data.samples import read_tokens
+from seq2seq_chat.data.tokenizers import Tokenizer, get_tokenizer
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import atomic_write
+
+if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
+    from seq2seq_chat.config import Data
 
 PAD, GO, EOS, UNKNOWN = 0, 1, 2, 3
 TURN = "<turn>"
-"""Stands between the turns of a source that has several; a word like any other."""
+"""Separates the turns of a source; an ordinary word of the vocabulary."""
 
 VOCABULARY_FILE = "vocabulary.txt"
 SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")
-"""The words of ids 0 to 3. Clean text never holds them, as it has no angle brackets."""
+"""The words with ids 0 to 3. They cannot occur in clean text, which has no angle brackets."""
 
 
 class VocabularyError(UserError):
-    """A vocabulary that cannot be used; the message says where, why and what to do."""
+    """An invalid vocabulary file."""
 
 
 class Vocabulary:
-    """An ordered list of distinct words; the id of a word is its place in the list.
+    """An ordered list of distinct words; the id of a word is its index in the list.
 
     Attributes:
         words: All words; the first four are ``SPECIAL_WORDS``.
     """
 
     def __init__(self, words: Iterable[str], source: str = "vocabulary") -> None:
-        """Take over a list of words; ``source`` names it in errors.
+        """Validate a list of words; ``source`` names it in error messages.
 
         Raises:
-            VocabularyError: The special words are not at the start, or some entry is blank,
-                more than one word, or a duplicate.
+            VocabularyError: The special words are not at the start, or an entry is blank, more than one word, or
+                duplicated.
         """
         self.words = list(words)
         _check(self.words, source)
@@ -55,12 +62,16 @@ class Vocabulary:
         return [find(token, UNKNOWN) for token in tokens]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The words of ids, each in 0 .. len(vocabulary) - 1 (numpy integers will do)."""
+        """The words of ids, each in 0 .. len(vocabulary) - 1."""
         return [self.words[index] for index in ids]
+
+    def text(self, ids: Iterable[int], tokenizer: Tokenizer) -> str:
+        """The text of ids, without the end marker and padding."""
+        return tokenizer.decode(self.tokens(strip_ids(ids)))
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the words in their order: equal just when the contents are."""
+        """SHA-256 (hex) of the words in their order."""
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
     @classmethod
@@ -76,7 +87,7 @@ class Vocabulary:
         return cls(words, source=str(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the vocabulary file whole.
+        """Write the vocabulary file atomically.
 
         Raises:
             UserError: The file could not be written.
@@ -84,44 +95,59 @@ class Vocabulary:
         with atomic_write(path) as stream:
             stream.writelines(f"{word}\n" for word in self.words)
 
-    @staticmethod
-    def count(token_lists: Iterable[list[str]]) -> Counter[str]:
-        """How often each token occurs."""
-        counts: Counter[str] = Counter()
-        for tokens in token_lists:
-            counts.update(tokens)
-        return counts
-
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], size: int) -> Vocabulary:
-        """The vocabulary of the most frequent words, at most ``size`` with the special ones.
+        """The vocabulary of the most frequent words, at most ``size`` including the special ones.
 
-        Words of equal frequency are ordered by code points, so that equal counts always give
-        the same vocabulary.
+        Words of equal frequency are ordered by code points, so the vocabulary depends on the counts only.
 
         Raises:
-            VocabularyError: ``size`` leaves no room for any word beside the special ones.
+            VocabularyError: ``size`` has no room for any word besides the special ones.
         """
         room = size - len(SPECIAL_WORDS)
         if room < 1:
             raise VocabularyError(
-                f"A vocabulary of size {size} has no room for words beside the "
-                f"{len(SPECIAL_WORDS)} special ones. Choose a greater size."
+                f"A vocabulary of size {size} has no room for words besides the "
+                f"{len(SPECIAL_WORDS)} special ones. Choose a larger size."
             )
         words = (word for word in counts if word not in SPECIAL_WORDS)
         ranked = sorted(words, key=lambda word: (-counts[word], word))
         return cls([*SPECIAL_WORDS, *ranked[:room]])
 
 
+def strip_ids(ids: Iterable[int]) -> list[int]:
+    """Remove the end marker and padding."""
+    return [index for index in map(int, ids) if index not in (PAD, EOS)]
+
+
+def training_vocabulary(settings: Data) -> Vocabulary:
+    """The first ``vocabulary_size`` words of the configured file, or the most frequent ones of the training corpus.
+
+    With several context turns, the last word is the marker between them.
+
+    Raises:
+        CorpusError, VocabularyError: The file cannot be used.
+    """
+    if settings.vocabulary is None:
+        tokens = (words for _, words in read_tokens(settings.train, get_tokenizer(settings.level), progress=True))
+        vocabulary = Vocabulary.from_counts(Counter(chain.from_iterable(tokens)), settings.vocabulary_size)
+    else:
+        vocabulary = Vocabulary.load(settings.vocabulary)
+        vocabulary = Vocabulary(vocabulary.words[: settings.vocabulary_size], source=settings.vocabulary)
+    if settings.context_turns > 1 and TURN not in vocabulary:
+        vocabulary = Vocabulary([*vocabulary.words[: settings.vocabulary_size - 1], TURN])
+    return vocabulary
+
+
 def _check(words: list[str], source: str) -> None:
-    """Raise a VocabularyError unless ``words`` (line 1 first) make a vocabulary."""
+    """Raise VocabularyError unless ``words`` are a valid vocabulary, line by line."""
     special = " ".join(SPECIAL_WORDS)
     if not words:
-        raise VocabularyError(f"{source} is empty. Its first lines must be {special}, then one word a line.")
+        raise VocabularyError(f"{source} is empty. Its first lines must be {special}, then one word per line.")
     if not any(word in SPECIAL_WORDS for word in words):
         raise VocabularyError(
             f"{source} is a plain list of words, not a vocabulary. Put the four lines {special} "
-            "before its first line, or have a vocabulary counted by preparing the corpus."
+            "before its first line, or create a vocabulary with seq2seq-chat prepare."
         )
     for number, expected in enumerate(SPECIAL_WORDS, start=1):
         if words[number - 1 : number] != [expected]:  # a slice: the list may be too short
@@ -134,10 +160,8 @@ def _check(words: list[str], source: str) -> None:
             raise VocabularyError(f"{source}, line {number}: empty. Remove the line.")
         if len(word.split()) > 1 or word != word.strip():
             raise VocabularyError(
-                f"{source}, line {number}: {word!r} is not a single word. Write one word a line, without white space."
+                f"{source}, line {number}: {word!r} is not a single word. Write one word per line, without white space."
             )
         first = lines.setdefault(word, number)
         if first != number:
-            raise VocabularyError(
-                f"{source}, line {number}: {word!r} is on line {first} already. Remove one of the two lines."
-            )
+            raise VocabularyError(f"{source}, line {number}: {word!r} is already on line {first}. Remove one of them.")

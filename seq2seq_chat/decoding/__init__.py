@@ -1,4 +1,4 @@
-"""Search for replies. Reading order: hypotheses, greedy, beam, reply_search.
+"""Search over a step function. Reading order: hypotheses, active, sequential, sampling, beam, logit_rules.
 
-A search knows no network: it works on a ``step`` function, so it is tested with hand-made probabilities.
+A search does not depend on a network: it calls a ``step`` function, so tests can give it handmade probabilities.
 """

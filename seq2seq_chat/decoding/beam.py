@@ -1,23 +1,36 @@
-"""Beam search: the best continuations of several hypotheses side by side."""
+"""Beam search: keeps the best partial hypotheses of each utterance and extends them side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.corpus.vocabulary import EOS
-from seq2seq_chat.decoding.asked import first_asked, last_words, next_asked, shapes_of, spread
+from seq2seq_chat.data.vocabulary import EOS
+from seq2seq_chat.decoding.active import (
+    ActiveHypotheses,
+    first_active,
+    next_active,
+    previous_words,
+    scatter_rows,
+    shape_invariants,
+)
 from seq2seq_chat.decoding.hypotheses import (
+    NEG_INF,
     Hypotheses,
     StepFunction,
-    best_words,
-    found_before,
+    StepOutput,
+    empty_hypotheses,
+    is_duplicate,
     length_divisor,
-    no_words_yet,
+    reorder_state,
+    top_k_words,
 )
-from seq2seq_chat.decoding.restrictions import NEVER, Restriction, restrict
+from seq2seq_chat.decoding.logit_rules import LogitRule, apply_rules
+
+NO_WORD = -1
 
 
 def beam_search(
@@ -30,139 +43,194 @@ def beam_search(
     n_best: int,
     steps: int,
     source_steps: int,
-    restrictions: Sequence[Restriction] = (),
+    logit_rules: Sequence[LogitRule] = (),
     length_penalty: float = 0.0,
     groups: int = 1,
     diversity: float = 0.0,
 ) -> Hypotheses:
-    """The ``n_best`` hypotheses for each utterance by the sum of their log-probabilities.
+    """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
-    A hypothesis that has ended keeps its place in the beam with its score, and is never continued. All that belongs to
-    a hypothesis - its words, its attention, the model's state - follows it when the beam is reordered. The search of an
-    utterance is over as soon as the ``n_best`` first hypotheses have ended and no other can still overtake them.
+    A hypothesis that has ended keeps its place in the beam with its score and is never continued. Its words, attention
+    and state follow each hypothesis when the beam is reordered. The search of an utterance ends when its first
+    ``n_best`` hypotheses have ended and no other can overtake them.
 
-    With a length penalty hypotheses are ordered by their score divided by :func:`length_divisor`. With groups the beam
-    is divided (Vijayakumar et al. 2018): each group chooses its next words after the others, and a word loses
-    ``diversity`` nats in the choice, not in the score, for each hypothesis of an earlier group that took it.
+    With a length penalty hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
+    beam search, Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous
+    ones, and the choice, but not the score, penalizes a word by ``diversity`` nats for each hypothesis of a previous
+    group that has chosen it.
 
     Args:
-        step: what the model says about the next word.
+        step: the model's step function.
         state: the model's state before the first word: nested tensors [batch, …].
         memory: what the model attends to: nested tensors [batch, …].
         batch: number of utterances.
         width: hypotheses kept for each utterance.
         n_best: hypotheses returned, at most ``width``; those that do not exist have a score of -inf.
-        steps: words of a reply at most, the end marker included.
+        steps: maximum length of a reply, the end marker included.
         source_steps: width of the attention.
-        restrictions: what must not be said.
-        length_penalty: 0 orders by the scores themselves.
+        logit_rules: constraints on the next words.
+        length_penalty: 0 ranks by the scores.
         groups: a divisor of ``width``.
         diversity: nats.
     """
-    rows = batch * width
-    size = width // groups
-
-    def rank(scores: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        return scores if length_penalty == 0 else scores / length_divisor(lengths, length_penalty)
-
-    def over(beam: Hypotheses) -> tf.Tensor:
-        """Whose search is over: bool [batch]."""
-        if groups > 1:
-            return tf.reduce_all(beam.ended, axis=1)
-        # a score only falls, and what it is divided by only grows, so this is the most that can become of it
-        chance = tf.where(beam.ended, NEVER, rank(beam.scores, tf.fill([batch, width], steps)))
-        known = tf.reduce_all(beam.ended[:, :n_best], axis=1)
-        return known & (tf.reduce_max(chance, axis=1) <= beam.ranks[:, n_best - 1])
-
-    def running(t: tf.Tensor, beam: Hypotheses, asked: Any) -> tf.Tensor:
-        return (t < steps) & (tf.size(asked.rows) > 0)
-
-    def extend(t: tf.Tensor, beam: Hypotheses, asked: Any) -> tuple[Any, ...]:
-        history = tf.gather(tf.reshape(beam.words, [rows, steps]), asked.rows)
-        said = step(last_words(history, t), asked.state, asked.memory)
-        # No more than ``width`` continuations of a hypothesis can stay, and one more where the end marker, which makes
-        # no hypothesis longer, is ranked lower than its probability; where nobody is asked there is one, nothing.
-        count = width + (1 if length_penalty else 0)
-        gains, words = best_words(restrict(said, restrictions, history, t), count)
-        most = gains.shape[1]
-        nothing = tf.tile(tf.one_hot([0], most, on_value=0.0, off_value=NEVER), [rows, 1])
-        gains = tf.reshape(tf.tensor_scatter_nd_update(nothing, asked.rows[:, tf.newaxis], gains), [batch, width, most])
-        words = tf.reshape(spread(asked, words, rows), [batch, width, most])
-        grows = tf.reshape(spread(asked, tf.ones_like(asked.rows), rows), [batch, width])
-
-        totals = beam.scores[:, :, tf.newaxis] + gains
-        without_end = (beam.lengths - tf.cast(beam.ended, tf.int32))[:, :, tf.newaxis]
-        without_end += grows[:, :, tf.newaxis] * tf.cast(words != EOS, tf.int32)
-        ranks = rank(totals, without_end)
-        choices = _choose(ranks, words, grows, size, groups, diversity)
-        parents = choices // most
-
-        def chosen(values: tf.Tensor) -> tf.Tensor:
-            return tf.gather(tf.reshape(values, [batch, width * most]), choices, batch_dims=1)
-
-        def follow(values: tf.Tensor) -> tf.Tensor:
-            return tf.gather(values, parents, batch_dims=1)
-
-        word, score = chosen(words), chosen(totals)
-        grown = follow(grows) > 0
-        attention = tf.reshape(spread(asked, said.attention, rows), [batch, width, source_steps])
-        here = tf.one_hot(t, steps, on_value=True, off_value=False) & grown[:, :, tf.newaxis]
-        beam = Hypotheses(
-            words=tf.where(here, word[:, :, tf.newaxis], follow(beam.words)),
-            lengths=follow(beam.lengths + grows),
-            scores=score,
-            # a hypothesis of score -inf does not exist; it counts as ended so that nobody waits for it
-            ended=follow(beam.ended) | (grown & (word == EOS)) | (score == NEVER),
-            attention=tf.where(here[..., tf.newaxis], follow(attention)[:, :, tf.newaxis], follow(beam.attention)),
-            ranks=chosen(ranks),
-        )
-        go_on = tf.reshape(~(beam.ended | over(beam)[:, tf.newaxis]), [rows])
-        parents = tf.reshape(parents + tf.range(batch)[:, tf.newaxis] * width, [rows])
-        return t + 1, beam, next_asked(asked, said, go_on, parents, memory, width)
-
+    search = _BeamSearch(step, memory, batch, width, n_best, steps, logit_rules, length_penalty, groups, diversity)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
-    first = tf.where(tf.range(width) % size == 0, 0.0, NEVER)
-    beginning = no_words_yet(tf.tile(first[tf.newaxis], [batch, 1]), steps, source_steps)
-    asked = first_asked(state, memory, batch, width, groups)
-    fixed = tf.nest.map_structure(lambda part: tf.TensorShape([None, width, *part.shape[2:]]), beginning)
-    shapes = (tf.TensorShape([]), fixed, shapes_of(asked))
-    _, beam, _ = tf.while_loop(running, extend, (0, beginning, asked), shape_invariants=shapes)
+    scores = tf.where(tf.range(width) % search.group_size == 0, 0.0, NEG_INF)
+    beam = empty_hypotheses(tf.tile(scores[tf.newaxis], [batch, 1]), steps, source_steps)
+    active = first_active(state, memory, batch, width, groups)
+    shapes = tf.nest.map_structure(lambda part: tf.TensorShape([None, width, *part.shape[2:]]), beam)
+    _, beam, _ = tf.while_loop(
+        search.running,
+        search.extend,
+        (0, beam, active),
+        shape_invariants=(tf.TensorShape([]), shapes, shape_invariants(active)),
+    )
     if groups > 1:
-        beam = _in_order(beam)
+        beam = _merge_groups(beam)
     return Hypotheses(*(part[:, :n_best] for part in beam))
 
 
-def _choose(
-    ranks: tf.Tensor, words: tf.Tensor, grows: tf.Tensor, size: int, groups: int, diversity: float
-) -> tf.Tensor:
-    """The continuations that stay, group by group, best first: [batch, width], numbers among width · most.
+class _Candidates(NamedTuple):
+    """The continuations of the hypotheses of a beam, n of each: [batch, width, n]."""
 
-    Args:
-        ranks: of every continuation, [batch, width, most].
-        words: the word it adds, int32 [batch, width, most].
-        grows: whether there is a word, 1 or 0: [batch, width].
-    """
-    batch, most = tf.shape(ranks)[0], ranks.shape[2]
-    if groups == 1:
-        return tf.math.top_k(tf.reshape(ranks, [batch, size * most]), size).indices
-    no_word = -1
-    words = tf.where(grows[:, :, tf.newaxis] > 0, words, no_word)
-    taken = tf.zeros([batch, 0], tf.int32)
-    choices = []
-    for first in range(0, groups * size, size):
-        own_words = tf.reshape(words[:, first : first + size], [batch, size * most])
-        own_ranks = tf.reshape(ranks[:, first : first + size], [batch, size * most])
-        same = (own_words[:, :, tf.newaxis] == taken[:, tf.newaxis]) & (own_words != no_word)[:, :, tf.newaxis]
-        penalties = diversity * tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
-        chosen = tf.math.top_k(own_ranks - penalties, size).indices
-        taken = tf.concat([taken, tf.gather(own_words, chosen, batch_dims=1)], axis=1)
-        choices.append(chosen + first * most)
-    return tf.concat(choices, axis=1)
+    words: tf.Tensor  # int32
+    scores: tf.Tensor
+    ranks: tf.Tensor
 
 
-def _in_order(beam: Hypotheses) -> Hypotheses:
-    """The hypotheses of all groups, best first; what several groups found is kept once."""
-    scores, ranks = (tf.where(found_before(beam.words), NEVER, part) for part in (beam.scores, beam.ranks))
+@dataclass(frozen=True)
+class _BeamSearch:
+    """The body of the search loop; fields as the arguments of :func:`beam_search`."""
+
+    step: StepFunction
+    memory: Any
+    batch: tf.Tensor
+    width: int
+    n_best: int
+    steps: int
+    logit_rules: Sequence[LogitRule]
+    length_penalty: float
+    groups: int
+    diversity: float
+
+    @property
+    def group_size(self) -> int:
+        """Hypotheses of a group."""
+        return self.width // self.groups
+
+    def running(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tf.Tensor:
+        """Whether the loop continues."""
+        return (t < self.steps) & (tf.size(active.rows) > 0)
+
+    def extend(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tuple[Any, ...]:
+        """One step: extend the active hypotheses by a word, and keep the best."""
+        rows = self.batch * self.width
+        history = tf.gather(tf.reshape(beam.words, [rows, self.steps]), active.rows)
+        output = self.step(previous_words(history, t), active.state, active.memory)
+        grows = self._by_hypothesis(scatter_rows(active, tf.ones_like(active.rows), rows))
+        candidates = self._candidates(beam, active, grows, apply_rules(self.logit_rules, output, history, t))
+        choices = self._choose(candidates, grows)
+        parents = choices // candidates.words.shape[2]
+        attention = self._by_hypothesis(scatter_rows(active, output.attention, rows))
+        beam = self._extend_beam(t, beam, candidates, choices, parents, grows, attention)
+        running = tf.reshape(~(beam.ended | self._finished(beam)[:, tf.newaxis]), [rows])
+        parent_rows = tf.reshape(parents + tf.range(self.batch)[:, tf.newaxis] * self.width, [rows])
+        return t + 1, beam, next_active(active, output.state, running, parent_rows, self.memory, self.width)
+
+    def _by_hypothesis(self, values: tf.Tensor) -> tf.Tensor:
+        """[batch · width, …] → [batch, width, …]."""
+        return tf.reshape(values, [self.batch, self.width, *values.shape[1:]])
+
+    def _candidates(
+        self, beam: Hypotheses, active: ActiveHypotheses, grows: tf.Tensor, output: StepOutput
+    ) -> _Candidates:
+        """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
+
+        No more than ``width`` continuations of a hypothesis can stay, and one more with a length penalty, where the end
+        marker, which does not count as a word, may rank lower than its probability suggests.
+        """
+        rows = self.batch * self.width
+        gains, words = top_k_words(output, self.width + (1 if self.length_penalty else 0))
+        count = gains.shape[1]
+        unchanged = tf.tile(tf.one_hot([0], count, on_value=0.0, off_value=NEG_INF), [rows, 1])
+        gains = self._by_hypothesis(tf.tensor_scatter_nd_update(unchanged, active.rows[:, tf.newaxis], gains))
+        words = self._by_hypothesis(scatter_rows(active, words, rows))
+        scores = beam.scores[:, :, tf.newaxis] + gains
+        lengths = (beam.lengths - tf.cast(beam.ended, tf.int32))[:, :, tf.newaxis]
+        lengths += grows[:, :, tf.newaxis] * tf.cast(words != EOS, tf.int32)
+        return _Candidates(words, scores, self._rank(scores, lengths))
+
+    def _rank(self, scores: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """What hypotheses are sorted by. lengths: words without the end marker."""
+        return scores if self.length_penalty == 0 else scores / length_divisor(lengths, self.length_penalty)
+
+    def _choose(self, candidates: _Candidates, grows: tf.Tensor) -> tf.Tensor:
+        """The candidates that stay, group by group, best first: [batch, width], indices among width · n.
+
+        Args:
+            grows: whether a hypothesis gets a word, 1 or 0: [batch, width].
+        """
+        batch, count, size = tf.shape(candidates.ranks)[0], candidates.ranks.shape[2], self.group_size
+        if self.groups == 1:
+            return tf.math.top_k(tf.reshape(candidates.ranks, [batch, size * count]), size).indices
+        words = tf.where(grows[:, :, tf.newaxis] > 0, candidates.words, NO_WORD)
+        chosen_words = tf.zeros([batch, 0], tf.int32)
+        choices = []
+        for first in range(0, self.width, size):
+            group_words = tf.reshape(words[:, first : first + size], [batch, size * count])
+            ranks = tf.reshape(candidates.ranks[:, first : first + size], [batch, size * count])
+            same = group_words[:, :, tf.newaxis] == chosen_words[:, tf.newaxis]
+            same &= (group_words != NO_WORD)[:, :, tf.newaxis]
+            penalties = self.diversity * tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
+            chosen = tf.math.top_k(ranks - penalties, size).indices
+            chosen_words = tf.concat([chosen_words, tf.gather(group_words, chosen, batch_dims=1)], axis=1)
+            choices.append(chosen + first * count)
+        return tf.concat(choices, axis=1)
+
+    def _extend_beam(
+        self,
+        t: tf.Tensor,
+        beam: Hypotheses,
+        candidates: _Candidates,
+        choices: tf.Tensor,
+        parents: tf.Tensor,
+        grows: tf.Tensor,
+        attention: tf.Tensor,
+    ) -> Hypotheses:
+        """The beam of the chosen candidates, each with the history of its parent."""
+
+        def chosen(values: tf.Tensor) -> tf.Tensor:
+            flat = tf.reshape(values, [self.batch, self.width * candidates.words.shape[2]])
+            return tf.gather(flat, choices, batch_dims=1)
+
+        word, score = chosen(candidates.words), chosen(candidates.scores)
+        old = (beam.words, beam.lengths + grows, beam.ended, beam.attention, grows, attention)
+        words, lengths, ended, attentions, grows, attention = reorder_state(old, parents)
+        grown = grows > 0
+        here = tf.one_hot(t, self.steps, on_value=True, off_value=False) & grown[:, :, tf.newaxis]
+        return Hypotheses(
+            words=tf.where(here, word[:, :, tf.newaxis], words),
+            lengths=lengths,
+            scores=score,
+            # a hypothesis of score -inf does not exist; it counts as ended so that the search does not wait for it
+            ended=ended | (grown & (word == EOS)) | (score == NEG_INF),
+            attention=tf.where(here[..., tf.newaxis], attention[:, :, tf.newaxis], attentions),
+            ranks=chosen(candidates.ranks),
+        )
+
+    def _finished(self, beam: Hypotheses) -> tf.Tensor:
+        """The utterances whose search is finished: bool [batch]."""
+        if self.groups > 1:
+            return tf.reduce_all(beam.ended, axis=1)
+        # scores only decrease and divisors only increase, so this is an upper bound of the final rank
+        bound = self._rank(beam.scores, tf.fill([self.batch, self.width], self.steps))
+        bound = tf.where(beam.ended, NEG_INF, bound)
+        best_ended = tf.reduce_all(beam.ended[:, : self.n_best], axis=1)
+        return best_ended & (tf.reduce_max(bound, axis=1) <= beam.ranks[:, self.n_best - 1])
+
+
+def _merge_groups(beam: Hypotheses) -> Hypotheses:
+    """The hypotheses of all groups, best first, without duplicates."""
+    scores, ranks = (tf.where(is_duplicate(beam.words), NEG_INF, part) for part in (beam.scores, beam.ranks))
     order = tf.math.top_k(ranks, ranks.shape[1]).indices
-    beam = beam._replace(scores=scores, ranks=ranks)
-    return Hypotheses(*(tf.gather(part, order, batch_dims=1) for part in beam))
+    return reorder_state(beam._replace(scores=scores, ranks=ranks), order)

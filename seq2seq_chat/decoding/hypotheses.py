@@ -1,4 +1,4 @@
-"""What a search works on and what it returns."""
+"""Inputs and results of a search."""
 
 from __future__ import annotations
 
@@ -7,59 +7,73 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.corpus.vocabulary import PAD
+from seq2seq_chat.data.vocabulary import PAD
+
+NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
 
 
-class Step(NamedTuple):
-    """What the model says about the next word of every row: log p(word) = logit - normalizer.
+class StepOutput(NamedTuple):
+    """The model's output for the next word of every row: log p(word) = logit - normalizer.
 
-    They are not subtracted for all words of the vocabulary, as searches look at the best few only.
+    They are not subtracted for the entire vocabulary because a search needs only the most probable words.
     """
 
     logits: tf.Tensor  # [rows, vocabulary]
-    normalizer: tf.Tensor  # log Σ exp of the logits of all words: [rows]
-    state: Any  # nested tensors [rows, …], to be given to the next step
+    normalizer: tf.Tensor  # log Σ exp of all logits: [rows]
+    state: Any  # input of the next step: nested tensors [rows, …]
     attention: tf.Tensor  # [rows, source steps]; source steps may be 0
-    forbidden: Sequence[int] = ()  # ids of words that must not come, whatever their logits
+    forbidden: Sequence[int] = ()  # ids of words that are masked whatever their logits
 
 
-StepFunction = Callable[[tf.Tensor, Any, Any], Step]
-"""(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`Step`."""
+StepFunction = Callable[[tf.Tensor, Any, Any], StepOutput]
+"""(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`StepOutput`."""
 
 
 class Hypotheses(NamedTuple):
-    """The replies found for a batch of utterances, best first."""
+    """The hypotheses of a batch of utterances, best first."""
 
-    words: tf.Tensor  # int32 [batch, n, steps]; the end marker included, padded after it
+    words: tf.Tensor  # int32 [batch, n, steps]; with the end marker, then padding
     lengths: tf.Tensor  # int32 [batch, n]; words of each, the end marker included
-    scores: tf.Tensor  # [batch, n]; sum of log-probabilities in nats; -inf: there is no such hypothesis
-    ended: tf.Tensor  # bool [batch, n]; true: with the end marker, false: cut at the step limit
+    scores: tf.Tensor  # [batch, n]; sum of log-probabilities in nats; -inf if there is no such hypothesis
+    ended: tf.Tensor  # bool [batch, n]; true: by the end marker, false: cut at the step limit
     attention: tf.Tensor  # [batch, n, steps, source steps]
-    ranks: tf.Tensor  # [batch, n]; what they are ordered by: the scores, unless a setting weighs something else
+    ranks: tf.Tensor  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
 
 
-def no_words_yet(first: tf.Tensor, steps: int, source_steps: int) -> Hypotheses:
-    """Hypotheses before their first word. first: their scores, [batch, n]; those of -inf do not exist."""
-    nothing = tf.zeros_like(first)
+def empty_hypotheses(scores: tf.Tensor, steps: int, source_steps: int) -> Hypotheses:
+    """Hypotheses before their first word. scores: [batch, n]; those of -inf do not exist."""
+    zeros = tf.zeros_like(scores)
     return Hypotheses(
-        words=tf.cast(nothing, tf.int32)[:, :, tf.newaxis] + tf.fill([steps], PAD),
-        lengths=tf.cast(nothing, tf.int32),
-        scores=first,
-        ended=first == -float("inf"),
-        attention=nothing[:, :, tf.newaxis, tf.newaxis] + tf.zeros([steps, source_steps]),
-        ranks=first,
+        words=tf.cast(zeros, tf.int32)[:, :, tf.newaxis] + tf.fill([steps], PAD),
+        lengths=tf.cast(zeros, tf.int32),
+        scores=scores,
+        ended=scores == NEG_INF,
+        attention=zeros[:, :, tf.newaxis, tf.newaxis] + tf.zeros([steps, source_steps]),
+        ranks=scores,
     )
 
 
-def length_divisor(words: tf.Tensor, penalty: float) -> tf.Tensor:
-    """((5 + words) / 6)^penalty: what scores are divided by, so that long hypotheses have a chance. Any shape.
+def reorder_state(state: Any, order: tf.Tensor) -> Any:
+    """Reorder nested tensors: rows of [rows, …] if order is [n], hypotheses of [batch, width, …] if [batch, n]."""
+    return tf.nest.map_structure(lambda part: tf.gather(part, order, batch_dims=order.shape.rank - 1), state)
 
-    Source: Wu et al. 2016, equation 14. ``words`` are counted without the end marker.
+
+def repeat_rows(tensors: Any, count: int) -> Any:
+    """Nested tensors [rows, …] → [rows · count, …], each row repeated."""
+    if count == 1:
+        return tensors
+    return tf.nest.map_structure(lambda part: tf.repeat(part, count, axis=0), tensors)
+
+
+def length_divisor(words: tf.Tensor, penalty: float) -> tf.Tensor:
+    """((5 + words) / 6)^penalty: scores are divided by it so that long hypotheses can compete. Any shape.
+
+    Source: Wu et al. 2016, equation 14. The end marker does not count as a word.
     """
     return ((5.0 + tf.cast(words, tf.float32)) / 6.0) ** penalty
 
 
-def found_before(words: tf.Tensor) -> tf.Tensor:
+def is_duplicate(words: tf.Tensor) -> tf.Tensor:
     """Which hypotheses have the same words as an earlier one. words: int32 [batch, n, steps] → bool [batch, n]."""
     n = words.shape[1]
     equal = tf.reduce_all(words[:, :, tf.newaxis] == words[:, tf.newaxis], axis=3)
@@ -67,62 +81,59 @@ def found_before(words: tf.Tensor) -> tf.Tensor:
     return tf.reduce_any(equal & earlier, axis=2)
 
 
-BLOCKS = (128, 125, 100, 160, 96, 80, 64, 200, 256)  # sizes of the blocks in which the best words are searched
+BLOCK_SIZES = (128, 125, 100, 160, 96, 80, 64, 200, 256)  # of :func:`_fast_top_k`; the first that divides evenly
 
 
-def best_words(step: Step, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The most probable next words of every row, best first, and of equal ones that with the lowest id first.
-
-    Args:
-        step: what the model says; a logit of -inf is of a word that must not come.
-        count: how many words are wanted.
+def top_k_words(step_output: StepOutput, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The ``count`` most probable next words of every row, best first; ties are sorted by id.
 
     Returns:
-        log-probabilities: [rows, n], -inf where there is no further word, and ids: int32 [rows, n], where n is
-        ``count`` or, if that is smaller, the size of the vocabulary.
+        log-probabilities: [rows, n], -inf for forbidden words, and ids: int32 [rows, n], where n is ``count`` or, if
+        that is smaller, the size of the vocabulary.
     """
-    vocabulary = step.logits.shape[-1]
-    logits, words = _largest(step.logits, min(count + len(step.forbidden), vocabulary))
-    for word in step.forbidden:  # cheaper than to change all logits
-        logits = tf.where(words == word, -float("inf"), logits)
-    best, places = tf.math.top_k(logits, min(count, vocabulary))
-    return best - step.normalizer[:, tf.newaxis], tf.gather(words, places, batch_dims=1)
+    vocabulary = step_output.logits.shape[-1]
+    logits, words = _fast_top_k(step_output.logits, min(count + len(step_output.forbidden), vocabulary))
+    for word in step_output.forbidden:  # cheaper than masking all logits
+        logits = tf.where(words == word, NEG_INF, logits)
+    values, positions = tf.math.top_k(logits, min(count, vocabulary))
+    return values - step_output.normalizer[:, tf.newaxis], tf.gather(words, positions, batch_dims=1)
 
 
-def allowed_logits(step: Step) -> tf.Tensor:
-    """The logits, -inf for words that must not come: [rows, vocabulary]."""
-    if not step.forbidden:
-        return step.logits
-    barred = tf.reduce_any(tf.range(step.logits.shape[-1])[:, tf.newaxis] == tf.constant(step.forbidden), axis=1)
-    return tf.where(barred, -float("inf"), step.logits)
+def allowed_logits(step_output: StepOutput) -> tf.Tensor:
+    """The logits, -inf for forbidden words: [rows, vocabulary]."""
+    if not step_output.forbidden:
+        return step_output.logits
+    forbidden = tf.reduce_any(
+        tf.range(step_output.logits.shape[-1])[:, tf.newaxis] == tf.constant(step_output.forbidden), axis=1
+    )
+    return tf.where(forbidden, NEG_INF, step_output.logits)
 
 
 def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
     """log Σ exp of every row: [rows, vocabulary] → [rows].
 
-    By way of the most probable word, log Σ exp = logit - log p: the softmax is one fast kernel, where the usual way is
-    four passes, and the largest probability is never too small for its logarithm. A search looks for the largest
-    logits anyway.
+    Computed from the most probable word, log Σ exp = logit - log p: softmax is one fast kernel, reduce_logsumexp takes
+    four passes, and the largest probability is never too small for its logarithm.
     """
-    largest, word = _largest(logits, 1)
+    largest, word = _fast_top_k(logits, 1)
     probability = tf.gather(tf.nn.softmax(logits), word, batch_dims=1)
     return (largest - tf.math.log(probability))[:, 0]
 
 
-def _largest(values: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """``tf.math.top_k`` of [rows, n], faster where ``count`` is small.
+def _fast_top_k(inputs: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """``tf.math.top_k`` of [rows, n], faster for small ``count``.
 
-    The largest values are in the blocks whose largest values are largest, at most ``count`` of them. To find these
-    blocks is one pass over the values, and all that is left to do is to look into them.
+    The largest values lie in the ``count`` blocks with the largest maxima. Finding these blocks takes one pass over the
+    values; then only they are searched.
     """
-    size = values.shape[-1]
-    block = next((block for block in BLOCKS if size % block == 0), size)
+    size = inputs.shape[-1]
+    block = next((block for block in BLOCK_SIZES if size % block == 0), size)
     if size < 4 * count * block:
-        return tf.math.top_k(values, count)
-    blocks = tf.reshape(values, [-1, size // block, block])
-    chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices
-    chosen = tf.sort(chosen)  # so that equal values keep their order
-    ids = tf.reshape(chosen[:, :, tf.newaxis] * block + tf.range(block), [-1, count * block])
-    inside = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, count * block])
-    best, places = tf.math.top_k(inside, count)
-    return best, tf.gather(ids, places, batch_dims=1)
+        return tf.math.top_k(inputs, count)
+    blocks = tf.reshape(inputs, [-1, size // block, block])
+    best_blocks = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices
+    best_blocks = tf.sort(best_blocks)  # equal values keep their order
+    ids = tf.reshape(best_blocks[:, :, tf.newaxis] * block + tf.range(block), [-1, count * block])
+    candidates = tf.reshape(tf.gather(blocks, best_blocks, batch_dims=1), [-1, count * block])
+    values, positions = tf.math.top_k(candidates, count)
+    return values, tf.gather(ids, positions, batch_dims=1)

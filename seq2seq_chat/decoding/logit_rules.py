@@ -1,7 +1,7 @@
-"""What must not be said next, or less readily: changes to the model's logits before a search looks at them.
+"""Constraints on the next word: changes to the model's logits before a search sees them.
 
-A word that must not come gets a logit of -inf and keeps its share of the probability: a hypothesis scores what the
-model gives to its words, whatever else was forbidden.
+A forbidden word gets a logit of -inf and keeps its share of the probability: the score of a hypothesis is the
+probability that the model gives to its words, whatever was forbidden.
 """
 
 from __future__ import annotations
@@ -11,63 +11,65 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Step, log_normalizer
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
+from seq2seq_chat.decoding.hypotheses import NEG_INF, StepOutput, log_normalizer
 
-NEVER = -float("inf")
-
-Restriction = Callable[[Step, tf.Tensor, tf.Tensor], Step]
-"""(what the model says, words so far: int32 [rows, steps], how many: scalar) → what the search is told."""
+LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
+"""(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
 
 
-def restrictions(decoding: Decoding) -> list[Restriction]:
-    """Those that the settings ask for, in the order in which they work."""
-    # padding and the start marker are never words of a reply
-    wanted: list[Restriction] = [forbid([PAD, GO] if decoding.allow_unknown else [PAD, GO, UNKNOWN])]
+def configured_rules(decoding: Decoding) -> list[LogitRule]:
+    """The rules that the settings require, in the order in which they apply."""
+    rules: list[LogitRule] = [forbid(forbidden_words(decoding))]
     if decoding.repetition_penalty != 1:
-        wanted.insert(0, penalize_repetition(decoding.repetition_penalty))
-    if decoding.minimum_length:
-        wanted.append(minimum_length(decoding.minimum_length))
-    if decoding.no_repeated_ngrams:
-        wanted.append(no_repeated_ngrams(decoding.no_repeated_ngrams))
-    return wanted
+        rules.insert(0, repetition_penalty_rule(decoding.repetition_penalty))
+    if decoding.min_length:
+        rules.append(min_length_rule(decoding.min_length))
+    if decoding.no_repeat_ngram_size:
+        rules.append(no_repeat_ngram_rule(decoding.no_repeat_ngram_size))
+    return rules
 
 
-def restrict(said: Step, wanted: Sequence[Restriction], words: tf.Tensor, t: tf.Tensor) -> Step:
-    """All restrictions, one after another. words: those so far, int32 [rows, steps], t: how many."""
-    for restriction in wanted:
-        said = restriction(said, words, t)
-    return said
+def forbidden_words(decoding: Decoding) -> list[int]:
+    """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
+    return [PAD, GO] if decoding.allow_unknown else [PAD, GO, UNKNOWN]
 
 
-def forbid(ids: Sequence[int]) -> Restriction:
-    """These words never come."""
-
-    def restriction(said: Step, words: tf.Tensor, t: tf.Tensor) -> Step:
-        return said._replace(forbidden=(*said.forbidden, *ids))
-
-    return restriction
+def apply_rules(rules: Sequence[LogitRule], output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+    """Apply all rules in order. words: those so far, int32 [rows, steps], t: their number."""
+    for rule in rules:
+        output = rule(output, words, t)
+    return output
 
 
-def minimum_length(least: int) -> Restriction:
-    """A reply does not end before it has ``least`` words, the end marker not counted."""
+def forbid(ids: Sequence[int]) -> LogitRule:
+    """Forbid words."""
 
-    def restriction(said: Step, words: tf.Tensor, t: tf.Tensor) -> Step:
-        end = tf.one_hot(EOS, said.logits.shape[-1], on_value=NEVER, off_value=0.0)
-        return said._replace(logits=tf.where(t < least, said.logits + end, said.logits))
+    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+        return output._replace(forbidden=(*output.forbidden, *ids))
 
-    return restriction
+    return rule
 
 
-def no_repeated_ngrams(n: int) -> Restriction:
-    """No n words come twice in the same order (Paulus et al. 2018, section 2.5). The end marker is never barred."""
+def min_length_rule(min_length: int) -> LogitRule:
+    """Forbid the end marker before a reply has ``min_length`` words."""
 
-    def restriction(said: Step, words: tf.Tensor, t: tf.Tensor) -> Step:
+    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+        end = tf.one_hot(EOS, output.logits.shape[-1], on_value=NEG_INF, off_value=0.0)
+        return output._replace(logits=tf.where(t < min_length, output.logits + end, output.logits))
+
+    return rule
+
+
+def no_repeat_ngram_rule(n: int) -> LogitRule:
+    """Forbid words that would repeat an n-gram (Paulus et al. 2018, section 2.5). The end marker is always allowed."""
+
+    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
         steps = words.shape[1]
         if steps < n:
-            return said
+            return output
         starts = steps - n + 1
-        # where do the n - 1 last words stand already? What followed there must not follow here.
+        # find earlier occurrences of the last n - 1 words: the words after them are forbidden
         same = tf.ones([tf.shape(words)[0], starts], tf.bool) & (tf.range(starts) + n - 1 < t)
         for k in range(n - 1):
             last = tf.gather(words, tf.maximum(t - (n - 1) + k, 0), axis=1)
@@ -75,28 +77,28 @@ def no_repeated_ngrams(n: int) -> Restriction:
         same &= t >= n - 1
         following = words[:, n - 1 :]
         rows = tf.where(same)
-        barred = tf.stack([tf.cast(rows[:, 0], tf.int32), tf.gather_nd(following, rows)], axis=1)
-        barred = tf.boolean_mask(barred, barred[:, 1] != EOS)
-        never = tf.fill([tf.shape(barred)[0]], NEVER)
-        return said._replace(logits=tf.tensor_scatter_nd_min(said.logits, barred, never))
+        forbidden = tf.stack([tf.cast(rows[:, 0], tf.int32), tf.gather_nd(following, rows)], axis=1)
+        forbidden = tf.boolean_mask(forbidden, forbidden[:, 1] != EOS)
+        masked = tf.fill([tf.shape(forbidden)[0]], NEG_INF)
+        return output._replace(logits=tf.tensor_scatter_nd_min(output.logits, forbidden, masked))
 
-    return restriction
+    return rule
 
 
-def penalize_repetition(penalty: float) -> Restriction:
-    """Words said before become less probable: positive logits are divided by the penalty, negative ones multiplied.
+def repetition_penalty_rule(penalty: float) -> LogitRule:
+    """Make earlier words less probable: positive logits are divided by the penalty, negative ones multiplied.
 
-    Source: Keskin et al. 2019, section 4.1, with the usual repair for negative logits. Here the probabilities
-    themselves change, and so do the scores.
+    Source: Keskin et al. 2019, section 4.1, with the usual correction for negative logits. Unlike the other rules this
+    one changes the probabilities, and with them the scores.
     """
 
-    def restriction(said: Step, words: tf.Tensor, t: tf.Tensor) -> Step:
+    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
         rows = tf.shape(words)[0]
-        places = tf.stack([tf.repeat(tf.range(rows), words.shape[1]), tf.reshape(words, [-1])], axis=1)
-        before = tf.boolean_mask(places, (places[:, 1] != PAD) & (places[:, 1] != EOS))
-        logits = tf.gather_nd(said.logits, before)
+        indices = tf.stack([tf.repeat(tf.range(rows), words.shape[1]), tf.reshape(words, [-1])], axis=1)
+        indices = tf.boolean_mask(indices, (indices[:, 1] != PAD) & (indices[:, 1] != EOS))
+        logits = tf.gather_nd(output.logits, indices)
         logits = tf.where(logits > 0, logits / penalty, logits * penalty)
-        changed = tf.tensor_scatter_nd_update(said.logits, before, logits)
-        return said._replace(logits=changed, normalizer=log_normalizer(changed))
+        penalized = tf.tensor_scatter_nd_update(output.logits, indices, logits)
+        return output._replace(logits=penalized, normalizer=log_normalizer(penalized))
 
-    return restriction
+    return rule

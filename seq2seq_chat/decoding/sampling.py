@@ -1,20 +1,27 @@
-"""Sampling: the next word is drawn from the model's distribution, or from the likelier part of it.
+"""Sampling: the next word is drawn from the model's distribution, which may be truncated to the most probable words.
 
-The draws are a function of (seed, utterance): whoever asks the same with the same seed gets the same replies, alone or
-in a batch.
+Random numbers are a function of (seed, utterance): the same utterance with the same seed gets the same replies, alone
+or in a batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import Hypotheses, Step, StepFunction, allowed_logits
-from seq2seq_chat.decoding.restrictions import NEVER
-from seq2seq_chat.decoding.word_by_word import word_by_word
+from seq2seq_chat.decoding.hypotheses import (
+    NEG_INF,
+    Hypotheses,
+    StepFunction,
+    StepOutput,
+    allowed_logits,
+    reorder_state,
+    repeat_rows,
+)
+from seq2seq_chat.decoding.sequential import sequential_search
 
 
 def sampling_search(
@@ -22,43 +29,37 @@ def sampling_search(
     state: Any,
     memory: Any = (),
     *,
-    draws: tf.Tensor,
+    uniform: tf.Tensor,
     batch: tf.Tensor,
-    choose: Callable[[tf.Tensor], tf.Tensor],
-    **limits: Any,
+    distribution: Callable[[tf.Tensor], tf.Tensor],
+    **options: Any,
 ) -> Hypotheses:
-    """Several hypotheses for each utterance, drawn word by word, the most probable first.
+    """Several sampled hypotheses for each utterance, most probable first.
 
     Args:
-        draws: numbers uniform in [0, 1) from which the words follow, [batch, n, steps]; n hypotheses are drawn.
-        choose: the distribution to draw from, see :func:`likelier_words`.
-        step, state, memory, batch and limits: as for :func:`word_by_word`.
+        uniform: random numbers in [0, 1), [batch, n, steps]; n hypotheses are sampled.
+        distribution: what to sample from, see :func:`truncated_softmax`.
+        step, state, memory, batch and options: as for :func:`sequential_search`.
     """
-    n = draws.shape[1]
-    flat = tf.reshape(draws, [-1, draws.shape[2]])
+    n = uniform.shape[1]
+    flat = tf.reshape(uniform, [-1, uniform.shape[2]])
 
-    def draw(said: Step, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        probabilities = choose(allowed_logits(said))
-        words = invert(probabilities, tf.gather(tf.gather(flat, rows), t, axis=1))
-        return tf.gather(said.logits, words, batch_dims=1) - said.normalizer, words
+    def choose(step_output: StepOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        words = sample_words(distribution(allowed_logits(step_output)), tf.gather(tf.gather(flat, rows), t, axis=1))
+        return tf.gather(step_output.logits, words, batch_dims=1) - step_output.normalizer, words
 
-    def for_each(parts: Any) -> Any:
-        return tf.nest.map_structure(lambda part: tf.repeat(part, n, axis=0), parts)
-
-    found = word_by_word(step, for_each(state), for_each(memory), draw, batch=batch * n, **limits)
-    found = Hypotheses(*(tf.reshape(part, tf.concat([[batch, n], tf.shape(part)[2:]], axis=0)) for part in found))
-    order = tf.math.top_k(found.scores, n).indices
-    return Hypotheses(*(tf.gather(part, order, batch_dims=1) for part in found))
+    state, memory = repeat_rows(state, n), repeat_rows(memory, n)
+    rows = sequential_search(step, state, memory, choose, batch=batch * n, **options)
+    hypotheses = Hypotheses(*(tf.reshape(part, tf.concat([[batch, n], tf.shape(part)[2:]], axis=0)) for part in rows))
+    return reorder_state(hypotheses, tf.math.top_k(hypotheses.scores, n).indices)
 
 
-def likelier_words(
-    temperature: float, top_k: Optional[int], top_p: Optional[float]
-) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The distribution to draw from: logits [rows, vocabulary] → probabilities [rows, vocabulary].
+def truncated_softmax(temperature: float, top_k: int | None, top_p: float | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The distribution to sample from: logits [rows, vocabulary] → probabilities [rows, vocabulary].
 
-    softmax(logits / temperature), of which the ``top_k`` most probable words are kept (Fan et al. 2018), and of these
-    the fewest whose probabilities add up to at least ``top_p`` (Holtzman et al. 2020); the rest is divided by its sum.
-    Of equally probable words those with the lowest ids are kept.
+    softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
+    whose probabilities add up to at least ``top_p`` (nucleus sampling, Holtzman et al. 2020), and renormalized. Ties
+    are broken by the lower id.
     """
 
     def distribution(logits: tf.Tensor) -> tf.Tensor:
@@ -66,31 +67,32 @@ def likelier_words(
         vocabulary = logits.shape[-1]
         if top_k is None and top_p is None:
             return tf.nn.softmax(logits)
-        best, words = tf.math.top_k(logits, min(top_k or vocabulary, vocabulary))
-        probabilities = tf.nn.softmax(best)
+        largest, words = tf.math.top_k(logits, min(top_k or vocabulary, vocabulary))
+        probabilities = tf.nn.softmax(largest)
         if top_p is not None:
             before = tf.cumsum(probabilities, axis=1, exclusive=True)
-            probabilities = tf.nn.softmax(tf.where(before < top_p, best, NEVER))
-        rows = tf.tile(tf.range(tf.shape(logits)[0])[:, tf.newaxis], [1, best.shape[1]])
+            probabilities = tf.nn.softmax(tf.where(before < top_p, largest, NEG_INF))
+        rows = tf.tile(tf.range(tf.shape(logits)[0])[:, tf.newaxis], [1, largest.shape[1]])
         return tf.scatter_nd(tf.stack([rows, words], axis=2), probabilities, tf.shape(logits))
 
     return distribution
 
 
-def invert(probabilities: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
-    """The word in whose part of the line from 0 to 1 a draw falls. [rows, vocabulary], [rows] → int32 [rows].
+def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Sample by inverting the cumulative distribution. [rows, vocabulary], [rows] → ids, int32 [rows].
 
-    A word of probability 0 has no part, not even where rounding leaves the sum a little below 1.
+    A word of probability 0 is never sampled, even where rounding leaves the sum slightly below 1.
     """
-    upper = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
-    points = tf.cast(draws, tf.float64) * upper[:, -1]
-    return tf.searchsorted(upper, points[:, tf.newaxis], side="right")[:, 0]
+    cumulative = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
+    points = tf.cast(uniform, tf.float64) * cumulative[:, -1]
+    return tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
 
 
-def uniform_draws(seed: int, source: np.ndarray, n: int, steps: int) -> np.ndarray:
-    """The draws for utterances, float64 in [0, 1). source: ids int32 [batch, source steps] → [batch, n, steps]."""
-    return (
-        np.stack([np.random.default_rng([seed, *row.tolist()]).random([n, steps]) for row in source])
-        if len(source)
-        else np.zeros([0, n, steps])
-    )
+def uniform_numbers(seed: int, source: np.ndarray, n: int, steps: int) -> np.ndarray:
+    """Random numbers in [0, 1) for each utterance.
+
+    source: ids int32 [batch, source steps] → float64 [batch, n, steps].
+    """
+    if not len(source):
+        return np.zeros([0, n, steps])
+    return np.stack([np.random.default_rng([seed, *row.tolist()]).random([n, steps]) for row in source])

@@ -1,4 +1,4 @@
-"""From what is said to what is answered, strings at both ends, as one graph."""
+"""A graph from utterances to replies, both strings."""
 
 from __future__ import annotations
 
@@ -9,126 +9,126 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.corpus.vocabulary import EOS, PAD, TURN, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses
-from seq2seq_chat.decoding.reply_search import ReplySearch
-from seq2seq_chat.exporting.tokens import Tokenizer, detokenize
+from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN
+from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.export.graph_tokenizer import GraphTokenizer
+from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
-NEVER = -float("inf")
 
+class SourceEncoder(tf.Module):
+    """Turns text into the encoder's input, as ``Chatbot.replies`` does, but in the graph."""
 
-class Source(tf.Module):
-    """What the model reads: :meth:`seq2seq_chat.chatbot.Chatbot.replies` up to the search, as a graph."""
-
-    def __init__(self, words: tf.lookup.StaticHashTable, config: Config) -> None:
+    def __init__(self, ids: tf.lookup.StaticHashTable, tokenizer: GraphTokenizer, config: Config) -> None:
         super().__init__()
-        self._words, self._tokenizer = words, Tokenizer(config.data.level)
-        self._turns, self._reverse, self._steps = (
-            config.data.context_turns,
-            config.data.reverse_input,
-            config.model.encoder_steps,
-        )
+        self._ids, self._tokenizer = ids, tokenizer
+        self._turns, self._reverse = config.data.context_turns, config.data.reverse_input
+        self._steps = config.model.encoder_steps
 
-    def __call__(self, text: tf.Tensor, history: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """text: strings [batch], history: the turns before each, strings [batch, turns], oldest first, "" for none.
+    def tokens(self, text: tf.Tensor, history: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The tokens that the model reads.
+
+        Args:
+            text: Strings [batch].
+            history: The turns before each text, oldest first: strings [batch, turns], "" for none.
 
         Returns:
-            the words that are read, in the order they were written: strings [batch, (words)]; whether something can
-            be read in the text itself: bool [batch].
+            The tokens in the order of the text, strings [batch, (tokens)], and whether the text itself has any, bool
+            [batch].
         """
-        said = self._tokenizer(text)
-        words = said if self._turns == 1 else tf.concat([self._before(history), said], axis=1)
-        return words[:, -self._steps :], said.row_lengths() > 0
+        words = self._tokenizer.encode(text)
+        source = words if self._turns == 1 else tf.concat([self._context(history), words], axis=1)
+        return source[:, -self._steps :], words.row_lengths() > 0
 
-    def ids(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Words [batch, (words)] → their ids as the encoder is given them, int32 [batch, steps], and their number."""
-        ids = tf.ragged.map_flat_values(self._words.lookup, words)
+    def ids(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens [batch, (tokens)] → ids as the encoder reads them, int32 [batch, steps], and their number [batch]."""
+        ids = tf.ragged.map_flat_values(self._ids.lookup, tokens)
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         source = tf.cast(ids.to_tensor(PAD, shape=[None, self._steps]), tf.int32)
         return (tf.reverse_sequence(source, lengths, seq_axis=1) if self._reverse else source), lengths
 
-    def _before(self, history: tf.Tensor) -> tf.RaggedTensor:
-        """The words of the last turns that say anything, each with the marker behind it: [batch, (words)]."""
+    def _context(self, history: tf.Tensor) -> tf.RaggedTensor:
+        """The tokens of the last turns that are not empty, each followed by the marker: [batch, (tokens)]."""
         batch, turns = tf.unstack(tf.shape(history, tf.int64))
-        words = self._tokenizer(tf.reshape(history, [-1]))
-        speaks = tf.reshape(words.row_lengths() > 0, [batch, turns])
-        later = tf.cumsum(tf.cast(speaks, tf.int32), axis=1, exclusive=True, reverse=True)
-        kept = tf.where(tf.reshape(speaks & (later < self._turns - 1), [-1]))[:, 0]
+        words = self._tokenizer.encode(tf.reshape(history, [-1]))
+        has_words = tf.reshape(words.row_lengths() > 0, [batch, turns])
+        later_turns = tf.cumsum(tf.cast(has_words, tf.int32), axis=1, exclusive=True, reverse=True)
+        kept = tf.where(tf.reshape(has_words & (later_turns < self._turns - 1), [-1]))[:, 0]
         marker = tf.fill([tf.size(kept), 1], TURN)
         words = tf.concat([tf.gather(words, kept), tf.RaggedTensor.from_tensor(marker)], axis=1)
-        owners = tf.gather(kept // tf.maximum(turns, 1), words.value_rowids())
-        return tf.RaggedTensor.from_value_rowids(words.values, owners, batch)
+        rows = tf.gather(kept // tf.maximum(turns, 1), words.value_rowids())
+        return tf.RaggedTensor.from_value_rowids(words.values, rows, batch)
 
 
-class Answers(tf.Module):
-    """A model that answers strings with strings; what a SavedModel is made of.
+class ReplyModel(tf.Module):
+    """The contents of a SavedModel: a model that replies to strings with strings.
 
     Args:
-        model: with its trained weights.
-        vocabulary: the file with its words, which becomes a part of the SavedModel.
-        config: of its run.
-        searches: ways of decoding by the names of the signatures.
+        model: The trained model.
+        vocabulary: The vocabulary file, which is copied into the SavedModel.
+        config: The configuration of the run.
+        searches: Decoding settings by signature name.
     """
 
     def __init__(self, model: Seq2Seq, vocabulary: Path, config: Config, searches: Mapping[str, Decoding]) -> None:
         super().__init__()
         self.model = model
-        lines, whole = tf.lookup.TextFileIndex.LINE_NUMBER, tf.lookup.TextFileIndex.WHOLE_LINE
+        line_number, line = tf.lookup.TextFileIndex.LINE_NUMBER, tf.lookup.TextFileIndex.WHOLE_LINE
         file = str(vocabulary)
-        ids = tf.lookup.TextFileInitializer(file, tf.string, whole, tf.int64, lines)
-        words = tf.lookup.TextFileInitializer(file, tf.int64, lines, tf.string, whole)
+        ids = tf.lookup.TextFileInitializer(file, tf.string, line, tf.int64, line_number)
+        words = tf.lookup.TextFileInitializer(file, tf.int64, line_number, tf.string, line)
         self.ids = tf.lookup.StaticHashTable(ids, UNKNOWN)
         self.words = tf.lookup.StaticHashTable(words, "")
-        self.source = Source(self.ids, config)
-        self._config = config
-        self.graphs = {name: self._graph(decoding) for name, decoding in searches.items()}
+        self.tokenizer = GraphTokenizer(config.data.level)
+        self.source = SourceEncoder(self.ids, self.tokenizer, config)
+        self._turns, self._reverse = config.data.context_turns, config.data.reverse_input
+        self.functions = {name: self._signature(decoding) for name, decoding in searches.items()}
 
-    def _graph(self, decoding: Decoding) -> Any:
-        """The signature of one way of decoding: text [batch] → reply and score [batch], of a beam [batch, n_best]."""
+    def _signature(self, decoding: Decoding) -> Any:
+        """The graph of one signature: text [batch] → reply and score [batch]; with a beam [batch, n_best]."""
         search = ReplySearch(self.model, decoding)
         text = tf.TensorSpec([None], tf.string, "text")
         history = tf.TensorSpec([None, None], tf.string, "history")
 
-        def answer(text: tf.Tensor, history: tf.Tensor) -> dict[str, tf.Tensor]:
-            replies, scores = self._answer(search, decoding, text, history)
+        def reply_with_history(text: tf.Tensor, history: tf.Tensor) -> dict[str, tf.Tensor]:
+            replies, scores = self._replies(search, decoding, text, history)
             if decoding.method == "greedy":
                 return {"reply": replies[:, 0], "score": scores[:, 0]}
             return {"replies": replies, "scores": scores}
 
-        def answer_alone(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            return answer(text, tf.zeros([tf.shape(text)[0], 0], tf.string))
+        def reply(text: tf.Tensor) -> dict[str, tf.Tensor]:
+            return reply_with_history(text, tf.zeros([tf.shape(text)[0], 0], tf.string))
 
-        if self._config.data.context_turns > 1:
-            return tf.function(answer, autograph=False, input_signature=[text, history])
-        return tf.function(answer_alone, autograph=False, input_signature=[text])
+        if self._turns > 1:
+            return tf.function(reply_with_history, autograph=False, input_signature=[text, history])
+        return tf.function(reply, autograph=False, input_signature=[text])
 
-    def _answer(
+    def _replies(
         self, search: ReplySearch, decoding: Decoding, text: tf.Tensor, history: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Replies, strings [batch, n], and their scores [batch, n]: "" and -inf where there is none."""
-        read, readable = self.source(text, history)
+        """Replies, strings [batch, n], and their scores [batch, n]; "" and -inf for none."""
+        tokens, readable = self.source.tokens(text, history)
         rows = tf.where(readable)[:, 0]
-        read = tf.gather(read, rows)
-        found = search.search(*self.source.ids(read))
-        texts = self._texts(found, read, decoding.replace_unknown)
-        shape = [tf.shape(text)[0], decoding.n_best]
-        places = rows[:, tf.newaxis]
+        tokens = tf.gather(tokens, rows)
+        hypotheses = search.search(*self.source.ids(tokens))
+        texts = self._texts(hypotheses, tokens, decoding.replace_unknown)
+        texts = tf.where(hypotheses.scores == NEG_INF, "", texts)
+        shape, indices = [tf.shape(text)[0], decoding.n_best], rows[:, tf.newaxis]
         return (
-            tf.tensor_scatter_nd_update(tf.fill(shape, ""), places, tf.where(found.scores == NEVER, "", texts)),
-            tf.tensor_scatter_nd_update(tf.fill(shape, NEVER), places, found.scores),
+            tf.tensor_scatter_nd_update(tf.fill(shape, ""), indices, texts),
+            tf.tensor_scatter_nd_update(tf.fill(shape, NEG_INF), indices, hypotheses.scores),
         )
 
-    def _texts(self, found: Hypotheses, read: tf.RaggedTensor, replace_unknown: bool) -> tf.Tensor:
-        """The words of hypotheses as strings [batch, n]. read: the words of the source, [batch, (words)]."""
-        words = self.words.lookup(tf.cast(found.words, tf.int64))
-        if replace_unknown and found.attention.shape[-1]:
-            place = tf.argmax(found.attention, axis=3, output_type=tf.int64)
-            if self._config.data.reverse_input:
-                place = read.row_lengths()[:, tf.newaxis, tf.newaxis] - 1 - place
-            copies = tf.gather(read.to_tensor(""), tf.maximum(place, 0), batch_dims=1)
-            words = tf.where(found.words == UNKNOWN, copies, words)
-        spoken = tf.sequence_mask(found.lengths, found.words.shape[2]) & (found.words != EOS)
-        steps = found.words.shape[2]
-        flat = tf.ragged.boolean_mask(tf.reshape(words, [-1, steps]), tf.reshape(spoken, [-1, steps]))
-        return tf.reshape(detokenize(flat, self._config.data.level), tf.shape(found.lengths))
+    def _texts(self, hypotheses: Hypotheses, source: tf.RaggedTensor, replace_unknown: bool) -> tf.Tensor:
+        """The texts of hypotheses, strings [batch, n]. source: the tokens replied to, [batch, (tokens)]."""
+        words = self.words.lookup(tf.cast(hypotheses.words, tf.int64))
+        if replace_unknown and hypotheses.attention.shape[-1]:
+            position = tf.argmax(hypotheses.attention, axis=3, output_type=tf.int64)
+            if self._reverse:
+                position = source.row_lengths()[:, tf.newaxis, tf.newaxis] - 1 - position
+            copies = tf.gather(source.to_tensor(""), tf.maximum(position, 0), batch_dims=1)
+            words = tf.where(hypotheses.words == UNKNOWN, copies, words)
+        steps = hypotheses.words.shape[2]
+        is_word = tf.sequence_mask(hypotheses.lengths, steps) & (hypotheses.words != EOS)
+        flat = tf.ragged.boolean_mask(tf.reshape(words, [-1, steps]), tf.reshape(is_word, [-1, steps]))
+        return tf.reshape(self.tokenizer.decode(flat), tf.shape(hypotheses.lengths))

@@ -1,4 +1,4 @@
-"""A trained run → replies: the one door for terminal, web and scripts.
+"""Replies of a trained run, for the terminal, the web page and scripts.
 
 ::
 
@@ -9,34 +9,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
+from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.corpus.encoded import fit_source
-from seq2seq_chat.corpus.text import detokenize, tokenize
-from seq2seq_chat.corpus.vocabulary import EOS, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.data.dataset import fit_source
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN, Vocabulary, strip_ids
 from seq2seq_chat.decoding.hypotheses import Hypotheses
-from seq2seq_chat.decoding.reply_search import ReplySearch
-from seq2seq_chat.decoding.reranking import Judge, less_like_any_reply, ranked
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
+from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.runs import Run, find_run
-from seq2seq_chat.training.restore import load_trained_model
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 
-MOST_SEARCHES = 8  # compiled graphs that a chat bot keeps: people try settings
-NOT_OF_THE_SEARCH = {
+MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, because people try settings
+POST_SEARCH_SETTINGS = {
     "seed": None,
     "rerank": "none",
     "rerank_weight": 0.5,
-    "rerank_words": 5,
+    "rerank_prefix_length": 5,
     "backward_run": None,
     "replace_unknown": False,
 }
-"""Settings that do not change the compiled search."""
+"""Settings that do not change the compiled search, with the values by which searches are cached."""
 
 
 class Hypothesis(NamedTuple):
@@ -47,171 +49,179 @@ class Hypothesis(NamedTuple):
     score: float  # log-probability of the words and the end marker, nats
     ended: bool  # true: by the end marker, false: cut at the model's step limit
     attention: list[list[float]]  # a row for each word, a column for each word of the source; empty without attention
-    rank: float  # what the hypotheses are ordered by: the score, unless a setting weighs something else
+    rank: float  # what hypotheses are sorted by: the score, unless a setting adjusts it
 
 
 class Reply(NamedTuple):
-    """What the model says, and why."""
+    """The reply to an utterance, and what explains it."""
 
-    text: str  # of the best hypothesis; empty where the utterance had no word the model could read
-    hypotheses: list[Hypothesis]  # best first; no two with the same words
-    source_words: list[str]  # what the model read, in the order it was written
+    text: str  # of the best hypothesis; empty if the utterance has no valid word
+    hypotheses: list[Hypothesis]  # best first, with distinct words
+    source_words: list[str]  # the words the encoder read, in the order of the text
     unknown_words: list[str]  # words of the utterance that are not in the vocabulary
-    seconds: float  # time for all utterances answered together
+    seconds: float  # time for all utterances of the call
 
 
 class Chatbot:
-    """A trained model that answers utterances. Loaded once, it answers any number of them."""
+    """A trained model that replies to any number of utterances."""
 
     def __init__(
         self,
         model: Seq2Seq,
         vocabulary: Vocabulary,
         config: Config,
-        step: Optional[int] = None,
+        step: int | None = None,
         results: Path = Path("results"),
     ) -> None:
         self.config, self.vocabulary, self._model, self._results = config, vocabulary, model, results
-        self.step = step  # training steps behind the weights, where they come from a run
-        self._searches: dict[Decoding, ReplySearch] = {}  # the least recently used first
-        self._judge: Optional[Judge] = None
+        self._tokenizer = get_tokenizer(config.data.level)
+        self.step = step  # training steps of the weights, if they come from a run
+        self.warnings: list[str] = []  # damaged checkpoints that were skipped
+        self._searches: dict[Decoding, ReplySearch] = {}  # least recently used first
+        self._scorer = Scorer(model)
         self._backward: dict[str, Chatbot] = {}
 
     @classmethod
-    def load(
-        cls, run: Run, snapshot: Optional[str] = None, warn: Callable[[str], object] = lambda text: None
-    ) -> Chatbot:
+    def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
         """The chatbot of a run; see :func:`load_trained_model` for the errors raised."""
-        trained = load_trained_model(run, snapshot, warn)
-        return cls(trained.model, trained.vocabulary, run.config, trained.step, run.path.parent)
+        trained = load_trained_model(run, snapshot)
+        chatbot = cls(trained.model, trained.vocabulary, run.config, trained.step, run.path.parent)
+        chatbot.warnings = trained.warnings
+        return chatbot
 
-    def reply(self, text: str, decoding: Optional[Decoding] = None, history: Sequence[str] = ()) -> Reply:
-        """Answer one utterance, whatever a person may have typed; ``history`` are the turns before it, oldest first."""
+    def reply(self, text: str, decoding: Decoding | None = None, history: Sequence[str] = ()) -> Reply:
+        """Reply to one utterance, which may be any string; ``history`` are the turns before it, oldest first."""
         return self.replies([text], decoding, [history])[0]
 
     def replies(
         self,
         texts: Sequence[str],
-        decoding: Optional[Decoding] = None,
-        histories: Optional[Sequence[Sequence[str]]] = None,
+        decoding: Decoding | None = None,
+        histories: Sequence[Sequence[str]] | None = None,
     ) -> list[Reply]:
-        """Answer utterances that have nothing to do with each other, all at once.
+        """Reply to several independent utterances at once.
 
         Args:
-            texts: what is said.
-            decoding: how to search; as configured if None.
-            histories: the turns before each, oldest first. Models of a single turn (data.context_turns) read none.
+            texts: utterances.
+            decoding: settings of the search; those of the run if None.
+            histories: the turns before each, oldest first; ignored by models of a single turn (data.context_turns).
 
         Raises:
             UserError: the run for reranking is missing or was not trained for it.
         """
-        begun = time.perf_counter()
+        start = time.perf_counter()
         decoding = decoding or self.config.decoding
-        level, steps = self.config.data.level, self.config.model.encoder_steps
-        said = [tokenize(text, level) for text in texts]
+        steps = self.config.model.encoder_steps
+        utterances = [self._tokenizer.encode(text) for text in texts]
         sources = [
-            self._with_turns(words, history)
-            for words, history in zip(said, histories or [()] * len(texts), strict=True)
+            self._with_history(words, history)
+            for words, history in zip(utterances, histories or [()] * len(texts), strict=True)
         ]
-        readable = [row for row, words in enumerate(said) if words]
-        fitted = [
-            fit_source(self.vocabulary.ids(sources[row]), steps, self.config.data.reverse_input) for row in readable
-        ]
-        found: Optional[Hypotheses] = None
-        if fitted:
-            lengths = np.array([length for _, length in fitted], np.int32)
-            found = self._find(np.stack([ids for ids, _ in fitted]), lengths, decoding, [said[row] for row in readable])
-        seconds = time.perf_counter() - begun
-        place = {row: number for number, row in enumerate(readable)}
+        readable = [row for row, words in enumerate(utterances) if words]
+        results: dict[int, Hypotheses] = {}
+        if readable:
+            ids, lengths = self._source_ids([sources[row] for row in readable])
+            hypotheses = self._search_and_rerank(ids, lengths, decoding, [utterances[row] for row in readable])
+            results = {row: Hypotheses(*(field[n] for field in hypotheses)) for n, row in enumerate(readable)}
+        seconds = time.perf_counter() - start
         replies = []
-        for row, words in enumerate(said):
-            read = sources[row][-steps:]
-            hypotheses = self._hypotheses(found, place[row], read, decoding) if found and words else []
+        for row, words in enumerate(utterances):
+            source = sources[row][-steps:]
+            candidates = self._hypotheses(results[row], source, decoding) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.vocabulary]
-            replies.append(Reply(hypotheses[0].text if hypotheses else "", hypotheses, read, unknown, seconds))
+            replies.append(Reply(candidates[0].text if candidates else "", candidates, source, unknown, seconds))
         return replies
 
-    def _with_turns(self, words: list[str], history: Sequence[str]) -> list[str]:
-        """The words of an utterance after those of the turns before it, as far as the model reads any."""
-        before = self.config.data.context_turns - 1
-        if not before:
+    def _with_history(self, words: list[str], history: Sequence[str]) -> list[str]:
+        """The words of an utterance, preceded by as many turns as the model reads."""
+        turns_before = self.config.data.context_turns - 1
+        if not turns_before:
             return words
-        turns = [turn for text in history if (turn := tokenize(text, self.config.data.level))]
-        return [word for turn in turns[-before:] for word in [*turn, TURN]] + words
+        turns = [turn for text in history if (turn := self._tokenizer.encode(text))]
+        return [word for turn in turns[-turns_before:] for word in [*turn, TURN]] + words
 
-    def _find(self, source: np.ndarray, lengths: np.ndarray, decoding: Decoding, said: list[list[str]]) -> Hypotheses:
-        """The hypotheses of encoded sources, ranked as the settings ask for."""
+    def _source_ids(self, sources: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """The encoder's input: ids int32 [n, source steps], lengths int32 [n]."""
+        steps, reverse = self.config.model.encoder_steps, self.config.data.reverse_input
+        rows = [fit_source(self.vocabulary.ids(words), steps, reverse) for words in sources]
+        return np.stack([ids for ids, _ in rows]), np.array([length for _, length in rows], np.int32)
+
+    def _search_and_rerank(
+        self, source: np.ndarray, lengths: np.ndarray, decoding: Decoding, utterances: list[list[str]]
+    ) -> Hypotheses:
+        """The hypotheses of encoded sources, reranked as configured."""
         if decoding.rerank == "none":
             return self._search(decoding)(source, lengths, decoding.seed)
-        found = self._search(decoding.model_copy(update={"n_best": decoding.beam_width}))(source, lengths)
+        hypotheses = self._search(decoding.model_copy(update={"n_best": decoding.beam_width}))(source, lengths)
         if decoding.rerank == "anti_language_model":
-            self._judge = self._judge or Judge(self._model)
-            found = less_like_any_reply(found, self._judge, decoding.rerank_weight, decoding.rerank_words)
+            prefix_length = decoding.rerank_prefix_length
+            hypotheses = rerank_anti_lm(hypotheses, self._scorer, decoding.rerank_weight, prefix_length)
         else:
-            back = self._backward_bot(decoding).log_probabilities(self._texts(found), said)
-            weight = decoding.rerank_weight
-            found = ranked(found, (1 - weight) * found.scores + weight * back.reshape(found.scores.shape))
-        return Hypotheses(*(field[:, : decoding.n_best] for field in found))
+            backward = self._backward_bot(decoding).log_probabilities(self._words(hypotheses), utterances)
+            hypotheses = rerank_bidirectional(hypotheses, backward, decoding.rerank_weight)
+        return Hypotheses(*(field[:, : decoding.n_best] for field in hypotheses))
 
     def log_probabilities(self, sources: list[list[list[str]]], targets: list[list[str]]) -> np.ndarray:
-        """log P(target | source) in nats, of the words of several sources for each target: [targets, sources]."""
-        self._judge = self._judge or Judge(self._model)
-        judge, reverse = self._judge, self.config.data.reverse_input
-        pairs = [(source, target) for group, target in zip(sources, targets, strict=True) for source in group]
-        fitted = [fit_source(self.vocabulary.ids(source), judge.source_steps, reverse) for source, _ in pairs]
-        ids = np.zeros([len(pairs), judge.target_steps], np.int32)
-        lengths = np.zeros(len(pairs), np.int32)
-        for row, (_, target) in enumerate(pairs):
-            words = [*self.vocabulary.ids(target), EOS][: judge.target_steps]
-            ids[row, : len(words)], lengths[row] = words, len(words)
-        nats = judge(np.stack([s for s, _ in fitted]), np.array([n for _, n in fitted], np.int32), ids, lengths)
-        return nats.reshape(len(targets), -1)
+        """log P(target | source) in nats, of several sources, as words, for each target: [targets, sources]."""
+        steps = self._scorer.target_steps
+        source, source_lengths = self._source_ids([source for group in sources for source in group])
+        target, target_lengths = np.zeros([len(targets), steps], np.int32), np.zeros(len(targets), np.int32)
+        for row, words in enumerate(targets):
+            ids = [*self.vocabulary.ids(words), EOS][:steps]
+            target[row, : len(ids)], target_lengths[row] = ids, len(ids)
+        repeats = [len(group) for group in sources]
+        target, target_lengths = np.repeat(target, repeats, axis=0), np.repeat(target_lengths, repeats)
+        log_p = self._scorer.log_probabilities(source, source_lengths, target, target_lengths)
+        return log_p.reshape(len(targets), -1)
 
-    def _texts(self, found: Hypotheses) -> list[list[list[str]]]:
-        """The words of all hypotheses, [batch][n][words]."""
+    def _words(self, hypotheses: Hypotheses) -> list[list[list[str]]]:
+        """The words of all hypotheses: [batch][n][words]."""
         return [
-            [self.vocabulary.tokens(int(i) for i in ids[:length] if i != EOS) for ids, length in zip(*row, strict=True)]
-            for row in zip(found.words, found.lengths, strict=True)
+            [self.vocabulary.tokens(strip_ids(ids[:length])) for ids, length in zip(*row, strict=True)]
+            for row in zip(hypotheses.words, hypotheses.lengths, strict=True)
         ]
 
     def _backward_bot(self, decoding: Decoding) -> Chatbot:
-        wanted = str(decoding.backward_run)
-        if wanted not in self._backward:
-            run = find_run(wanted, self._results)
-            if not run.config.data.swap_samples:
+        name = str(decoding.backward_run)
+        if name not in self._backward:
+            run = find_run(name, self._results)
+            if not run.config.data.swap_source_target:
                 raise UserError(
-                    f"decoding.backward_run {wanted} was not trained with data.swap_samples; train one that was"
+                    f"decoding.backward_run {name} was not trained with data.swap_source_target; use a run that was"
                 )
-            self._backward[wanted] = Chatbot.load(run)
-        return self._backward[wanted]
+            self._backward[name] = Chatbot.load(run)
+        return self._backward[name]
 
     def _search(self, decoding: Decoding) -> ReplySearch:
-        """The compiled search of some settings; those used last are kept."""
-        key = decoding.model_copy(update=NOT_OF_THE_SEARCH)
+        """The compiled search of some settings; the most recently used ones are cached."""
+        key = decoding.model_copy(update=POST_SEARCH_SETTINGS)
         search = self._searches.pop(key, None) or ReplySearch(self._model, key)
         self._searches[key] = search
-        if len(self._searches) > MOST_SEARCHES:
+        if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]
         return search
 
-    def _hypotheses(self, found: Hypotheses, row: int, read: list[str], decoding: Decoding) -> list[Hypothesis]:
-        different: dict[tuple[int, ...], Hypothesis] = {}
-        for n in range(found.scores.shape[1]):
-            ids = tuple(int(i) for i in found.words[row, n, : found.lengths[row, n]])
-            if np.isfinite(found.scores[row, n]) and ids not in different:  # what is drawn may be drawn twice
-                one = Hypotheses(*(field[row, n] for field in found))
-                different[ids] = self._hypothesis(one, read, decoding.replace_unknown)
-        return list(different.values())
+    def _hypotheses(self, hypotheses: Hypotheses, source: list[str], decoding: Decoding) -> list[Hypothesis]:
+        """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
+        distinct: dict[tuple[int, ...], Hypothesis] = {}
+        for n, (words, length, score) in enumerate(
+            zip(hypotheses.words, hypotheses.lengths, hypotheses.scores, strict=True)
+        ):
+            ids = tuple(words[:length].tolist())
+            if np.isfinite(score) and ids not in distinct:
+                one = Hypotheses(*(field[n] for field in hypotheses))
+                distinct[ids] = self._hypothesis(one, source, decoding.replace_unknown)
+        return list(distinct.values())
 
-    def _hypothesis(self, found: Hypotheses, read: list[str], replace_unknown: bool) -> Hypothesis:
-        ids = [int(i) for i in found.words[: found.lengths] if i != EOS]
+    def _hypothesis(self, hypothesis: Hypotheses, source: list[str], replace_unknown: bool) -> Hypothesis:
+        ids = strip_ids(hypothesis.words[: hypothesis.lengths])
         words = self.vocabulary.tokens(ids)
-        attention = found.attention[: len(ids), : len(read)]
+        attention = hypothesis.attention[: len(ids), : len(source)]
         if self.config.data.reverse_input:
-            attention = attention[:, ::-1]  # back to the order the words were written in
+            attention = attention[:, ::-1]  # back to the order of the text
         rows = attention.tolist() if attention.shape[1] else []
         if replace_unknown and rows:
-            looked_at = [read[int(np.argmax(row))] for row in rows]
-            words = [copy if i == UNKNOWN else word for i, word, copy in zip(ids, words, looked_at, strict=True)]
-        text = detokenize(words, self.config.data.level)
-        return Hypothesis(text, words, float(found.scores), bool(found.ended), rows, float(found.ranks))
+            attended = [source[int(np.argmax(row))] for row in rows]
+            words = [copy if i == UNKNOWN else word for i, word, copy in zip(ids, words, attended, strict=True)]
+        text = self._tokenizer.decode(words)
+        return Hypothesis(text, words, float(hypothesis.scores), bool(hypothesis.ended), rows, float(hypothesis.ranks))

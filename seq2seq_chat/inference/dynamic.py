@@ -1,186 +1,206 @@
-"""The dynamic decoder: tensorflow-addons' loop over the very same variables as our unrolled graph.
+"""The dynamic decoder: the loop of tensorflow-addons over the same variables as our unrolled graph.
 
-The addons' attention wrapper, basic decoder and beam search decoder are given our cells, our attention's weights and
-our output layer. A run trained one way can be decoded the other way, and each checks the other. What is not the same:
+The addons' attention wrapper, basic decoder and beam search decoder get our cells, attention weights and output layer.
+A run trained one way can be decoded the other way, and each implementation checks the other. Differences:
 
-- The addons' searches take the softmax themselves. Words that must not come get a logit of :data:`NEVER` and thereby
-  lose their share of the probability while it is searched. Scores are those the model gives, as everywhere.
-- Beam search goes on until all hypotheses have ended, or until the step limit.
-- With a length penalty the addons count the end marker from the step after it came; ours never counts it.
+- The addons' searches apply the softmax themselves. Forbidden words get a logit of :data:`MASK_VALUE` and lose their
+  share of the probability during the search. Reported scores are those of the model, as in our searches.
+- Beam search continues until all hypotheses have ended or reached the step limit.
+- With a length penalty the addons count the end marker from the step after it; ours never counts it.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Decoding
-from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses, found_before, length_divisor
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.model.attention import AdditiveAttention, DotAttention
-from seq2seq_chat.model.decoder import Decoder, Replace
-from seq2seq_chat.model.dropout import Dropout
-from seq2seq_chat.model.encoder import Encoded
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.config import Decoding, Model
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD
+from seq2seq_chat.decoding.hypotheses import (
+    NEG_INF,
+    Hypotheses,
+    is_duplicate,
+    length_divisor,
+    reorder_state,
+    repeat_rows,
+)
+from seq2seq_chat.decoding.logit_rules import forbidden_words
+from seq2seq_chat.model.attention import MASK_VALUE, AdditiveAttention, DotAttention
+from seq2seq_chat.model.decoder import Decoder, NextInputs
+from seq2seq_chat.model.dropout import dropout
+from seq2seq_chat.model.encoder import EncoderOutput
+from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
+from seq2seq_chat.system.errors import UserError
 
-NEVER = -1e9  # a logit that exp() turns into zero
+
+def build_model(config: Model, vocabulary_size: int, seed: int) -> Seq2Seq:
+    """A model to train, whose decoder is unrolled as configured; arguments as for :class:`Seq2Seq`.
+
+    Raises:
+        UserError: it is to be unrolled dynamically, and tensorflow-addons is not installed.
+    """
+    if config.unrolling == "dynamic":
+        return Seq2Seq(config, vocabulary_size, seed, unroll=lambda decoder: DynamicDecoder(decoder).unroll)
+    return Seq2Seq(config, vocabulary_size, seed)
 
 
 def load_addons() -> Any:
-    """Import tensorflow-addons. Raises UserError where they are not installed."""
+    """Import tensorflow-addons. Raises UserError if they are not installed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that their development has ended
+            warnings.simplefilter("ignore")  # about the end of their development
             import tensorflow_addons as addons
     except ImportError:
         raise UserError(
             "the dynamic decoder needs tensorflow-addons; install it with: "
-            "pip install -c constraints.txt -e '.[dynamic]', or choose unrolling static"
+            "pip install -c constraints.txt -e '.[dynamic]', or set unrolling to static"
         ) from None
     return addons
 
 
 class DynamicDecoder:
-    """A model's decoder as a loop of the addons.
-
-    Args:
-        model: whose variables are used.
+    """A decoder as a cell in a loop of the addons.
 
     Raises:
-        UserError: tensorflow-addons are not installed.
+        UserError: tensorflow-addons is not installed.
     """
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         self._addons = load_addons().seq2seq
-        self._model = model
+        self._decoder = decoder
 
     def unroll(
         self,
         vectors: tf.Tensor,
-        encoded: Encoded,
-        dropout: Optional[Dropout] = None,
-        replace: Optional[Replace] = None,
+        encoded: EncoderOutput,
+        random: RandomContext | None = None,
+        next_inputs: NextInputs | None = None,
     ) -> tf.Tensor:
-        """All steps of training; takes the place of :meth:`Decoder.unroll`, which see."""
+        """All steps of training; an alternative to :meth:`Decoder.unroll`."""
         steps, batch = vectors.shape[0], tf.shape(vectors)[1]
-        cell, state = self._cell(encoded, dropout)
-        if replace is None:
-            inputs = drop_words(dropout, vectors)
+        cell, state = self.cell(encoded, random)
+        if next_inputs is None:
+            inputs = dropout(vectors, random, "decoder/words")
             sampler: Any = self._addons.TrainingSampler(time_major=True)
-            more = {"sequence_length": tf.fill([batch], steps)}
+            options = {"sequence_length": tf.fill([batch], steps)}
         else:
-            inputs, more = None, {}
-            sampler = self._given_words(vectors, replace, dropout)
+            inputs, options = None, {}
+            sampler = self._scheduled_sampler(vectors, next_inputs, random)
         decoder = self._addons.BasicDecoder(cell, sampler, output_time_major=True, maximum_iterations=steps)
-        outputs, _, _ = decoder(inputs, initial_state=state, **more)
-        return tf.ensure_shape(outputs.rnn_output, [steps, None, self._model.config.hidden_size])
+        outputs, _, _ = decoder(inputs, initial_state=state, **options)
+        return tf.ensure_shape(outputs.rnn_output, [steps, None, self._decoder.config.hidden_size])
 
-    def search(self, encoded: Encoded, decoding: Decoding) -> Hypotheses:
-        """Replies to encoded utterances, greedy or by beam search."""
-        if decoding.method == "greedy":
-            words, attention = self._greedy(encoded, decoding)
-        else:
-            words, attention = self._beam(encoded, decoding)
-        return self._scored(encoded, words, attention, decoding)
+    def cell(
+        self, encoded: EncoderOutput, random: RandomContext | None = None, alignment_history: bool = False
+    ) -> tuple[Any, Any]:
+        """The decoder as a cell of the addons, and its state before the first word."""
+        decoder, batch = self._decoder, tf.shape(encoded.lengths)[0]
+        cell = StackedCells(decoder, random)
+        state = (*encoded.states, tf.zeros([batch, 1], tf.int64))
+        if decoder.attention is None:
+            return cell, state
+        mechanism = self._attention_mechanism()
+        mechanism.setup_memory(encoded.outputs, memory_sequence_length=encoded.lengths)
+        wrapper = self._addons.AttentionWrapper(
+            cell, mechanism, attention_layer=AttentionalLayer(decoder), alignment_history=alignment_history
+        )
+        return wrapper, wrapper.get_initial_state(batch_size=batch, dtype=tf.float32).clone(cell_state=state)
 
-    def _greedy(self, encoded: Encoded, decoding: Decoding) -> tuple[tf.Tensor, tf.Tensor]:
+    def _attention_mechanism(self) -> Any:
+        attention, hidden_size = self._decoder.attention, self._decoder.config.hidden_size
+        if isinstance(attention, AdditiveAttention):
+            query, key = ProductLayer(attention.query), ProductLayer(attention.key)
+            mechanism = self._addons.BahdanauAttention(hidden_size, query_layer=query, memory_layer=key)
+            mechanism.attention_v = attention.score
+            return mechanism
+        assert isinstance(attention, DotAttention)
+        return self._addons.LuongAttention(hidden_size, memory_layer=ProductLayer(attention.keys))
+
+    def _scheduled_sampler(self, vectors: tf.Tensor, next_inputs: NextInputs, random: RandomContext | None) -> Any:
+        """The addons' sampler for the inputs of scheduled sampling."""
+        steps = vectors.shape[0]
+
+        def initialize(*_: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.zeros([tf.shape(vectors)[1]], tf.bool), dropout(vectors[0], random, "decoder/words", 0)
+
+        def sample(time: tf.Tensor, outputs: tf.Tensor, state: Any) -> tf.Tensor:
+            return tf.zeros([tf.shape(outputs)[0]], tf.int32)  # unused: next_inputs chooses the words
+
+        def following(time: tf.Tensor, outputs: tf.Tensor, state: Any, sample_ids: tf.Tensor) -> tuple[Any, ...]:
+            t = tf.minimum(time + 1, steps - 1)
+            inputs = dropout(next_inputs(t, vectors[t], outputs), random, "decoder/words", t)
+            return tf.fill([tf.shape(outputs)[0]], time + 1 >= steps), inputs, state
+
+        return self._addons.CustomSampler(initialize, sample, following)
+
+
+class DynamicSearch:
+    """Greedy and beam search of the addons.
+
+    Args:
+        model: its variables may change between searches.
+        decoding: method, beam width, length penalty and whether unknown words are allowed.
+
+    Raises:
+        UserError: tensorflow-addons is not installed.
+    """
+
+    def __init__(self, model: Seq2Seq, decoding: Decoding) -> None:
+        self._addons = load_addons().seq2seq
+        self._model, self._decoding = model, decoding
+        self._decoder = DynamicDecoder(model.decoder)
+        self._logits = LogitsLayer(model, forbidden_words(decoding))
+
+    def __call__(self, encoded: EncoderOutput) -> Hypotheses:
+        """Replies to encoded utterances."""
+        words, attention = self._greedy(encoded) if self._decoding.method == "greedy" else self._beam(encoded)
+        return self._score(encoded, words, attention)
+
+    def _greedy(self, encoded: EncoderOutput) -> tuple[tf.Tensor, tf.Tensor]:
         """Words [batch, 1, steps], attention [batch, 1, steps, source steps]."""
-        cell, state = self._cell(encoded, remembers=True)
+        cell, state = self._decoder.cell(encoded, alignment_history=True)
         decoder = self._addons.BasicDecoder(
             cell,
             self._addons.GreedyEmbeddingSampler(self._model.target_embedding),
-            self._logits(decoding),
+            self._logits,
             maximum_iterations=self._model.config.decoder_steps,
         )
         batch = tf.shape(encoded.lengths)[0]
-        outputs, last, _ = decoder(None, start_tokens=tf.fill([batch], GO), end_token=EOS, initial_state=state)
-        history = self._history(last, batch)
-        return outputs.sample_id[:, tf.newaxis], history[:, tf.newaxis]
+        outputs, final, _ = decoder(None, start_tokens=tf.fill([batch], GO), end_token=EOS, initial_state=state)
+        return outputs.sample_id[:, tf.newaxis], self._alignments(final, batch)[:, tf.newaxis]
 
-    def _beam(self, encoded: Encoded, decoding: Decoding) -> tuple[tf.Tensor, tf.Tensor]:
+    def _beam(self, encoded: EncoderOutput) -> tuple[tf.Tensor, tf.Tensor]:
         """Words [batch, width, steps], attention [batch, width, steps, source steps]."""
-        width, batch = decoding.beam_width, tf.shape(encoded.lengths)[0]
-        tiled = tf.nest.map_structure(lambda part: tf.repeat(part, width, axis=0), encoded)
-        cell, state = self._cell(tiled, remembers=True)
+        width, batch = self._decoding.beam_width, tf.shape(encoded.lengths)[0]
+        cell, state = self._decoder.cell(repeat_rows(encoded, width), alignment_history=True)
         decoder = self._addons.BeamSearchDecoder(
             cell,
             width,
             embedding_fn=self._model.target_embedding,
-            output_layer=self._logits(decoding),
-            length_penalty_weight=decoding.length_penalty,
+            output_layer=self._logits,
+            length_penalty_weight=self._decoding.length_penalty,
             maximum_iterations=self._model.config.decoder_steps,
             reorder_tensor_arrays=False,
         )
-        outputs, last, _ = decoder(None, start_tokens=tf.fill([batch], GO), end_token=EOS, initial_state=state)
+        outputs, final, _ = decoder(None, start_tokens=tf.fill([batch], GO), end_token=EOS, initial_state=state)
         words = tf.transpose(outputs.predicted_ids, [0, 2, 1])
-        history = self._history(last.cell_state, batch * width)
-        if not history.shape[2]:
+        alignments = self._alignments(final.cell_state, batch * width)
+        source_steps = alignments.shape[2]
+        if not source_steps:
             return words, tf.zeros([batch, width, 0, 0])
-        history = tf.reshape(tf.transpose(history, [1, 0, 2]), [tf.shape(history)[1], batch, width, history.shape[2]])
+        steps = tf.shape(alignments)[1]
+        alignments = tf.reshape(tf.transpose(alignments, [1, 0, 2]), [steps, batch, width, source_steps])
         parents = tf.transpose(outputs.beam_search_decoder_output.parent_ids, [1, 0, 2])
-        # a step's attention was paid before the beam was reordered: it stands where the parent stood
-        history = tf.gather(history, parents, batch_dims=2)
-        lengths = tf.minimum(tf.cast(last.lengths, tf.int32) + 1, tf.shape(history)[0])  # with the end marker
-        history = self._addons.gather_tree_from_array(history, parents, lengths)
-        return words, tf.transpose(history, [1, 2, 0, 3])
+        # the alignments of a step precede the reordering of its beam: move them to the children
+        alignments = tf.gather(alignments, parents, batch_dims=2)
+        lengths = tf.minimum(tf.cast(final.lengths, tf.int32) + 1, steps)  # with the end marker
+        alignments = self._addons.gather_tree_from_array(alignments, parents, lengths)
+        return words, tf.transpose(alignments, [1, 2, 0, 3])
 
-    def _scored(self, encoded: Encoded, words: tf.Tensor, attention: tf.Tensor, decoding: Decoding) -> Hypotheses:
-        """Hypotheses with the scores the model gives to their words, best first."""
-        steps = self._model.config.decoder_steps
-        batch, width = tf.shape(words)[0], words.shape[1]
-        missing = steps - tf.shape(words)[2]
-        over = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
-        words = tf.pad(tf.where(over | (words < 0), PAD, words), [[0, 0], [0, 0], [0, missing]])
-        words = tf.ensure_shape(words, [None, width, steps])
-        lengths = tf.reduce_sum(tf.cast(words != PAD, tf.int32), axis=2)
-        attention = tf.pad(attention, [[0, 0], [0, 0], [0, steps - tf.shape(attention)[2]], [0, 0]])
-        attention = tf.where((words == PAD)[..., tf.newaxis], 0.0, attention)
-
-        tiled = tf.nest.map_structure(lambda part: tf.repeat(part, width, axis=0), encoded)
-        flat = tf.reshape(words, [-1, steps])
-        scores = self._model.log_probabilities_of(tiled, flat, tf.reshape(lengths, [-1]))
-        scores = tf.reshape(scores, [batch, width])
-        # a beam wider than the number of sequences has hypotheses that are not there, or are there twice
-        scores = tf.where(found_before(words) | (lengths == 0), -float("inf"), scores)
-        ended, ranks = tf.reduce_any(words == EOS, axis=2), scores
-        if decoding.method == "beam" and decoding.length_penalty:
-            ranks = scores / length_divisor(lengths - tf.cast(ended, tf.int32), decoding.length_penalty)
-        found = Hypotheses(words, lengths, scores, ended, attention, ranks)
-        order = tf.math.top_k(ranks, min(width, decoding.n_best)).indices
-        return Hypotheses(*(tf.gather(part, order, batch_dims=1) for part in found))
-
-    def _cell(self, encoded: Encoded, dropout: Optional[Dropout] = None, remembers: bool = False) -> tuple[Any, Any]:
-        """The addons' cell and its state before the first word."""
-        decoder, batch = self._model.decoder, tf.shape(encoded.lengths)[0]
-        cell = OurCells(decoder, self._model.config.embedding_size, dropout)
-        state = (*encoded.states, tf.zeros([batch, 1], tf.int64))
-        if decoder.attention is None:
-            return cell, state
-        mechanism = self._mechanism()
-        mechanism.setup_memory(encoded.outputs, memory_sequence_length=encoded.lengths)
-        wrapper = self._addons.AttentionWrapper(
-            cell, mechanism, attention_layer=OurCombination(decoder), alignment_history=remembers
-        )
-        return wrapper, wrapper.get_initial_state(batch_size=batch, dtype=tf.float32).clone(cell_state=state)
-
-    def _mechanism(self) -> Any:
-        attention, hidden = self._model.decoder.attention, self._model.config.hidden_size
-        if isinstance(attention, AdditiveAttention):
-            query, key = OurProduct(attention.query), OurProduct(attention.key)
-            mechanism = self._addons.BahdanauAttention(hidden, query_layer=query, memory_layer=key)
-            mechanism.attention_v = attention.score
-            return mechanism
-        assert isinstance(attention, DotAttention)
-        return self._addons.LuongAttention(hidden, memory_layer=OurProduct(attention.keys))
-
-    def _logits(self, decoding: Decoding) -> Any:
-        forbidden = [PAD, GO] if decoding.allow_unknown else [PAD, GO, UNKNOWN]
-        return OurLogits(self._model, forbidden)
-
-    def _history(self, state: Any, rows: tf.Tensor) -> tf.Tensor:
+    def _alignments(self, state: Any, rows: tf.Tensor) -> tf.Tensor:
         """The attention of all steps, [rows, steps, source steps]; no source steps without attention."""
         if self._model.decoder.attention is None:
             return tf.zeros([rows, 0, 0])
@@ -189,50 +209,66 @@ class DynamicDecoder:
         history = tf.reshape(history, [tf.shape(history)[0], rows, self._model.config.encoder_steps])
         return tf.transpose(history, [1, 0, 2])
 
-    def _given_words(self, vectors: tf.Tensor, replace: Replace, dropout: Optional[Dropout]) -> Any:
-        """A sampler of the addons that gives the words of scheduled sampling."""
-        steps = vectors.shape[0]
+    def _score(self, encoded: EncoderOutput, words: tf.Tensor, attention: tf.Tensor) -> Hypotheses:
+        """Hypotheses with the log-probabilities that the model gives to their words, best first."""
+        steps, width, decoding = self._model.config.decoder_steps, words.shape[1], self._decoding
+        missing = steps - tf.shape(words)[2]
+        after_end = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
+        words = tf.pad(tf.where(after_end | (words < 0), PAD, words), [[0, 0], [0, 0], [0, missing]])
+        words = tf.ensure_shape(words, [None, width, steps])
+        lengths = tf.reduce_sum(tf.cast(words != PAD, tf.int32), axis=2)
+        attention = tf.pad(attention, [[0, 0], [0, 0], [0, steps - tf.shape(attention)[2]], [0, 0]])
+        attention = tf.where((words == PAD)[..., tf.newaxis], 0.0, attention)
 
-        def begin(*_: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            return tf.zeros([tf.shape(vectors)[1]], tf.bool), drop_words(dropout, vectors[0], 0)
+        flat_words, flat_lengths = tf.reshape(words, [-1, steps]), tf.reshape(lengths, [-1])
+        scores = self._log_probabilities(repeat_rows(encoded, width), flat_words, flat_lengths)
+        scores = tf.reshape(scores, [-1, width])
+        # a beam wider than the number of possible sequences has empty and duplicate hypotheses
+        scores = tf.where(is_duplicate(words) | (lengths == 0), NEG_INF, scores)
+        ended, ranks = tf.reduce_any(words == EOS, axis=2), scores
+        if decoding.method == "beam" and decoding.length_penalty:
+            ranks = scores / length_divisor(lengths - tf.cast(ended, tf.int32), decoding.length_penalty)
+        order = tf.math.top_k(ranks, min(width, decoding.n_best)).indices
+        return reorder_state(Hypotheses(words, lengths, scores, ended, attention, ranks), order)
 
-        def no_choice(time: tf.Tensor, outputs: tf.Tensor, state: Any) -> tf.Tensor:
-            return tf.zeros([tf.shape(outputs)[0]], tf.int32)
-
-        def following(time: tf.Tensor, outputs: tf.Tensor, state: Any, sample_ids: tf.Tensor) -> tuple[Any, ...]:
-            t = tf.minimum(time + 1, steps - 1)
-            given = drop_words(dropout, replace(t, vectors[t], outputs), t)
-            return tf.fill([tf.shape(outputs)[0]], time + 1 >= steps), given, state
-
-        return self._addons.CustomSampler(begin, no_choice, following)
+    def _log_probabilities(self, encoded: EncoderOutput, target: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """log P(target | source), [rows]. Computing the softmax step by step bounds the memory."""
+        model, words = self._model, tf.transpose(target)
+        hidden = model.decoder.unroll(model.target_embedding(decoder_inputs(words)), encoded)
+        real = tf.transpose(tf.sequence_mask(lengths, target.shape[1], dtype=tf.float32))
+        return tf.add_n([-real[t] * model.output.full_loss(hidden[t], words[t]) for t in range(words.shape[0])])
 
 
-class OurCells(tf.keras.layers.Layer):
-    """The decoder's stacked cells as one cell of Keras. Input: [x; h̃], state: (the states of the layers, time)."""
+class StackedCells(tf.keras.layers.Layer):
+    """The decoder's cells as one Keras cell. Input: [x; h̃], state: (states of the layers, time)."""
 
-    def __init__(self, decoder: Decoder, known: int, dropout: Optional[Dropout]) -> None:
+    def __init__(self, decoder: Decoder, random: RandomContext | None) -> None:
         super().__init__()
-        self._decoder, self._known, self._dropout = decoder, known, dropout
-        self.output_size = decoder.cells[0].hidden
-        # the time comes last: the addons take the type of their outputs from the first part of a state
-        self.state_size = (*(cell.STATE(*(cell.hidden for _ in cell.STATE._fields)) for cell in decoder.cells), 1)
+        self._decoder, self._random = decoder, random
+        self.output_size = decoder.config.hidden_size
+        # time comes last: the addons take the type of their outputs from the first part of a state
+        self.state_size = (
+            *(cell.STATE(*(cell.hidden_size for _ in cell.STATE._fields)) for cell in decoder.cells),
+            1,
+        )
 
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
-        """Zeros; the encoder's states take their place."""
+        """Zeros; the encoder's states replace them."""
         return (*(cell.zero_state(batch_size) for cell in self._decoder.cells), tf.zeros([batch_size, 1], tf.int64))
 
     def call(self, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
         """One step: the output of the top layer, and the next state."""
         *cells, time = states
-        x, fed = inputs[:, : self._known], inputs[:, self._known :]
-        prepared = self._decoder.prepare(x)
-        fed = fed if self._decoder.attention is not None else None
-        after = self._decoder.advance(prepared, fed, cells, self._dropout, time[0, 0])
-        return after[-1].output, (*after, time + 1)
+        embedding_size = self._decoder.config.embedding_size
+        x, attentional = inputs[:, :embedding_size], inputs[:, embedding_size:]
+        projected = self._decoder.project_inputs(x)
+        attentional = attentional if self._decoder.attention is not None else None
+        cells = self._decoder.step_cells(projected, attentional, cells, self._random, time[0, 0])
+        return cells[-1].output, (*cells, time + 1)
 
 
-class OurCombination(tf.keras.layers.Layer):
-    """h̃ = tanh(W_c [d; c]) of the decoder's output and the context, side by side."""
+class AttentionalLayer(tf.keras.layers.Layer):
+    """h̃ = tanh(W_c [d; c]) of the concatenated decoder output and context."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
@@ -240,18 +276,18 @@ class OurCombination(tf.keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """[batch, hidden + source units] → [batch, hidden]."""
-        hidden = self._decoder.cells[0].hidden
-        output, context = inputs[:, :hidden], inputs[:, hidden:]
+        hidden_size = self._decoder.config.hidden_size
+        output, context = inputs[:, :hidden_size], inputs[:, hidden_size:]
         assert self._decoder.combine_context is not None
         assert self._decoder.combine_output is not None
         return tf.tanh(self._decoder.combine_context(context) + self._decoder.combine_output(output))
 
     def compute_output_shape(self, shape: Any) -> Any:
-        """The last dimension becomes that of the state."""
-        return tf.TensorShape([*shape[:-1], self._decoder.cells[0].hidden])
+        """The last dimension becomes the hidden size."""
+        return tf.TensorShape([*shape[:-1], self._decoder.config.hidden_size])
 
 
-class OurProduct(tf.keras.layers.Layer):
+class ProductLayer(tf.keras.layers.Layer):
     """A product with one of our weights."""
 
     def __init__(self, product: Any) -> None:
@@ -263,8 +299,8 @@ class OurProduct(tf.keras.layers.Layer):
         return self._product(inputs)
 
 
-class OurLogits(tf.keras.layers.Layer):
-    """From h̃ to logits, those of words that must not come so low that they never do."""
+class LogitsLayer(tf.keras.layers.Layer):
+    """From h̃ to logits; forbidden words get :data:`MASK_VALUE`."""
 
     def __init__(self, model: Seq2Seq, forbidden: list[int]) -> None:
         super().__init__()
@@ -274,16 +310,11 @@ class OurLogits(tf.keras.layers.Layer):
         """[..., hidden] → [..., vocabulary]."""
         output = self._model.output
         flat = tf.reshape(inputs, [-1, self._model.config.hidden_size])
-        logits = output.logits_of_few(output.project(flat))
-        barred = tf.reduce_any(tf.range(output.vocabulary_size)[:, tf.newaxis] == self._forbidden, axis=1)
-        logits = tf.where(barred, NEVER, logits)
+        logits = output.few_logits(output.project(flat))
+        forbidden = tf.reduce_any(tf.range(output.vocabulary_size)[:, tf.newaxis] == self._forbidden, axis=1)
+        logits = tf.where(forbidden, MASK_VALUE, logits)
         return tf.reshape(logits, tf.concat([tf.shape(inputs)[:-1], [output.vocabulary_size]], axis=0))
 
     def compute_output_shape(self, shape: Any) -> Any:
-        """The last dimension becomes the vocabulary."""
+        """The last dimension becomes the vocabulary size."""
         return tf.TensorShape([*shape[:-1], self._model.output.vocabulary_size])
-
-
-def drop_words(dropout: Optional[Dropout], vectors: tf.Tensor, time: Any = None) -> tf.Tensor:
-    """The dropout of the words that the decoder is given."""
-    return vectors if dropout is None else dropout(vectors, "decoder/words", time)

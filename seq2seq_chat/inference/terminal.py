@@ -1,23 +1,24 @@
-"""A conversation in the terminal, and the same for programs that write and read lines."""
+"""Conversations in the terminal and through pipes."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import IO
 
-from seq2seq_chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.termination import Terminated
+from seq2seq_chat.inference.chatbot import Chatbot, Reply
+from seq2seq_chat.system.signals import Terminated
 
-HELP = (
-    "/quit or Ctrl-D ends the conversation, /why shows how the last reply came about, "
-    "/reset forgets what was said before"
-)
-UNREADABLE = "(I read letters a to z, digits and . , ! ? only)"
+HELP = "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history"
+END_WORDS = ("/quit", "quit", "exit", "bye")
+UNREADABLE = "(I can read only letters a to z, digits and . , ! ?)"
+
+logger = logging.getLogger(__name__)
 
 
 def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
-    """Talk until the person has enough."""
+    """Hold a conversation until the user ends it."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  arrow keys and a history for input()
     print(f"You are talking to {bot.config.name}. {HELP}.\n")
@@ -34,13 +35,13 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
         except UnicodeDecodeError:
             print(UNREADABLE)
             continue
-        if text == "/quit":
+        if text.lower().rstrip(" .!") in END_WORDS:
             return
         if text == "/why":
-            print(explain(last) if last else "there is no reply yet")
+            print(explain(last) if last else "no reply yet")
         elif text == "/reset":
             history.clear()
-            print("what was said before is forgotten")
+            print("history cleared")
         elif text.startswith("/"):
             print(HELP)
         elif text:
@@ -51,26 +52,41 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
 
 
 def answer_lines(bot: Chatbot, decoding: Decoding, scores: bool, lines: IO[bytes], out: IO[str]) -> None:
-    """One utterance a line in, one reply a line out; bytes that are not UTF-8 are read as unknown characters."""
-    for line in iter(lines.readline, b""):
-        reply = bot.reply(line.decode("utf-8", errors="replace"), decoding)
+    """Read an utterance from each line and write a line with the reply.
+
+    Invalid UTF-8 becomes unknown characters, with a warning for the first line that has any.
+    """
+    warned = False
+    for number, line in enumerate(iter(lines.readline, b""), start=1):
+        try:
+            utterance = line.decode("utf-8")
+        except UnicodeDecodeError:
+            utterance = line.decode("utf-8", errors="replace")
+            if not warned:
+                warned = True
+                logger.warning(
+                    "line %d of stdin is not UTF-8, so some of its letters are lost; convert the input, for example "
+                    "with: iconv -f latin1 -t utf-8",
+                    number,
+                )
+        reply = bot.reply(utterance, decoding)
         for text in _lines(reply, scores):
             out.write(text + "\n")
         if scores:
             out.write("\n")
-        out.flush()  # whoever asked may wait for the answer before asking on
+        out.flush()  # the other program may wait for the reply before it writes the next utterance
 
 
 def explain(reply: Reply) -> str:
-    """The words a reply was given to, those not known, the other hypotheses, and the most attended word of each."""
+    """The words that were read, unknown words, all hypotheses, and the most attended source word for each word."""
     lines = [f"I read: {' '.join(reply.source_words)}"]
     if reply.unknown_words:
         lines.append(f"I do not know: {', '.join(reply.unknown_words)}")
     lines += [f"{hypothesis.score:8.2f}  {hypothesis.text}" for hypothesis in reply.hypotheses]
     best = reply.hypotheses[0] if reply.hypotheses else None
     if best and best.attention:
-        looked_at = [reply.source_words[max(range(len(row)), key=row.__getitem__)] for row in best.attention]
-        pairs = [f"{word} ← {source}" for word, source in zip(best.words, looked_at, strict=True)]
+        attended = [reply.source_words[max(range(len(row)), key=row.__getitem__)] for row in best.attention]
+        pairs = [f"{word} ← {source}" for word, source in zip(best.words, attended, strict=True)]
         lines.append("looking at: " + ", ".join(pairs))
     return "\n".join(lines)
 

@@ -1,4 +1,5 @@
 """The sequence-to-sequence model.
 
-Reading order: deferred, weights, embeddings, dropout, cells, attention, encoder, decoder, output, seq2seq.
+Reading order: weights, embeddings, cells, attention, encoder, decoder, output, seq2seq; then deferred, randomness,
+dropout, scheduled_sampling and micro_batches for training.
 """

@@ -1,7 +1,7 @@
-"""Attention: which words of the source the decoder looks at.
+"""Attention: which words of the source the decoder attends to.
 
-For every decoder step t and encoder position i a score u_i, then a = softmax(u) over the real words of the source, and
-the context c_t = Σ a_i h_i. Padding gets a weight of exactly zero.
+Every encoder position i gets a score u_i at decoder step t; then a = softmax(u) over the words of the source, and the
+context is c_t = Σ a_i h_i. Padding gets a weight of exactly zero.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.model.deferred import add_to_each, product_with_each, weighted_sum
+from seq2seq_chat.model.deferred import batch_dot, broadcast_add, weighted_sum
 from seq2seq_chat.model.weights import Weight, glorot
 
-MASKED = -1e9  # a score that exp() turns into zero
+MASK_VALUE = -1e9  # a masked score or logit: exp() turns it into zero
 
 
 class Memory(NamedTuple):
     """What the decoder attends to; computed once from the encoder's outputs."""
 
-    values: tf.Tensor  # what is summed, h or what is made of it: [batch, source steps, hidden]
-    keys: tf.Tensor  # the values as the score needs them: [batch, source steps, units]
-    mask: tf.Tensor  # 0 for real words, MASKED for padding: [batch, source steps]
+    values: tf.Tensor  # summed into the context: [batch, source steps, hidden]
+    keys: tf.Tensor  # scored: [batch, source steps, units]
+    mask: tf.Tensor  # 0 for words, MASK_VALUE for padding: [batch, source steps]
 
 
 class Attention(tf.Module):
-    """What all scores have in common.
+    """Base class of all attention mechanisms.
 
     Args:
-        name: beginning of the variables' names.
+        name: prefix of the variables' names.
         hidden: units of the decoder's output.
-        values: units of what is attended to.
+        values: units of the encoder's outputs.
         seed: of the experiment.
     """
 
     def __init__(self, name: str, hidden: int, values: int, seed: int) -> None:
         super().__init__()
 
-    def remember(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """values: [batch, source steps, values], lengths: [batch], real words of each source."""
+    def setup_memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
+        """values: [batch, source steps, values], lengths: [batch], words of each source."""
         real = tf.sequence_mask(lengths, tf.shape(values)[1])
-        return Memory(values, self.keys(values), tf.where(real, 0.0, MASKED))
+        return Memory(values, self.keys(values), tf.where(real, 0.0, MASK_VALUE))
 
     def __call__(self, memory: Memory, decoder_output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """decoder_output: [batch, hidden] → context: [batch, values], weights: [batch, source steps]."""
@@ -48,7 +48,7 @@ class Attention(tf.Module):
         return weighted_sum(weights, memory.values), weights
 
     def keys(self, values: tf.Tensor) -> tf.Tensor:
-        """What the scores need to know of the values: [batch, source steps, units]."""
+        """The keys of the values: [batch, source steps, units]."""
         raise NotImplementedError
 
     def scores(self, keys: tf.Tensor, decoder_output: tf.Tensor) -> tf.Tensor:
@@ -74,12 +74,12 @@ class AdditiveAttention(Attention):
 
     def scores(self, keys: tf.Tensor, decoder_output: tf.Tensor) -> tf.Tensor:
         """See the class."""
-        hidden = tf.tanh(add_to_each(keys, self.query(decoder_output)))
+        hidden = tf.tanh(broadcast_add(keys, self.query(decoder_output)))
         return tf.tensordot(hidden, self.score, axes=1)
 
 
 class DotAttention(Attention):
-    """u_i = d_tᵀ h_i  (Luong et al. 2015, equation 8); needs outputs of encoder and decoder of one size."""
+    """u_i = d_tᵀ h_i  (Luong et al. 2015, equation 8); requires equal output sizes of encoder and decoder."""
 
     def keys(self, values: tf.Tensor) -> tf.Tensor:
         """h itself."""
@@ -87,7 +87,7 @@ class DotAttention(Attention):
 
     def scores(self, keys: tf.Tensor, decoder_output: tf.Tensor) -> tf.Tensor:
         """See the class."""
-        return product_with_each(keys, decoder_output)
+        return batch_dot(keys, decoder_output)
 
 
 class GeneralAttention(DotAttention):

@@ -1,28 +1,32 @@
-"""The decoder: one step, and the steps of training unrolled over the words that should come."""
+"""The decoder: one step, and all steps of training unrolled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import ATTENTIONS, Memory
 from seq2seq_chat.model.cells import CELLS
-from seq2seq_chat.model.dropout import Dropout, drop
-from seq2seq_chat.model.encoder import Encoded, source_units
+from seq2seq_chat.model.dropout import dropout
+from seq2seq_chat.model.encoder import EncoderOutput, source_units
+from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.weights import Weight
 
-Replace = Callable[[Union[int, tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor]
-"""(t, vectors of the words that step t is given, h̃ of the step before) → vectors given instead, [batch, embedding]."""
+NextInputs = Callable[[int | tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""(t, target word vectors of step t, h̃ of step t - 1) → input vectors of step t, [batch, embedding]."""
+
+Unroll = Callable[[tf.Tensor, EncoderOutput, RandomContext | None, NextInputs | None], tf.Tensor]
+"""Runs the decoder in training; see :meth:`Decoder.unroll`."""
 
 
 class DecoderState(NamedTuple):
-    """What the decoder carries from word to word; every tensor has one row for each hypothesis."""
+    """What the decoder carries from step to step, a row for each hypothesis."""
 
-    cells: tuple[Any, ...]  # of each layer
-    attentional: tf.Tensor  # h̃ of the step before, fed into the next one: [batch, hidden]
+    cells: tuple[Any, ...]  # state of each layer
+    attentional: tf.Tensor  # h̃ of the previous step, for input feeding: [batch, hidden]
 
 
 class Decoder(tf.Module):
@@ -32,9 +36,10 @@ class Decoder(tf.Module):
 
         d_t = cell([x_t; h̃_{t-1}])      c_t = attention(d_t)      h̃_t = tanh(W_c [c_t; d_t])
 
-    Without attention nothing is fed and h̃_t = d_t. Source: Luong et al. 2015; documents 000 and 002.
+    Without attention there is no input feeding and h̃_t = d_t. Source: Luong et al. 2015.
 
-    As c_t is a weighted sum, its half of W_c is taken into the sum, once for all steps: with W_c = [C; D]
+    As c_t is a weighted sum, its half of W_c is applied to the values before the sum, once for all steps: with
+    W_c = [C; D]
 
     ::
 
@@ -43,67 +48,80 @@ class Decoder(tf.Module):
 
     def __init__(self, config: Model, seed: int) -> None:
         super().__init__()
-        hidden = config.hidden_size
+        self.config = config
+        hidden_size, value_size = config.hidden_size, source_units(config)
         attends = config.attention != "none"
-        values = source_units(config)
         self.attention = (
-            ATTENTIONS[config.attention]("decoder/attention", hidden=hidden, values=values, seed=seed)
+            ATTENTIONS[config.attention]("decoder/attention", hidden=hidden_size, values=value_size, seed=seed)
             if attends
             else None
         )
         self.combine_context, self.combine_output = (
-            Weight(f"decoder/combine/{part}", units, hidden, seed, all_inputs=values + hidden) if attends else None
-            for part, units in (("context", values), ("output", hidden))
+            Weight(f"decoder/combine/{part}", units, hidden_size, seed, fan_in=value_size + hidden_size)
+            if attends
+            else None
+            for part, units in (("context", value_size), ("output", hidden_size))
         )
         self.cells = [
             CELLS[config.cell](
                 f"decoder/layer{layer}",
                 config.embedding_size if layer == 0 else 0,
-                hidden if layer > 0 or attends else 0,
-                hidden,
+                hidden_size if layer > 0 or attends else 0,
+                hidden_size,
                 seed,
             )
             for layer in range(config.layers)
         ]
 
-    def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
+    def start(self, encoded: EncoderOutput) -> tuple[DecoderState, Memory | None]:
         """The state before the first word, and what will be attended to."""
         memory = None
         if self.attention is not None and self.combine_context is not None:
-            memory = self.attention.remember(encoded.outputs, encoded.lengths)
+            memory = self.attention.setup_memory(encoded.outputs, encoded.lengths)
             memory = memory._replace(values=self.combine_context(memory.values))
         return DecoderState(encoded.states, tf.zeros_like(encoded.states[-1].output)), memory
 
-    def prepare(self, vectors: tf.Tensor) -> tf.Tensor:
-        """The words' part of the first layer's gates. vectors: [..., embedding] → [..., gates]."""
-        return self.cells[0].prepare(vectors)
+    def project_inputs(self, vectors: tf.Tensor) -> tf.Tensor:
+        """The word vectors' part of the first layer's gates. vectors: [..., embedding] → [..., gates]."""
+        return self.cells[0].project_inputs(vectors)
 
-    def advance(
+    def step_cells(
         self,
-        prepared: tf.Tensor,
-        fed: Optional[tf.Tensor],
+        projected: tf.Tensor,
+        attentional: tf.Tensor | None,
         states: Sequence[Any],
-        dropout: Optional[Dropout] = None,
-        time: Union[int, tf.Tensor, None] = None,
+        random: RandomContext | None = None,
+        time: int | tf.Tensor | None = None,
     ) -> tuple[Any, ...]:
-        """The cells alone. prepared: [batch, gates], fed: h̃ of the step before, or None → the states of all layers."""
+        """One step of the cells alone, without attention → the states of all layers.
+
+        Args:
+            projected: inputs from :meth:`project_inputs`, [batch, gates].
+            attentional: h̃ of the previous step, [batch, hidden]; None without attention.
+            states: of all layers.
+            random: dropout.
+            time: number of the step.
+        """
         cells: list[Any] = []
         for layer, cell in enumerate(self.cells):
-            if layer:
-                fed = drop(dropout, cells[-1].output, f"decoder/{layer - 1}", time)
-            cells.append(cell(cell.prepare(None) if layer else prepared, fed, states[layer]))
+            if layer == 0:
+                cells.append(cell(projected, attentional, states[layer]))
+            else:
+                below = dropout(cells[-1].output, random, f"decoder/{layer - 1}", time)
+                cells.append(cell(cell.project_inputs(None), below, states[layer]))
         return tuple(cells)
 
     def step(
         self,
-        prepared: tf.Tensor,
+        projected: tf.Tensor,
         state: DecoderState,
-        memory: Optional[Memory],
-        dropout: Optional[Dropout] = None,
-        time: Union[int, tf.Tensor, None] = None,
-    ) -> tuple[tf.Tensor, DecoderState, Optional[tf.Tensor]]:
-        """One word. prepared: [batch, gates] → h̃: [batch, hidden], the next state, attention: [batch, source steps]."""
-        cells = self.advance(prepared, state.attentional if self.attention else None, state.cells, dropout, time)
+        memory: Memory | None,
+        random: RandomContext | None = None,
+        time: int | tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
+        """One step. projected: [batch, gates] → h̃: [batch, hidden], next state, attention: [batch, source steps]."""
+        attentional = state.attentional if self.attention else None
+        cells = self.step_cells(projected, attentional, state.cells, random, time)
         output, weights = cells[-1].output, None
         if self.attention is not None and self.combine_output is not None and memory is not None:
             context, weights = self.attention(memory, output)
@@ -113,30 +131,32 @@ class Decoder(tf.Module):
     def unroll(
         self,
         vectors: tf.Tensor,
-        encoded: Encoded,
-        dropout: Optional[Dropout] = None,
-        replace: Optional[Replace] = None,
+        encoded: EncoderOutput,
+        random: RandomContext | None = None,
+        next_inputs: NextInputs | None = None,
     ) -> tf.Tensor:
         """All steps of training.
 
         Args:
-            vectors: of the words the decoder is given, [target steps, batch, embedding].
-            replace: gives other words from the second step on; without it the right ones are given.
+            vectors: of the input words, [target steps, batch, embedding].
+            encoded: the source.
+            random: dropout.
+            next_inputs: chooses the inputs from the second step on; None for ``vectors``.
 
         Returns:
             h̃: [target steps, batch, hidden].
         """
         state, memory = self.start(encoded)
-        if replace is None:
-            given = tf.unstack(self.prepare(drop(dropout, vectors, "decoder/words")), vectors.shape[0])
+        if next_inputs is None:  # all inputs are known: one product for all steps
+            inputs = tf.unstack(self.project_inputs(dropout(vectors, random, "decoder/words")), vectors.shape[0])
         else:
-            given = tf.unstack(vectors)
+            inputs = tf.unstack(vectors)
         outputs: list[tf.Tensor] = []
-        for t, known in enumerate(given):
-            prepared = known
-            if replace is not None:
-                words = replace(t, known, outputs[-1]) if outputs else known
-                prepared = self.prepare(drop(dropout, words, "decoder/words", t))
-            output, state, _ = self.step(prepared, state, memory, dropout, t)
+        for t, step_inputs in enumerate(inputs):
+            projected = step_inputs
+            if next_inputs is not None:
+                words = next_inputs(t, step_inputs, outputs[-1]) if outputs else step_inputs
+                projected = self.project_inputs(dropout(words, random, "decoder/words", t))
+            output, state, _ = self.step(projected, state, memory, random, t)
             outputs.append(output)
         return tf.stack(outputs)

@@ -1,14 +1,13 @@
-"""Gradients of what an unrolled loop uses at every step, taken once for all steps.
+"""Deferred gradients: one large product for each weight of an unrolled loop.
 
-An unrolled network uses each weight at every step. Plain automatic differentiation computes a weight's gradient as
-the sum of one small product for each step. Here the weights are constants inside the loop; only the gradients of what
-their products gave are propagated step by step, and a weight's gradient is one large product over all steps at the
-end::
+An unrolled network uses each weight at every step. Plain automatic differentiation computes a weight's gradient as the
+sum of one small product for each step. Here the weights are constants inside the loop: only the gradients of their
+products are propagated step by step, and a weight's gradient is one large product over all steps at the end::
 
     dL/dW = concat(x_1, …, x_T)ᵀ · concat(dL/d(x_1 W), …, dL/d(x_T W))
 
-The same holds for what the decoder attends to. The model does not know about it: it writes ``self.recurrent(x)``.
-Whoever trains it opens a :class:`DeferredGradients` around the forward pass in the place of a ``tf.GradientTape``.
+The same holds for the decoder's memory. The model does not depend on it: it calls ``self.recurrent(x)``, and the
+training step opens :class:`DeferredGradients` around the forward pass in place of a ``tf.GradientTape``.
 """
 
 from __future__ import annotations
@@ -17,75 +16,74 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Optional, Union
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-Gradient = Union[tf.Tensor, tf.IndexedSlices]
+Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
 
-_recorder: contextvars.ContextVar[Optional[DeferredGradients]] = contextvars.ContextVar("recorder", default=None)
+_recorder: contextvars.ContextVar[DeferredGradients | None] = contextvars.ContextVar("recorder", default=None)
 
 
-def product(x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
-    """x W. x: [..., inputs], W: [inputs, outputs], the same at all steps → [..., outputs]."""
+def matmul(x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
+    """x W. x: [..., inputs], W: [inputs, outputs], used at every step → [..., outputs]."""
     recorder = _recorder.get()
     if recorder is not None:
-        return recorder.product(x, matrix)
-    return _flat_product(x, matrix)
+        return recorder.matmul(x, matrix)
+    return _flat_matmul(x, matrix)
 
 
-def product_with_rows(x: tf.Tensor, rows: Union[tf.Tensor, tf.Variable]) -> tf.Tensor:
+def matmul_transposed(x: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
     """x Rᵀ. x: [n, inputs], rows: R [outputs, inputs], used once → [n, outputs]."""
     recorder = _recorder.get()
     if recorder is not None:
-        return recorder.product_with_rows(x, rows)
+        return recorder.matmul_transposed(x, rows)
     return tf.matmul(x, rows, transpose_b=True)
 
 
 def weighted_sum(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Σ weights_i values_i. weights: [batch, n], values: [batch, n, units], the same at all steps → [batch, units]."""
+    """Σ weights_i values_i. weights: [batch, n], values: [batch, n, units], used at every step → [batch, units]."""
     recorder = _recorder.get()
     if recorder is not None:
         return recorder.shared(values).weighted_sum(weights)
     return tf.matmul(weights[:, tf.newaxis], values)[:, 0]
 
 
-def add_to_each(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
-    """keys_i + query. keys: [batch, n, units], the same at all steps, query: [batch, units] → [batch, n, units]."""
+def broadcast_add(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+    """keys_i + query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n, units]."""
     recorder = _recorder.get()
     if recorder is not None:
-        return recorder.shared(keys).add_to_each(query)
+        return recorder.shared(keys).broadcast_add(query)
     return keys + query[:, tf.newaxis]
 
 
-def product_with_each(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
-    """keys_iᵀ query. keys: [batch, n, units], the same at all steps, query: [batch, units] → [batch, n]."""
+def batch_dot(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+    """keys_iᵀ query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n]."""
     recorder = _recorder.get()
     if recorder is not None:
-        return recorder.shared(keys).product_with_each(query)
+        return recorder.shared(keys).batch_dot(query)
     return tf.matmul(keys, query[:, :, tf.newaxis])[:, :, 0]
 
 
 class DeferredGradients:
-    """A gradient tape that defers the gradients of matrices used by :func:`product` to one product each.
+    """A gradient tape that computes the gradient of each matrix used by :func:`matmul` in one product.
 
-    Use it as a context around the forward pass, then call :meth:`gradient` once::
+    Call :meth:`gradient` once after the forward pass::
 
         with DeferredGradients() as tape:
             loss = …
         gradients = tape.gradient(loss, model.trainable_variables)
 
     Args:
-        compute: the type in which matrices are multiplied. In a narrower one than float32 the operands are rounded
-            to it, and all else - the weights themselves, what lies between the products, the gradients - stays in
-            float32 (Micikevicius et al. 2018, "Mixed precision training").
+        compute: type of matrix products. Operands are rounded to it; weights, gradients and everything between the
+            products stay in float32 (Micikevicius et al. 2018, "Mixed precision training").
     """
 
     def __init__(self, compute: tf.DType = tf.float32) -> None:
         self._compute = compute
         self._tape = tf.GradientTape()
         self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
-        self._products: dict[Any, ConstantMatrix] = {}
+        self._constants: dict[Any, ConstantMatrix] = {}
         self._output_gradients: dict[Any, list[tf.Tensor | None]] = {}
         self._shared: dict[int, SharedTensor] = {}
 
@@ -99,27 +97,27 @@ class DeferredGradients:
         _recorder.reset(self._token)
 
     def stop_recording(self) -> Any:
-        """A context in which nothing is recorded."""
+        """A context that pauses recording."""
         return self._tape.stop_recording()
 
-    def product(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
-        """x W with W held constant; remembers what went in and what came out."""
+    def matmul(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
+        """x W with W constant; records input and output."""
         key = matrix.ref()
-        if key not in self._products:
+        if key not in self._constants:
             with self._tape.stop_recording():
-                self._products[key] = ConstantMatrix(matrix, self._compute)
-        y = self._products[key].product(x)
+                self._constants[key] = ConstantMatrix(matrix, self._compute)
+        y = self._constants[key].matmul(x)
         self._tape.watch(y)
         self._uses.setdefault(key, []).append((x, y))
         return y
 
-    def product_with_rows(self, x: tf.Tensor, rows: Union[tf.Tensor, tf.Variable]) -> tf.Tensor:
-        """x Rᵀ in the type of computation; there is one use, so nothing is to be deferred."""
+    def matmul_transposed(self, x: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
+        """x Rᵀ in the compute type. R is used only once, so its gradient is not deferred."""
         rows = tf.cast(tf.convert_to_tensor(rows), self._compute)
         return tf.cast(tf.matmul(tf.cast(x, self._compute), rows, transpose_b=True), x.dtype)
 
     def shared(self, tensor: tf.Tensor) -> SharedTensor:
-        """A tensor that is used at every step of a loop."""
+        """The :class:`SharedTensor` of a tensor that is used at every step of a loop."""
         if id(tensor) not in self._shared:
             self._shared[id(tensor)] = SharedTensor(tensor)
         return self._shared[id(tensor)]
@@ -129,9 +127,9 @@ class DeferredGradients:
         deferred = [key for key in (v.ref() for v in variables) if key in self._uses]
         direct = [v for v in variables if v.ref() not in self._uses]
         outputs = [y for key in deferred for _, y in self._uses[key]]
-        found = self._tape.gradient(loss, direct + outputs)
-        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, found, strict=False)}
-        output_gradients = iter(found[len(direct) :])
+        result = self._tape.gradient(loss, direct + outputs)
+        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, result, strict=False)}
+        output_gradients = iter(result[len(direct) :])
         for key in deferred:
             self._output_gradients[key] = [next(output_gradients) for _ in self._uses[key]]
             pairs = zip(self._uses[key], self._output_gradients[key], strict=True)
@@ -139,16 +137,16 @@ class DeferredGradients:
         return [gradients[v.ref()] for v in variables]
 
     def gradient_by_use(self, matrix: tf.Variable) -> list[tf.Tensor | None]:
-        """After :meth:`gradient`: the loss's gradient for what each product with a matrix gave, in order of use.
+        """After :meth:`gradient`: the gradient of the loss for each product with a matrix, in order of use.
 
-        Of a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
+        For a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
         """
         return self._output_gradients[matrix.ref()]
 
 
 @contextlib.contextmanager
 def without_gradient() -> Iterator[None]:
-    """What is computed inside is a constant to the gradients."""
+    """Treat everything computed inside as a constant."""
     recorder = _recorder.get()
     if recorder is None:
         yield
@@ -162,23 +160,22 @@ def without_gradient() -> Iterator[None]:
 
 
 class SharedTensor:
-    """A tensor, computed once, that every step of a loop uses: what the decoder attends to.
+    """A tensor, computed once, that every step of a loop uses: the decoder's memory.
 
-    Inside the loop it is a constant. What automatic differentiation would keep for it - a gradient of its full size
-    from every step, all alive until they are summed - is put together in one product, or summed as it comes. To learn
-    when all steps are done, every use also takes a scalar that is made from the tensor, and whose gradient is asked
-    for last.
+    Inside the loop it is a constant. Automatic differentiation would keep a gradient of its full size for every step
+    until they are summed; here they are combined in one product, or summed as they arrive. Every use also takes a
+    scalar, the anchor, that depends on the tensor: its gradient is requested last, when all steps are done.
     """
 
     def __init__(self, tensor: tf.Tensor) -> None:
-        self._tensor = tensor  # keeps the tensor alive, so that nothing else gets its id
+        self._tensor = tensor  # keeps the tensor alive, so that its id stays unique
         self._constant = tf.stop_gradient(tensor)
-        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs whose outer products are parts of the gradient
-        self._total: tf.Tensor | None = None  # gradients of the additions so far
+        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs whose outer products sum to the gradient
+        self._total: tf.Tensor | None = None  # sum of the gradients of additions
         self._anchor = self._make_anchor(tensor)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        """See the function of this name."""
+        """See the function of the same name."""
 
         @tf.custom_gradient
         def use(weights: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
@@ -190,8 +187,8 @@ class SharedTensor:
 
         return use(weights, self._anchor)
 
-    def add_to_each(self, query: tf.Tensor) -> tf.Tensor:
-        """See the function of this name."""
+    def broadcast_add(self, query: tf.Tensor) -> tf.Tensor:
+        """See the function of the same name."""
 
         @tf.custom_gradient
         def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
@@ -203,8 +200,8 @@ class SharedTensor:
 
         return use(query, self._anchor)
 
-    def product_with_each(self, query: tf.Tensor) -> tf.Tensor:
-        """See the function of this name."""
+    def batch_dot(self, query: tf.Tensor) -> tf.Tensor:
+        """See the function of the same name."""
 
         @tf.custom_gradient
         def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
@@ -224,7 +221,7 @@ class SharedTensor:
         return anchor(tensor)
 
     def _gradient(self) -> tf.Tensor:
-        """Of all uses: [batch, n, units]."""
+        """The gradient of all uses: [batch, n, units]."""
         parts = [] if self._total is None else [self._total]
         if self._sums:
             weights, gradients = (tf.stack(part, axis=1) for part in zip(*self._sums, strict=True))
@@ -233,40 +230,40 @@ class SharedTensor:
 
 
 class ConstantMatrix:
-    """A matrix W that stays the same during a step: products x W, whose gradients for x are dy Wᵀ.
+    """A matrix W that is constant during a step: products x W, whose gradients for x are dy Wᵀ.
 
-    CPU kernels multiply a few float32 rows three to six times as fast with a matrix that is stored as it is used, and
-    rows of the narrow types, which are multiplied in pairs along the inner dimension, faster with one that is stored
-    transposed. Either way one needs W and its transposed copy for a loop; the types only swap their roles. What is
-    multiplied outside the loop, [steps, batch, …] at once, is large enough for either.
+    CPU kernels multiply a few float32 rows three to six times as fast with a matrix that is not transposed, and rows of
+    narrower types, which are multiplied in pairs along the inner dimension, faster with a transposed one. So a loop
+    needs W and a transposed copy in either case; the types only swap their roles. Products outside the loop, of
+    [steps, batch, …] at once, are large enough for either.
     """
 
     def __init__(self, matrix: tf.Variable, compute: tf.DType) -> None:
         self._matrix = tf.cast(tf.convert_to_tensor(matrix), compute)
-        self._pairs = compute != tf.float32
+        self._narrow = compute != tf.float32
 
-    def product(self, x: tf.Tensor) -> tf.Tensor:
+    def matmul(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""
         one_step = x.shape.rank == 2
 
         @tf.custom_gradient
         def use(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
             if not one_step:
-                return _flat_product(x, self._matrix), lambda dy: _flat_product(dy, self._matrix, transposed=True)
-            if self._pairs:
-                y = _flat_product(x, self._transposed, transposed=True)
-                return y, lambda dy: _flat_product(dy, self._matrix, transposed=True)
-            return _flat_product(x, self._matrix), lambda dy: _flat_product(dy, self._transposed)
+                return _flat_matmul(x, self._matrix), lambda dy: _flat_matmul(dy, self._matrix, transposed=True)
+            if self._narrow:
+                y = _flat_matmul(x, self._transposed, transposed=True)
+                return y, lambda dy: _flat_matmul(dy, self._matrix, transposed=True)
+            return _flat_matmul(x, self._matrix), lambda dy: _flat_matmul(dy, self._transposed)
 
         return use(x)
 
     @functools.cached_property
     def _transposed(self) -> tf.Tensor:
-        """Wᵀ, stored. The shape assertion changes nothing and keeps the graph optimizer from undoing it."""
+        """A copy of Wᵀ. The shape assertion keeps the graph optimizer from folding the transpose into the product."""
         return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
 
 
-def _flat_product(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
+def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
     """x: [..., inputs], matrix: [inputs, outputs], or [outputs, inputs] → [..., outputs], as one matrix product."""
     outputs = matrix.shape[0 if transposed else 1]
     flat = x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[-1]])
@@ -274,7 +271,7 @@ def _flat_product(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> 
     return y if x.shape.rank == 2 else tf.reshape(y, tf.concat([tf.shape(x)[:-1], [outputs]], axis=0))
 
 
-def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType) -> Optional[tf.Tensor]:
+def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType) -> tf.Tensor | None:
     """Σ_t x_tᵀ dy_t as one product over all uses: [inputs, outputs]."""
     if not uses:
         return None

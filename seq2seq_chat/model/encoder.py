@@ -1,46 +1,47 @@
-"""The encoder: reads the source utterance, word by word, statically unrolled."""
+"""The encoder: reads the source word by word, statically unrolled."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.model.cells import CELLS, Cell, carry
-from seq2seq_chat.model.dropout import Dropout, drop
+from seq2seq_chat.model.cells import CELLS, Cell, masked_update
+from seq2seq_chat.model.dropout import dropout
+from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.weights import Weight
 
 
-class Encoded(NamedTuple):
-    """What the encoder hands to the decoder."""
+class EncoderOutput(NamedTuple):
+    """What the decoder gets from the encoder."""
 
-    outputs: tf.Tensor  # the top layer's output at every step: [batch, source steps, source units]
-    states: tuple[Any, ...]  # each layer's state after the last real word: the thought vector
-    lengths: tf.Tensor  # real words of each source: [batch]
+    outputs: tf.Tensor  # of the top layer at every step: [batch, source steps, source units]
+    states: tuple[Any, ...]  # of each layer after the last word: the thought vector
+    lengths: tf.Tensor  # words of each source: [batch]
 
 
 def source_units(config: Model) -> int:
-    """Units of the encoder's outputs: those of both directions, where there are two."""
+    """Units of the encoder's outputs: those of both directions if bidirectional."""
     return config.hidden_size * (2 if config.bidirectional else 1)
 
 
 class Encoder(tf.Module):
     """Stacked recurrent cells over the source, in one direction or in both.
 
-    The state is carried unchanged through padding, so what the decoder starts from does not depend on how far a batch
-    was padded. With two directions (Schuster & Paliwal 1997) each layer gives the outputs of both side by side, and
-    :class:`Bridge` makes one state of their last two.
+    The state passes through padding unchanged, so the decoder's initial state does not depend on the padding of a
+    batch. With two directions (Schuster & Paliwal 1997) each layer concatenates the outputs of both, and
+    :class:`Bridge` combines their final states.
     """
 
     def __init__(self, config: Model, seed: int) -> None:
         super().__init__()
-        sizes = [config.embedding_size] + [source_units(config)] * (config.layers - 1)
+        input_sizes = [config.embedding_size] + [source_units(config)] * (config.layers - 1)
 
         def cells(direction: str) -> list[Cell]:
             return [
-                CELLS[config.cell](f"encoder/layer{layer}{direction}", known, 0, config.hidden_size, seed)
-                for layer, known in enumerate(sizes)
+                CELLS[config.cell](f"encoder/layer{layer}{direction}", input_size, 0, config.hidden_size, seed)
+                for layer, input_size in enumerate(input_sizes)
             ]
 
         self.cells = cells("")
@@ -49,49 +50,49 @@ class Encoder(tf.Module):
             Bridge(f"encoder/layer{layer}/bridge", cell, seed) for layer, cell in enumerate(self.backward_cells)
         ]
 
-    def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, dropout: Optional[Dropout] = None) -> Encoded:
-        """vectors: [source steps, batch, embedding] (time first), lengths: [batch]."""
+    def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:
+        """vectors: [source steps, batch, embedding] (time-major), lengths: [batch]."""
         source_steps = vectors.shape[0]
-        running = tf.unstack(tf.transpose(tf.sequence_mask(lengths, source_steps))[:, :, tf.newaxis], source_steps)
+        mask = tf.unstack(tf.transpose(tf.sequence_mask(lengths, source_steps))[:, :, tf.newaxis], source_steps)
         outputs, states = vectors, []
         for layer, cell in enumerate(self.cells):
-            inputs = drop(dropout, outputs, f"encoder/{layer}")
-            state, steps = _read(cell, inputs, running, range(source_steps))
+            inputs = dropout(outputs, random, f"encoder/{layer}")
+            state, steps = _run_cell(cell, inputs, mask, range(source_steps))
             if self.backward_cells:
-                back, steps_back = _read(self.backward_cells[layer], inputs, running, range(source_steps)[::-1])
-                state = self.bridges[layer](state, back)
-                steps = [tf.concat(both, axis=1) for both in zip(steps, steps_back, strict=True)]
+                backward = _run_cell(self.backward_cells[layer], inputs, mask, range(source_steps)[::-1])
+                state = self.bridges[layer](state, backward[0])
+                steps = [tf.concat(directions, axis=1) for directions in zip(steps, backward[1], strict=True)]
             outputs = tf.stack(steps)
             states.append(state)
-        return Encoded(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
+        return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
 
 
 class Bridge(tf.Module):
-    """From the last states of two directions to one: h = tanh(W_h [h→; h←] + b_h), c = W_c [c→; c←] + b_c.
+    """Combines the final states of two directions: h = tanh(W_h [h→; h←] + b_h), c = W_c [c→; c←] + b_c.
 
-    h is kept where a cell's outputs are, between -1 and 1; c has no bounds.
+    tanh keeps h in the range of a cell's outputs; c is unbounded.
     """
 
     def __init__(self, name: str, cell: Cell, seed: int) -> None:
         super().__init__()
-        parts = cell.STATE._fields
-        self.weights = [Weight(f"{name}/{part}", 2 * cell.hidden, cell.hidden, seed) for part in parts]
-        self.biases = [tf.Variable(tf.zeros(cell.hidden), name=f"{name}/{part}/bias") for part in parts]
+        fields = cell.STATE._fields
+        self.weights = [Weight(f"{name}/{field}", 2 * cell.hidden_size, cell.hidden_size, seed) for field in fields]
+        self.biases = [tf.Variable(tf.zeros(cell.hidden_size), name=f"{name}/{field}/bias") for field in fields]
 
     def __call__(self, forward: Any, backward: Any) -> Any:
-        """States of two directions → a state of the same kind."""
-        joined = [
-            weight(tf.concat(both, axis=1)) + bias
-            for weight, bias, *both in zip(self.weights, self.biases, forward, backward, strict=True)
+        """Two states of a cell → one of the same type."""
+        combined = [
+            weight(tf.concat(directions, axis=1)) + bias
+            for weight, bias, *directions in zip(self.weights, self.biases, forward, backward, strict=True)
         ]
-        return type(forward)(tf.tanh(joined[0]), *joined[1:])
+        return type(forward)(tf.tanh(combined[0]), *combined[1:])
 
 
-def _read(cell: Cell, inputs: tf.Tensor, running: list[tf.Tensor], order: range) -> tuple[Any, list[tf.Tensor]]:
-    """The last state of a cell that reads in some order, and its outputs by step: [batch, hidden] each."""
-    prepared = tf.unstack(cell.prepare(inputs), len(order))
-    state, outputs = cell.zero_state(tf.shape(inputs)[1]), list(prepared)
+def _run_cell(cell: Cell, inputs: tf.Tensor, mask: list[tf.Tensor], order: range) -> tuple[Any, list[tf.Tensor]]:
+    """Run a cell over the steps in ``order``: its final state, and its outputs by step, [batch, hidden] each."""
+    projected = tf.unstack(cell.project_inputs(inputs), len(order))
+    state, outputs = cell.zero_state(tf.shape(inputs)[1]), list(projected)
     for t in order:
-        state = carry(running[t], cell(prepared[t], None, state), state)
+        state = masked_update(mask[t], cell(projected[t], None, state), state)
         outputs[t] = state.output
     return state, outputs

@@ -1,29 +1,32 @@
-"""A batch in parts that are computed side by side.
+"""Micro-batches: groups of rows of a batch that are computed in parallel.
 
-The products of one step of a small model are over in tens of microseconds, and what lies between them sooner: to divide
-each among the cores costs more than it gains. So the batch is divided: each core takes some rows through the whole
-network, and none waits for another until the gradients are put together, which are products over the rows of all parts.
-A large model is better off with all cores at one product, whose weights then pass through the caches once.
+A product of one step of a small model takes tens of microseconds, and the operations between products take less.
+Dividing each among the cores costs more than it gains. So the batch is divided instead: each core takes some rows
+through the entire network, and waits for the others only when gradients are combined, which are products over the rows
+of all micro-batches. A large model is faster with all cores at one product, because its weights then pass through the
+caches once.
 
-Several devices share a batch row by row, each a slice of the same length. Where a slice ends within a part, the device
-draws what is random for the whole part and keeps its rows of it.
+Devices that share a batch get equal slices of its rows. Where a slice ends inside a micro-batch, the device generates
+the random numbers of the entire micro-batch and keeps those of its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.config import Config
-from seq2seq_chat.corpus.encoded import Batch
-from seq2seq_chat.environment import available_cores
-from seq2seq_chat.model.draws import SomeRows
-from seq2seq_chat.model.dropout import Dropout
-from seq2seq_chat.model.own_words import OwnWords
+from seq2seq_chat.config import Model, Training
+from seq2seq_chat.data.dataset import Batch
+from seq2seq_chat.model.output import SampledWords
+from seq2seq_chat.model.randomness import RandomContext, RowSlice
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
+from seq2seq_chat.system.hardware import available_cores
+
+MIN_ROWS = 16  # of a micro-batch: products of fewer rows are no faster
+MAX_HIDDEN_SIZE = 1024  # above it a product of an entire batch keeps all cores busy
 
 
 class Share(NamedTuple):
@@ -33,75 +36,72 @@ class Share(NamedTuple):
     devices: int = 1
 
 
-WHOLE = Share()
+ENTIRE_BATCH = Share()
 
 
-class Piece(NamedTuple):
+class MicroBatch(NamedTuple):
     """Rows of a batch that are computed together on one device."""
 
-    part: int  # whose draws they take
-    rows: Optional[SomeRows]  # of the part; None for all of it
-    length: int
+    number: int  # of the micro-batch whose random numbers they use
+    rows: RowSlice | None  # of that micro-batch; None for all of them
+    size: int
 
 
-LEAST_ROWS = 16  # of a part: fewer make products that are no faster than those of more
-WIDEST = 1024  # units of a hidden layer above which a product of a batch keeps all cores busy
-
-
-def batch_parts(config: Config) -> int:
-    """Into how many parts a batch is divided: as configured, or what suits model and machine."""
-    if config.training.batch_parts is not None:
-        return config.training.batch_parts
-    if config.model.unrolling == "dynamic":  # its loop is one
+def micro_batch_count(model: Model, training: Training) -> int:
+    """How many micro-batches a batch is divided into: as configured, or what suits model and machine."""
+    if training.micro_batches is not None:
+        return training.micro_batches
+    if model.unrolling == "dynamic":  # loops do not run in parallel
         return 1
-    if config.model.hidden_size > WIDEST or tf.config.list_physical_devices("GPU"):
+    if model.hidden_size > MAX_HIDDEN_SIZE or tf.config.list_physical_devices("GPU"):
         return 1
-    return max(1, min(available_cores(), config.training.batch_size // LEAST_ROWS))
+    return max(1, min(available_cores(), training.batch_size // MIN_ROWS))
 
 
-def share_cores(parts: int) -> None:
-    """Give each part its own cores. This has to come before TensorFlow's first operation, and else changes nothing."""
-    if parts == 1:
+def share_cores(count: int) -> None:
+    """Give each micro-batch its own cores. Has no effect after TensorFlow's first operation."""
+    if count == 1:
         return
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, available_cores() // parts))
-        tf.config.threading.set_inter_op_parallelism_threads(parts)
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, available_cores() // count))
+        tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:  # TensorFlow has started its threads: the results are the same, the speed is not
         pass
 
 
-def loss_in_parts(
+def divide_rows(rows: int, count: int, share: Share = ENTIRE_BATCH) -> Iterator[MicroBatch]:
+    """What one device computes of a batch of ``rows``, a multiple of the number of devices."""
+    own = range(share.device * rows // share.devices, (share.device + 1) * rows // share.devices)
+    for index, members in enumerate(np.array_split(np.arange(rows), count)):
+        first, end = max(int(members[0]), own.start), min(int(members[-1]) + 1, own.stop)
+        if first < end:
+            kept = RowSlice(first - int(members[0]), end - first, len(members))
+            yield MicroBatch(index, None if kept.size == kept.total else kept, kept.size)
+
+
+def split_batch(batch: Batch, count: int, share: Share = ENTIRE_BATCH) -> list[tuple[MicroBatch, Batch]]:
+    """A device's share of a batch of tensors, divided into micro-batches."""
+    rows = batch.source.shape[0]
+    if count == share.devices == 1:
+        return [(MicroBatch(0, None, rows), batch)]
+    own = list(divide_rows(rows, count, share))
+    sizes = [micro_batch.size for micro_batch in own]
+    first = share.device * sum(sizes)
+    columns = [tf.split(tensor[first : first + sum(sizes)], sizes) for tensor in batch]
+    return [(micro_batch, Batch(*tensors)) for micro_batch, *tensors in zip(own, *columns, strict=True)]
+
+
+def loss_in_micro_batches(
     model: Seq2Seq,
     batch: Batch,
-    parts: int,
-    dropout: Optional[Dropout] = None,
-    own_words: Optional[OwnWords] = None,
-    share: Share = WHOLE,
-    **arguments: Any,
+    count: int,
+    share: Share = ENTIRE_BATCH,
+    random: RandomContext | None = None,
+    sampled_words: SampledWords | None = None,
 ) -> Loss:
-    """The loss of a device's share of a batch, part by part; the arguments are those of :meth:`Seq2Seq.loss`."""
-    here = list(pieces(batch.source.shape[0], parts, share))
-    rows = [piece.length for piece in here]
-    first = share.device * sum(rows)
-    tensors = [tf.split(tensor[first : first + sum(rows)], rows) for tensor in batch]
-    losses = [
-        model.loss(
-            *some,
-            dropout=dropout and dropout.of_part(piece.part, piece.rows),
-            own_words=own_words and own_words.of_part(piece.part, piece.rows),
-            **arguments,
-        )
-        for piece, *some in zip(here, *tensors, strict=True)
-    ]
-    return Loss(*(tf.add_n(sums) for sums in zip(*losses, strict=True)))
-
-
-def pieces(rows: int, parts: int, share: Share = WHOLE) -> Iterator[Piece]:
-    """What a device computes of a batch of so many rows, which its devices divide without rest."""
-    here = range(share.device * rows // share.devices, (share.device + 1) * rows // share.devices)
-    for part, members in enumerate(np.array_split(np.arange(rows), parts)):
-        first, last = max(int(members[0]), here.start), min(int(members[-1]) + 1, here.stop)
-        if first >= last:
-            continue
-        some = SomeRows(first - int(members[0]), last - first, len(members))
-        yield Piece(part, None if some.length == some.of else some, some.length)
+    """The summed loss of a device's share of a batch; ``random`` and ``sampled_words`` as in :meth:`Seq2Seq.loss`."""
+    losses = []
+    for micro_batch, tensors in split_batch(batch, count, share):
+        context = random and random._replace(micro_batch=micro_batch.number, rows=micro_batch.rows)
+        losses.append(model.loss(*tensors, random=context, sampled_words=sampled_words))
+    return Loss.total(losses)

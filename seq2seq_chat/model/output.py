@@ -1,19 +1,19 @@
-"""From the decoder's output to words: projection, full softmax, sampled softmax."""
+"""From the decoder's output to words: projection, full softmax and sampled softmax."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.model.attention import MASKED
-from seq2seq_chat.model.deferred import product_with_rows
+from seq2seq_chat.model.attention import MASK_VALUE
+from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.weights import Weight, glorot
 
-MOST_FEW = 128  # rows up to which a table is better multiplied from the left
+MAX_FEW_ROWS = 128  # up to which W pᵀ is faster than p Wᵀ
 
 
 class Output(tf.Module):
@@ -26,7 +26,7 @@ class Output(tf.Module):
         self.projection = (
             Weight("output/projection", config.hidden_size, width, seed) if config.projection_size else None
         )
-        # a row for each word, so that sampled softmax and its sparse update touch only the rows they need
+        # one row for each word, so that sampled softmax and its sparse update touch only the rows they need
         self.words = tf.Variable(glorot([vocabulary_size, width], seed, "output/words"), name="output/words")
         self.bias = tf.Variable(tf.zeros(vocabulary_size), name="output/bias")
 
@@ -36,16 +36,16 @@ class Output(tf.Module):
 
     def logits(self, projected: tf.Tensor) -> tf.Tensor:
         """projected: [tokens, projection] → [tokens, vocabulary]."""
-        return tf.nn.bias_add(product_with_rows(projected, self.words), self.bias)
+        return tf.nn.bias_add(matmul_transposed(projected, self.words), self.bias)
 
-    def logits_of_few(self, projected: tf.Tensor) -> tf.Tensor:
-        """The same for decoding, where a few rows make CPU kernels rearrange the large table for little arithmetic.
+    def few_logits(self, projected: tf.Tensor) -> tf.Tensor:
+        """The same for decoding, where a product of few rows spends its time repacking the large matrix W.
 
-        (W p)ᵀ is p Wᵀ, and leaves the table as it is. One row alone is no matter of arrangement.
+        (W pᵀ)ᵀ = p Wᵀ does not repack W. A single row needs no repacking either way.
         """
         rows = tf.shape(projected)[0]
-        few = (rows > 1) & (rows <= MOST_FEW)
-        return tf.cond(  # the bias is added inside, where it becomes a part of the product
+        few = (rows > 1) & (rows <= MAX_FEW_ROWS)
+        return tf.cond(  # adding the bias inside lets the graph optimizer fuse it with the product
             few,
             lambda: tf.nn.bias_add(tf.transpose(tf.matmul(self.words, projected, transpose_b=True)), self.bias),
             lambda: tf.nn.bias_add(tf.matmul(projected, self.words, transpose_b=True), self.bias),
@@ -56,11 +56,11 @@ class Output(tf.Module):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, self.logits(self.project(hidden)))
 
     def sampled_loss(self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords) -> tf.Tensor:
-        """An estimate of :meth:`full_loss` from some words (Jean et al. 2015). Same shapes; for training only.
+        """An estimate of :meth:`full_loss` from sampled words (Jean et al. 2015). Same shapes; for training only.
 
-        Cross-entropy over the right word and the sampled ones, each logit less the logarithm of how often its word was
-        expected. A sampled word that is the right one is left out, every time it was drawn: TensorFlow's own
-        ``sampled_softmax_loss`` leaves out one of two.
+        Cross-entropy over the target word and the sampled ones, each logit minus the logarithm of its word's expected
+        count. All accidental hits, sampled words that are the target, are masked; TensorFlow's
+        ``sampled_softmax_loss`` masks only one of two.
         """
         projected, words = self.project(hidden), tf.cast(sample.words, targets.dtype)
         vectors = tf.gather(self.words, tf.concat([targets, words], axis=0))
@@ -68,35 +68,36 @@ class Output(tf.Module):
             tf.concat([tf.gather(sample.expected_counts, targets), sample.expected], axis=0)
         )
         sizes = [tf.shape(targets)[0], words.shape[0]]
-        (right, others), (right_offset, other_offsets) = tf.split(vectors, sizes), tf.split(offsets, sizes)
-        right_logits = tf.reduce_sum(projected * right, axis=1) + right_offset
-        other_logits = product_with_rows(projected, others) + other_offsets
-        other_logits = tf.where(targets[:, tf.newaxis] == words, MASKED, other_logits)
-        logits = tf.concat([right_logits[:, tf.newaxis], other_logits], axis=1)
+        (true_rows, sampled_rows), (true_offset, sampled_offsets) = tf.split(vectors, sizes), tf.split(offsets, sizes)
+        true_logits = tf.reduce_sum(projected * true_rows, axis=1) + true_offset
+        sampled_logits = matmul_transposed(projected, sampled_rows) + sampled_offsets
+        sampled_logits = tf.where(targets[:, tf.newaxis] == words, MASK_VALUE, sampled_logits)
+        logits = tf.concat([true_logits[:, tf.newaxis], sampled_logits], axis=1)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.zeros_like(targets), logits)
 
 
 class SampledWords(NamedTuple):
-    """The words drawn for one training step."""
+    """The words sampled for one training step."""
 
     words: tf.Tensor  # int64 [sampled]
-    expected: tf.Tensor  # how often each of them was expected to be drawn: [sampled]
-    expected_counts: tf.Tensor  # the same for every word of the vocabulary: [vocabulary]
+    expected: tf.Tensor  # expected count of each of them: [sampled]
+    expected_counts: tf.Tensor  # expected count of every word: [vocabulary]
 
 
 class WordSampler:
-    """Draws words for the sampled softmax as a function of (seed, step).
+    """Samples words for the sampled softmax as a function of (seed, step).
 
-    Frequent words must be drawn often, and words are numbered by frequency, so a word's weight falls with its rank like
-    log((rank + 2) / (rank + 1)), as Zipf's law suggests and TensorFlow's log-uniform sampler does. Where that sampler
-    keeps hidden state and estimates how often a word is drawn, this one draws without state and knows it exactly:
+    Words are numbered by frequency, and a word's weight falls with its rank like log((rank + 2) / (rank + 1)), as in
+    TensorFlow's log-uniform sampler (Zipf's law). That sampler keeps hidden state and estimates expected counts; this
+    one is stateless and knows them exactly:
 
-    every word gets an expected count, proportional to its weight but at most one; laid end to end the counts cover the
-    line from 0 to ``sampled``, and one point is drawn in each unit of it (stratified sampling, Cochran 1977, ch. 5).
+    every word gets an expected count, proportional to its weight but at most one. Laid end to end the counts cover the
+    line from 0 to ``sampled``, and one point is sampled in each unit of it (stratified sampling, Cochran 1977, ch. 5).
 
     Args:
-        vocabulary_size: words to draw from.
-        sampled: words to draw, fewer than there are.
+        vocabulary_size: words to sample from.
+        sampled: words to sample, fewer than ``vocabulary_size``.
+        seed: of the experiment.
     """
 
     def __init__(self, vocabulary_size: int, sampled: int, seed: int) -> None:
@@ -131,13 +132,13 @@ def _capped_shares(weights: np.ndarray, total: float) -> np.ndarray:
         capped += above
 
 
-def softmax_sampler(vocabulary_size: int, sampled: Optional[int], seed: int) -> Optional[WordSampler]:
-    """The sampler of a training, or None where the full softmax is no more work than the sampled one."""
+def softmax_sampler(vocabulary_size: int, sampled: int | None, seed: int) -> WordSampler | None:
+    """The sampler of a sampled softmax, or None where the full softmax is no more work."""
     if sampled is None or sampled >= vocabulary_size:
         return None
     return WordSampler(vocabulary_size, sampled, seed)
 
 
 def untrained_loss(vocabulary_size: int) -> float:
-    """The loss of a model that knows nothing, in nats per token: every word equally likely."""
+    """The loss of a model that finds every word equally likely, in nats per token."""
     return math.log(vocabulary_size)

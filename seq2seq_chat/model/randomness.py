@@ -1,4 +1,4 @@
-"""Random numbers without state: a function of what they are for, and of when."""
+"""Stateless random numbers: functions of (seed, step, purpose), so that a resumed run gets the same ones."""
 
 from __future__ import annotations
 
@@ -8,30 +8,39 @@ from typing import NamedTuple
 import tensorflow as tf
 
 
-class SomeRows(NamedTuple):
-    """The rows of a part of a batch that are computed here, where the others are computed on another device.
+class RowSlice(NamedTuple):
+    """The rows of a micro-batch that this device computes, where other devices compute the others.
 
-    Numbers are drawn for the whole part, and each device keeps those of its rows: what is drawn for a sample does not
-    depend on how many devices there are.
+    Random numbers are generated for the entire micro-batch, and each device keeps those of its rows, so the numbers of
+    a sample do not depend on how many devices there are.
     """
 
     first: int
-    length: int
-    of: int  # rows of the whole part
+    size: int
+    total: int  # rows of the micro-batch
 
-    def kept(self, drawn: tf.Tensor, axis: int) -> tf.Tensor:
-        """What was drawn for the whole part, with its rows along an axis → the same for these rows."""
-        return tf.gather(drawn, tf.range(self.first, self.first + self.length), axis=axis)
+    def of(self, numbers: tf.Tensor, axis: int) -> tf.Tensor:
+        """Select this slice from numbers of the entire micro-batch, whose rows lie along ``axis``."""
+        return tf.gather(numbers, tf.range(self.first, self.first + self.size), axis=axis)
 
 
-def draw_seed(seed: int, part: int, place: str, when: tf.Tensor) -> tf.Tensor:
-    """The seed of a stateless operation: int64 [2].
+class RandomContext(NamedTuple):
+    """What is random in one training step, and what its random numbers depend on."""
 
-    Args:
-        seed: the experiment's.
-        part: number of the part of the batch.
-        place: tells one use from another.
-        when: the training step, scalar int64.
-    """
-    digest = int.from_bytes(hashlib.sha256(f"{seed} {part} {place}".encode()).digest()[:6], "big")
-    return tf.stack([tf.constant(digest, tf.int64), when])
+    seed: int  # of the experiment
+    step: tf.Tensor  # training step: scalar int64
+    dropout_rate: float = 0.0
+    sampling_probability: tf.Tensor | None = None  # of scheduled sampling: scalar; None for teacher forcing
+    micro_batch: int = 0
+    rows: RowSlice | None = None  # of the micro-batch; None for all of them
+
+    def stateless_seed(self, purpose: str, time: int | tf.Tensor | None = None) -> tf.Tensor:
+        """The seed of a stateless operation: int64 [2].
+
+        Args:
+            purpose: distinguishes uses within a step; seeds are derived from it, so renaming it changes results.
+            time: distinguishes the iterations of a loop.
+        """
+        digest = hashlib.sha256(f"{self.seed} {self.micro_batch} {purpose}".encode()).digest()
+        step = self.step if time is None else self.step + (tf.cast(time, tf.int64) + 1) * 2**40
+        return tf.stack([tf.constant(int.from_bytes(digest[:6], "big"), tf.int64), step])

@@ -1,21 +1,23 @@
-"""The whole model: embeddings, encoder, decoder and output, composed."""
+"""The model: embeddings, encoder, decoder and output, composed."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Union
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.corpus.vocabulary import GO
+from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.model.attention import Memory
-from seq2seq_chat.model.decoder import Decoder, DecoderState, Replace
+from seq2seq_chat.model.decoder import Decoder, DecoderState, NextInputs, Unroll
 from seq2seq_chat.model.deferred import without_gradient
-from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.embeddings import Embedding
-from seq2seq_chat.model.encoder import Encoded, Encoder
-from seq2seq_chat.model.output import Output, WordSampler
-from seq2seq_chat.model.own_words import OwnWords
+from seq2seq_chat.model.encoder import Encoder, EncoderOutput
+from seq2seq_chat.model.output import Output, SampledWords
+from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.scheduled_sampling import sampling_mask
 
 
 class Loss(NamedTuple):
@@ -24,6 +26,16 @@ class Loss(NamedTuple):
     nats: tf.Tensor  # scalar, summed over the target tokens
     tokens: tf.Tensor  # scalar, float: target tokens, the end marker included, padding excluded
 
+    @classmethod
+    def of_tokens(cls, nats: tf.Tensor) -> Loss:
+        """The sum of the losses of single tokens, [tokens]."""
+        return cls(tf.reduce_sum(nats), tf.cast(tf.shape(nats)[0], tf.float32))
+
+    @classmethod
+    def total(cls, losses: Sequence[Loss]) -> Loss:
+        """The sum of the losses of several batches."""
+        return cls(*(tf.add_n(sums) for sums in zip(*losses, strict=True)))
+
 
 class Seq2Seq(tf.Module):
     """A conversational sequence-to-sequence model.
@@ -31,10 +43,17 @@ class Seq2Seq(tf.Module):
     Args:
         config: the architecture.
         vocabulary_size: words of source and target.
-        seed: the variables' initial values are a function of it and their names.
+        seed: initial values are a function of it and of the variables' names.
+        unroll: builds what runs the decoder in training; :meth:`Decoder.unroll` if None.
     """
 
-    def __init__(self, config: Model, vocabulary_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        config: Model,
+        vocabulary_size: int,
+        seed: int,
+        unroll: Callable[[Decoder], Unroll] | None = None,
+    ) -> None:
         super().__init__()
         self.config, self.vocabulary_size, self.seed = config, vocabulary_size, seed
         if config.shared_embeddings:
@@ -46,11 +65,11 @@ class Seq2Seq(tf.Module):
         self.encoder = Encoder(config, seed)
         self.decoder = Decoder(config, seed)
         self.output = Output(config, vocabulary_size, seed)
-        self.unroll = self.decoder.unroll  # a dynamic decoder over the same variables may stand here
+        self._unroll = self.decoder.unroll if unroll is None else unroll(self.decoder)
 
-    def encode(self, source: tf.Tensor, lengths: tf.Tensor, dropout: Optional[Dropout] = None) -> Encoded:
+    def encode(self, source: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:
         """source: ids [batch, source steps], lengths: [batch]."""
-        return self.encoder(self.source_embedding(tf.transpose(source)), lengths, dropout)
+        return self.encoder(self.source_embedding(tf.transpose(source)), lengths, random)
 
     def loss(
         self,
@@ -59,40 +78,22 @@ class Seq2Seq(tf.Module):
         target: tf.Tensor,
         target_lengths: tf.Tensor,
         *,
-        sampler: Optional[WordSampler] = None,
-        dropout: Optional[Dropout] = None,
-        step: Optional[tf.Tensor] = None,
-        own_words: Optional[OwnWords] = None,
+        random: RandomContext | None = None,
+        sampled_words: SampledWords | None = None,
     ) -> Loss:
-        """Teacher-forced loss: the decoder is given the right words, and judged on the next one.
+        """The cross-entropy of the target words, each given those before it (teacher forcing).
 
         Args:
             source: ids, int32 [batch, source steps]; source_lengths: [batch].
             target: ids, the end marker included, int32 [batch, target steps]; target_lengths: [batch], 0 for rows
-                that only fill the batch.
-            sampler: draws the words of the sampled softmax at ``step``; without one the loss is the exact one.
-            own_words: which words the decoder is given are its own, for scheduled sampling.
+                without a sample.
+            random: dropout and scheduled sampling; None for neither.
+            sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
         """
-        hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, dropout, own_words)
-        if sampler is not None:
-            nats = self.output.sampled_loss(hidden, words, sampler(step))
-        else:
-            nats = self.output.full_loss(hidden, words)
-        return Loss(tf.reduce_sum(nats), tf.cast(tf.shape(words)[0], tf.float32))
-
-    def log_probabilities(
-        self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
-    ) -> tf.Tensor:
-        """log P(target | source) of every sample, in nats: [batch]. Arguments as for :meth:`loss`."""
-        return self.log_probabilities_of(self.encode(source, source_lengths), target, target_lengths)
-
-    def log_probabilities_of(self, encoded: Encoded, target: tf.Tensor, target_lengths: tf.Tensor) -> tf.Tensor:
-        """The same for sources that are encoded already. One step's softmax at a time, which bounds the memory."""
-        words = tf.transpose(target)
-        hidden = self.decoder.unroll(self.target_embedding(decoder_inputs(words)), encoded)
-        real = tf.transpose(tf.sequence_mask(target_lengths, target.shape[1], dtype=tf.float32))
-        steps = range(words.shape[0])
-        return tf.add_n([-real[t] * self.output.full_loss(hidden[t], words[t]) for t in steps])
+        hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, random)
+        if sampled_words is None:
+            return Loss.of_tokens(self.output.full_loss(hidden, words))
+        return Loss.of_tokens(self.output.sampled_loss(hidden, words, sampled_words))
 
     def teacher_forced(
         self,
@@ -100,51 +101,51 @@ class Seq2Seq(tf.Module):
         source_lengths: tf.Tensor,
         target: tf.Tensor,
         target_lengths: tf.Tensor,
-        dropout: Optional[Dropout] = None,
-        own_words: Optional[OwnWords] = None,
+        random: RandomContext | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """h̃ before every real target word, these words, and their rows: [tokens, hidden], [tokens], [tokens].
+        """h̃ before every target word, these words, and their rows: [tokens, hidden], [tokens], [tokens].
 
-        Step by step: first the first words of all samples, then the second ones, and so on.
+        Ordered by time: the first words of all samples, then the second ones, and so on, without padding.
         """
-        encoded = self.encode(source, source_lengths, dropout)
-        words = tf.transpose(target)  # time first from here on
-        replace = None if own_words is None else self._replace(own_words.choose(tf.shape(words)[1], words.shape[0]))
-        hidden = self.unroll(self.target_embedding(decoder_inputs(words)), encoded, dropout, replace)
-        if dropout is not None:
-            hidden = dropout(hidden, "output")
+        encoded = self.encode(source, source_lengths, random)
+        words = tf.transpose(target)  # time-major from here on
+        next_inputs = None
+        if random is not None and random.sampling_probability is not None:
+            next_inputs = self._sampled_inputs(sampling_mask(random, tf.shape(words)[1], words.shape[0]))
+        hidden = self._unroll(self.target_embedding(decoder_inputs(words)), encoded, random, next_inputs)
+        hidden = dropout(hidden, random, "output")
         # padding never reaches the softmax, where most of the work is
         real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
         return tf.gather_nd(hidden, real), tf.gather_nd(words, real), real[:, 1]
 
-    def _replace(self, own: tf.Tensor) -> Replace:
-        """Gives the decoder its own most probable word where ``own``, bool [target steps, batch], is true."""
+    def _sampled_inputs(self, mask: tf.Tensor) -> NextInputs:
+        """Replaces input words by the most probable output where ``mask``, bool [target steps, batch], is true."""
 
-        def replace(t: Union[int, tf.Tensor], vectors: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
+        def next_inputs(t: int | tf.Tensor, vectors: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
             with without_gradient():
-                words = tf.argmax(self.output.logits_of_few(self.output.project(hidden)), axis=1, output_type=tf.int32)
-            return tf.where(own[t][:, tf.newaxis], self.target_embedding(words), vectors)
+                words = tf.argmax(self.output.few_logits(self.output.project(hidden)), axis=1, output_type=tf.int32)
+            return tf.where(mask[t][:, tf.newaxis], self.target_embedding(words), vectors)
 
-        return replace
+        return next_inputs
 
-    def start(self, encoded: Encoded) -> tuple[DecoderState, Optional[Memory]]:
-        """The decoder before its first word, for decoding."""
+    def start(self, encoded: EncoderOutput) -> tuple[DecoderState, Memory | None]:
+        """The decoder's state before the first word, and what it attends to."""
         return self.decoder.start(encoded)
 
     def step(
-        self, words: tf.Tensor, state: DecoderState, memory: Optional[Memory]
-    ) -> tuple[tf.Tensor, DecoderState, Optional[tf.Tensor]]:
-        """One word of decoding.
+        self, words: tf.Tensor, state: DecoderState, memory: Memory | None
+    ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
+        """One step of decoding.
 
         Args:
-            words: ids of the words before, [batch].
+            words: ids of the previous words, [batch].
 
         Returns:
             logits: [batch, vocabulary], the next state, attention weights: [batch, source steps] or None.
         """
-        prepared = self.decoder.prepare(self.target_embedding(words))
-        hidden, state, weights = self.decoder.step(prepared, state, memory)
-        return self.output.logits_of_few(self.output.project(hidden)), state, weights
+        projected = self.decoder.project_inputs(self.target_embedding(words))
+        hidden, state, weights = self.decoder.step(projected, state, memory)
+        return self.output.few_logits(self.output.project(hidden)), state, weights
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:
@@ -152,16 +153,16 @@ def decoder_inputs(words: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
 
 
-def outline(config: Model, vocabulary_size: int) -> Seq2Seq:
-    """A model that has names and shapes but no memory: for counting what is too large to be made."""
+def abstract_model(config: Model, vocabulary_size: int) -> Seq2Seq:
+    """A model whose variables have names and shapes but no values: for counting parameters without memory."""
     with tf.Graph().as_default():
         return Seq2Seq(config, vocabulary_size, seed=0)
 
 
-def parameters_by_part(model: Seq2Seq) -> dict[str, int]:
-    """How many numbers each part of the model learns, e.g. {"encoder": 41943040, …}."""
-    parts: dict[str, int] = {}
+def parameter_counts(model: Seq2Seq) -> dict[str, int]:
+    """The number of parameters of each component, e.g. {"encoder": 41943040, …}."""
+    counts: dict[str, int] = {}
     for variable in model.trainable_variables:
-        part = variable.name.split("/")[0].split(":")[0]
-        parts[part] = parts.get(part, 0) + int(variable.shape.num_elements())
-    return parts
+        component = variable.name.split("/")[0].split(":")[0]
+        counts[component] = counts.get(component, 0) + int(variable.shape.num_elements())
+    return counts

@@ -1,4 +1,4 @@
-"""Weight matrices and how they start."""
+"""Weight matrices and their initialization."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from seq2seq_chat.model.deferred import product
+from seq2seq_chat.model.deferred import matmul
 
 
-def glorot(shape: Sequence[int], seed: int, name: str, inputs: int = 0) -> tf.Tensor:
-    """Uniform numbers of variance 2 / (inputs + columns), a function of the seed and the variable's name.
+def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0) -> tf.Tensor:
+    """Uniform numbers of variance 2 / (fan_in + columns), a function of the seed and the variable's name.
 
-    ``inputs`` are the rows, unless the matrix is a part of a taller one with more.
+    ``fan_in`` is the number of rows, unless the matrix is part of one with more rows.
 
     Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
     """
-    return uniform(shape, math.sqrt(6.0 / ((inputs or shape[0]) + shape[-1])), seed, name)
+    return uniform(shape, math.sqrt(6.0 / ((fan_in or shape[0]) + shape[-1])), seed, name)
 
 
 def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tensor:
@@ -28,12 +28,12 @@ def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tens
 
 
 class Weight(tf.Module):
-    """A matrix W ∈ R^(inputs × outputs), used as x W; ``all_inputs`` counts those of the matrix it is a part of."""
+    """A matrix W ∈ R^(inputs × outputs), used as x W; for ``fan_in`` see :func:`glorot`."""
 
-    def __init__(self, name: str, inputs: int, outputs: int, seed: int, all_inputs: int = 0) -> None:
+    def __init__(self, name: str, inputs: int, outputs: int, seed: int, fan_in: int = 0) -> None:
         super().__init__()
-        self.matrix = tf.Variable(glorot([inputs, outputs], seed, name, all_inputs), name=name)
+        self.matrix = tf.Variable(glorot([inputs, outputs], seed, name, fan_in), name=name)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""
-        return product(x, self.matrix)
+        return matmul(x, self.matrix)

@@ -1,4 +1,4 @@
-"""Raw bytes of files that may be compressed: told by their first bytes, whatever their names say."""
+"""Read raw files, compressed or not. Compression is detected by magic bytes, not by file names."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import Any
 
 import zstandard
 
-_RAW_BYTES = 1 << 16  # read at once from a compressed file, which bounds what one step can unpack to
-_BLOCK_BYTES = 1 << 18  # at once of what is read; what is done with it finds it in the processor's cache
-FAULTS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
-"""What unpacking damaged data raises."""
-_AHEAD = 16
+_RAW_BYTES = 1 << 16  # compressed bytes read at once, which bounds the memory that one step can decompress to
+_BLOCK_BYTES = 1 << 18  # bytes read at once; fits into the processor's cache
+_PREFETCHED_CHUNKS = 16
+DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
+"""Exceptions that decompressing damaged data may raise."""
 
-LONGEST_LINE = 1 << 26
-"""Bytes of a line beyond which it is taken for damage, so that no file can fill the memory."""
+MAX_LINE_BYTES = 1 << 26
+"""Longer lines are skipped as damaged, so that no file can exhaust memory."""
 
 Chunk = tuple[bytes, int]
-"""Data, and the number of bytes of the file that it took."""
+"""Decompressed data, and the number of compressed bytes read for it."""
 
 
-class BrokenStream(Exception):
-    """The rest of a file cannot be read: it is cut off, or its compressed data are damaged."""
+class DamagedFile(Exception):
+    """The rest of a file is unreadable: it is truncated, or its compressed data are damaged."""
 
 
 def _zstandard() -> Any:
-    # The monthly dumps are packed with a window of 2 GB, which the library refuses unless asked.
+    # The monthly dumps need a window of 2 GB, more than the library allows by default.
     return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
 
 
@@ -45,130 +45,129 @@ _DECOMPRESSORS: dict[bytes, Callable[[], Any]] = {
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the file starts like one of gzip, bzip2, xz or Zstandard. Raises OSError."""
-    return _decompressor(path) is not None
+    """Whether the file starts with the magic bytes of gzip, bzip2, xz or Zstandard. Raises OSError."""
+    return _find_decompressor(path) is not None
 
 
-def _decompressor(path: Path) -> Callable[[], Any] | None:
+def _find_decompressor(path: Path) -> Callable[[], Any] | None:
     with open(path, "rb") as file:
-        return _decompressor_of(file.read(6))
+        return _decompressor_for(file.read(6))
 
 
-def _decompressor_of(start: bytes) -> Callable[[], Any] | None:
+def _decompressor_for(start: bytes) -> Callable[[], Any] | None:
     return next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
 
 
-Filler = Callable[[memoryview], tuple[int, int] | None]
-"""Fills the beginning of a buffer; returns how much, and the number of bytes of the file that it took, or at the end
-None."""
+ReadInto = Callable[[memoryview], tuple[int, int] | None]
+"""Fills the beginning of a buffer. Returns the number of bytes filled and the number of bytes read from the file, or
+None at its end."""
 
 
 @contextmanager
-def _filler(path: Path, start: int, end: int | None) -> Iterator[Filler]:
-    """The contents of a file, unpacked; of a plain one, only its bytes from ``start`` to ``end``.
+def _open(path: Path, start: int, end: int | None) -> Iterator[ReadInto]:
+    """Open a file for reading, decompressed; of a plain file, only its bytes from ``start`` to ``end``.
 
-    Several compressed members one after the other are one content, as for gzip itself. Compressed
-    files are unpacked a little ahead in a thread, beside what is done with their contents. A
-    filler raises BrokenStream after all that could be read.
+    Consecutive compressed members are concatenated, as gzip does. A thread decompresses a few chunks ahead. Reading
+    raises DamagedFile once everything before the damage has been returned.
 
     Raises:
         OSError: The file cannot be opened.
     """
-    make = _decompressor(path)
+    make = _find_decompressor(path)
     if make is not None:
-        with closing(_ahead(_unpacked_chunks(path, make))) as chunks:
-            yield _from_chunks(chunks)
+        with closing(_prefetch(_decompress(path, make))) as chunks:
+            yield _read_chunks(chunks)
         return
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
-        left = end - start if end is not None else 1 << 62
+        remaining = end - start if end is not None else 1 << 62
 
-        def fill(buffer: memoryview) -> tuple[int, int] | None:
-            nonlocal left
+        def read_into(buffer: memoryview) -> tuple[int, int] | None:
+            nonlocal remaining
             try:
-                filled = file.readinto(buffer[:left])
-            except OSError as fault:
-                raise BrokenStream(f"cannot be read on: {fault.strerror}") from fault
-            left -= filled or 0
+                filled = file.readinto(buffer[:remaining])
+            except OSError as error:
+                raise DamagedFile(f"could not be read completely: {error.strerror}") from error
+            remaining -= filled or 0
             return (filled, filled) if filled else None
 
-        yield fill
+        yield read_into
 
 
-def _from_chunks(chunks: Iterator[Chunk]) -> Filler:
+def _read_chunks(chunks: Iterator[Chunk]) -> ReadInto:
     rest = memoryview(b"")
 
-    def fill(buffer: memoryview) -> tuple[int, int] | None:
+    def read_into(buffer: memoryview) -> tuple[int, int] | None:
         nonlocal rest
-        taken = 0
+        consumed = 0
         while not rest:
             try:
-                data, took = next(chunks)
+                data, size = next(chunks)
             except StopIteration:
-                return (0, taken) if taken else None
-            rest, taken = memoryview(data), taken + took
-        size = min(len(rest), len(buffer))
-        buffer[:size], rest = rest[:size], rest[size:]
-        return size, taken
+                return (0, consumed) if consumed else None
+            rest, consumed = memoryview(data), consumed + size
+        filled = min(len(rest), len(buffer))
+        buffer[:filled], rest = rest[:filled], rest[filled:]
+        return filled, consumed
 
-    return fill
+    return read_into
 
 
-def _unpacked_chunks(path: Path, make: Callable[[], Any]) -> Iterator[Chunk]:
+def _decompress(path: Path, make: Callable[[], Any]) -> Iterator[Chunk]:
     with open(path, "rb") as file:
         decompressor: Any = None
-        taken = 0
+        consumed = 0
         try:
             while raw := file.read(_RAW_BYTES):
-                taken += len(raw)
+                consumed += len(raw)
                 while raw:
                     if decompressor is None:
-                        raw = raw.lstrip(b"\x00")  # padding between members, as tapes leave it
+                        raw = raw.lstrip(b"\x00")  # padding between members
                         if not raw:
                             break
                         decompressor = make()
                     data = decompressor.decompress(raw)
                     if data:
-                        yield data, taken
-                        taken = 0
+                        yield data, consumed
+                        consumed = 0
                     raw = b""
                     if decompressor.eof:
                         raw, decompressor = decompressor.unused_data, None
             if decompressor is not None:
-                raise EOFError("it ends before its compressed data do")
-        except FAULTS as fault:
-            raise BrokenStream(f"the compressed data are damaged: {fault}") from fault
-        if taken:
-            yield b"", taken
+                raise EOFError("unexpected end of file")
+        except DECOMPRESSION_ERRORS as error:
+            raise DamagedFile(f"the compressed data are damaged: {error}") from error
+        if consumed:
+            yield b"", consumed
 
 
-def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
-    """The same chunks, made in a thread of their own, a bounded number of them ahead."""
-    made: queue.Queue[Chunk | Exception | None] = queue.Queue(_AHEAD)
+def _prefetch(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
+    """Produce the chunks in a thread, a bounded number of them ahead."""
+    produced: queue.Queue[Chunk | Exception | None] = queue.Queue(_PREFETCHED_CHUNKS)
     stop = threading.Event()
 
     def put(item: Chunk | Exception | None) -> bool:
         while not stop.is_set():
             try:
-                made.put(item, timeout=0.1)
+                produced.put(item, timeout=0.1)
             except queue.Full:
                 continue
             return True
         return False
 
-    def make() -> None:
+    def produce() -> None:
         try:
             for chunk in chunks:
                 if not put(chunk):
                     return
             put(None)
-        except Exception as fault:
-            put(fault)
+        except Exception as error:
+            put(error)
 
-    thread = threading.Thread(target=make, daemon=True)
+    thread = threading.Thread(target=produce, daemon=True)
     thread.start()
     try:
-        while (item := made.get()) is not None:
+        while (item := produced.get()) is not None:
             if isinstance(item, Exception):
                 raise item
             yield item
@@ -177,24 +176,24 @@ def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
         thread.join()
 
 
-def read_whole(path: Path) -> bytes:
-    """The contents of a small file, unpacked.
+def read_decompressed(path: Path) -> bytes:
+    """The decompressed contents of a small file.
 
     Raises:
-        BrokenStream: Some of it cannot be read.
+        DamagedFile: The file cannot be read completely.
         OSError: The file cannot be opened.
     """
     with open(path, "rb", buffering=0) as file:
         try:
             content = file.read()
-        except OSError as fault:
-            raise BrokenStream(f"cannot be read: {fault.strerror}") from fault
-    make = _decompressor_of(content)
-    return content if make is None else b"".join(data for data, _ in _unpacked_chunks(path, make))
+        except OSError as error:
+            raise DamagedFile(f"could not be read: {error.strerror}") from error
+    make = _decompressor_for(content)
+    return content if make is None else b"".join(data for data, _ in _decompress(path, make))
 
 
-def line_starts(path: Path, apart: int) -> list[int]:
-    """Offsets at which a plain file can be cut between lines, about ``apart`` bytes from each other; 0 is the first.
+def line_starts(path: Path, spacing: int) -> list[int]:
+    """Offsets at which to split a plain file between lines, about ``spacing`` bytes apart; the first is 0.
 
     Raises:
         OSError: The file cannot be read.
@@ -202,10 +201,10 @@ def line_starts(path: Path, apart: int) -> list[int]:
     starts = [0]
     size = path.stat().st_size
     with open(path, "rb") as file:
-        while starts[-1] + apart < size:
-            file.seek(starts[-1] + apart - 1)  # one earlier: a line starts after a line feed
-            while (part := file.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
-                pass  # a long line is not held as a whole
+        while starts[-1] + spacing < size:
+            file.seek(starts[-1] + spacing - 1)  # one earlier: a line starts after a line feed
+            while (piece := file.readline(_BLOCK_BYTES)) and not piece.endswith(b"\n"):
+                pass  # a long line is read in pieces to save memory
             if file.tell() >= size:
                 break
             starts.append(file.tell())
@@ -213,45 +212,49 @@ def line_starts(path: Path, apart: int) -> list[int]:
 
 
 class LineBlocks:
-    """A file, or a byte range of a plain one that was cut between lines, as blocks of whole lines.
+    """The lines of a file, or of a byte range of a plain one, in blocks of complete lines.
 
-    Iterating yields (offset of the block, block), the block in a buffer that is used again for the
-    next; it ends with a line feed unless it is the last one.
+    Iterating yields (offset, block). A block is a view of a buffer that is reused for the next block. It ends with a
+    line feed unless it is the last.
+
+    Args:
+        start: First byte to read; must be the start of a line.
+        end: End of the byte range; None for the end of the file.
+        on_progress: Called with the number of bytes read from the file since the last call.
 
     Attributes:
-        too_long: Offsets of the lines that were left out because they exceed LONGEST_LINE bytes.
+        too_long: Offsets of the lines skipped because they exceed MAX_LINE_BYTES.
     """
 
     def __init__(
-        self, path: Path, start: int = 0, end: int | None = None, progress: Callable[[int], None] = lambda taken: None
+        self, path: Path, start: int = 0, end: int | None = None, on_progress: Callable[[int], None] = lambda size: None
     ) -> None:
-        """``progress`` is told the bytes of the file that were read, as it goes."""
         self.too_long: list[int] = []
-        self._path, self._start, self._end, self._progress = path, start, end, progress
+        self._path, self._start, self._end, self._on_progress = path, start, end, on_progress
 
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
-        """Raises BrokenStream after all that could be read, OSError."""
+        """Yield the blocks; raise DamagedFile after the last one before the damage, or OSError."""
         data = bytearray(2 * _BLOCK_BYTES)
-        held, offset, skipping = 0, self._start, False
-        with _filler(self._path, self._start, self._end) as fill:
+        held, offset, skipping = 0, self._start, False  # bytes of an incomplete line; where the buffer begins
+        with _open(self._path, self._start, self._end) as read_into:
             while True:
                 if len(data) - held < _BLOCK_BYTES:
-                    data = data[:held] + bytearray(held + _BLOCK_BYTES)  # another one, as blocks may refer to this
+                    data = data[:held] + bytearray(held + _BLOCK_BYTES)  # a copy, as blocks may refer to this one
                 view = memoryview(data)
-                found = fill(view[held : held + _BLOCK_BYTES])  # what is held of a line is lost if this raises
-                if found is None:
+                result = read_into(view[held : held + _BLOCK_BYTES])  # if this raises, the incomplete line is lost
+                if result is None:
                     break
-                filled, taken = found
-                self._progress(taken)
+                filled, consumed = result
+                self._on_progress(consumed)
                 end = held + filled
                 last = data.rfind(b"\n", held, end) + 1
                 if last:
                     first = 0
-                    if skipping or end > LONGEST_LINE:
+                    if skipping or end > MAX_LINE_BYTES:
                         line_end = data.find(b"\n", held, last)
                         if skipping:
                             first, skipping = line_end + 1, False
-                        elif line_end > LONGEST_LINE:
+                        elif line_end > MAX_LINE_BYTES:
                             self.too_long.append(offset)
                             first = line_end + 1
                     if last > first:
@@ -263,7 +266,7 @@ class LineBlocks:
                     offset += end
                 else:
                     held = end
-                if held > LONGEST_LINE:
+                if held > MAX_LINE_BYTES:
                     self.too_long.append(offset)
                     offset, held, skipping = offset + held, 0, True
             if held:

@@ -1,4 +1,4 @@
-"""Which files the inputs of a preparation name, and how they are cut into tasks."""
+"""Find the input files, and divide them into tasks."""
 
 from __future__ import annotations
 
@@ -11,74 +11,67 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from seq2seq_chat.corpus.compressed import is_compressed, line_starts
-from seq2seq_chat.corpus.files import CorpusError
-from seq2seq_chat.corpus.lines import unreadable
-from seq2seq_chat.corpus.opensubtitles import ZIP_FAULTS, read_opensubtitles
-from seq2seq_chat.corpus.readers import cornell_lines_file, read_cornell, read_dailydialog, read_lines, read_pairs
-from seq2seq_chat.corpus.reddit import read_reddit
-from seq2seq_chat.corpus.shards import COMMENTS, SPOKEN, UTTERANCES, Piece, ReadingSettings, Shard, Task
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import read_error
+from seq2seq_chat.prepare.compressed import is_compressed, line_starts
+from seq2seq_chat.prepare.readers.cornell import lines_file_of, read_cornell
+from seq2seq_chat.prepare.readers.dailydialog import read_dailydialog
+from seq2seq_chat.prepare.readers.lines import read_lines, read_tweets
+from seq2seq_chat.prepare.readers.opensubtitles import ZIP_ERRORS, read_opensubtitles
+from seq2seq_chat.prepare.readers.reddit import read_reddit
+from seq2seq_chat.prepare.settings import ReaderSettings
+from seq2seq_chat.prepare.shards import COMMENTS, SUBTITLES, UTTERANCES, Piece, Shard, Task
 
 _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 26
-_PACKED = r"(\.gz|\.bz2|\.xz|\.zst)?"
+_COMPRESSED = r"(\.gz|\.bz2|\.xz|\.zst)?"
 
-Reader = Callable[[Piece, ReadingSettings, Shard], None]
+Reader = Callable[[Piece, ReaderSettings, Shard], None]
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """How a kind of raw corpus is found and read.
+    """A kind of raw corpus."""
 
-    Attributes:
-        read: Reads one piece into a shard.
-        schema: Of the rows that it makes.
-        names: The names of its files in a folder.
-        described: The same for people.
-        deep: Whether folders in folders are looked into.
-        ranges: Whether a large plain file may be cut between lines and read by several processes.
-        named: Whether a file is a conversation known by its name, wherever it lies.
-    """
-
-    read: Reader
-    schema: pa.Schema
-    names: re.Pattern[str]
-    described: str
-    deep: bool = False
-    ranges: bool = False
-    named: bool = False
+    read: Reader  # reads one piece into a shard
+    schema: pa.Schema  # of the rows
+    file_names: re.Pattern[str]  # of its files in a folder
+    description: str  # of the file names, for error messages
+    recursive: bool = False  # whether to search subfolders
+    divisible: bool = False  # whether a large plain file may be divided between lines and read by several processes
+    file_is_film: bool = False  # whether each file is one conversation, identified by its name
 
 
-_TEXT = re.compile(rf".*\.txt{_PACKED}")
+_TEXT = re.compile(rf".*\.txt{_COMPRESSED}")
 
 CORPORA: dict[str, Corpus] = {
     "opensubtitles": Corpus(
         read_opensubtitles,
-        SPOKEN,
-        re.compile(rf".*(\.xml{_PACKED}|\.zip)"),
+        SUBTITLES,
+        re.compile(rf".*(\.xml{_COMPRESSED}|\.zip)"),
         ".xml, .xml.gz or .zip",
-        deep=True,
-        named=True,
+        recursive=True,
+        file_is_film=True,
     ),
     "reddit": Corpus(
         read_reddit,
         COMMENTS,
-        re.compile(rf"(RC_[^.]*|.*\.(json|jsonl|ndjson)){_PACKED}"),
+        re.compile(rf"(RC_[^.]*|.*\.(json|jsonl|ndjson)){_COMPRESSED}"),
         "RC_… or .json (.gz, .bz2, .xz, .zst)",
-        ranges=True,
+        divisible=True,
     ),
     "cornell": Corpus(
-        read_cornell, UTTERANCES, re.compile(rf".*conversations.*\.txt{_PACKED}"), "movie_conversations.txt"
+        read_cornell, UTTERANCES, re.compile(rf".*conversations.*\.txt{_COMPRESSED}"), "movie_conversations.txt"
     ),
     "dailydialog": Corpus(read_dailydialog, UTTERANCES, _TEXT, ".txt or .txt.gz"),
     "lines": Corpus(read_lines, UTTERANCES, _TEXT, ".txt or .txt.gz"),
-    "tweets": Corpus(read_pairs, UTTERANCES, _TEXT, ".txt or .txt.gz"),
+    "tweets": Corpus(read_tweets, UTTERANCES, _TEXT, ".txt or .txt.gz"),
 }
-"""The corpora by the names that people use."""
+"""The corpora by their names on the command line."""
 
 
 @dataclass(frozen=True)
-class Input:
+class InputFile:
     """A file, or a member of an archive."""
 
     path: Path
@@ -86,92 +79,90 @@ class Input:
     member: str | None = None
 
     @property
-    def film(self) -> str:
-        """Year, film and subtitle file of a path as OPUS has them, whatever it lies in: ``2018/7008412/7008412``."""
+    def film_name(self) -> str:
+        """Year, film and subtitle file in the folders of OPUS, for example ``2018/7008412/7008412``."""
         parts = (PurePosixPath(self.member) if self.member else self.path.absolute()).parts[-3:]
-        name = re.sub(rf"\.xml{_PACKED}$", "", "/".join(parts))
+        name = re.sub(rf"\.xml{_COMPRESSED}$", "", "/".join(parts))
         return name.encode(errors="backslashreplace").decode()
 
 
-def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[Input]:
-    """The files that the inputs name, each once, in an order that the disk has no say in.
+def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[InputFile]:
+    """The input files, without duplicates, in an order that does not depend on the file system.
 
     Raises:
-        CorpusError: There are none, or they cannot be read.
+        CorpusError: There are no files, or they cannot be read.
     """
     kind = CORPORA[corpus]
-    found: dict[tuple[Path, str | None], Input] = {}
+    files: dict[tuple[Path, str | None], InputFile] = {}
     for entry in map(Path, inputs):
         try:
-            paths = _in_folder(entry, kind) if entry.is_dir() else _named(entry, corpus)
-            for path in paths:
-                for item in (
-                    _members(path) if path.suffix == ".zip" and kind.deep else [Input(path, path.stat().st_size)]
-                ):
-                    found.setdefault((item.path, item.member), item)
-        except OSError as fault:
-            raise unreadable(Path(fault.filename or entry), fault, CorpusError) from fault
-    if not found:
-        raise CorpusError("There is nothing to prepare. Name at least one file or folder.")
-    return list(found.values())
+            for path in _files_in_folder(entry, kind) if entry.is_dir() else _files_named(entry, corpus):
+                is_archive = path.suffix == ".zip" and corpus == "opensubtitles"
+                for file in _members(path) if is_archive else [InputFile(path, path.stat().st_size)]:
+                    files.setdefault((file.path, file.member), file)
+        except OSError as error:
+            raise read_error(Path(error.filename or entry), error, CorpusError) from error
+    if not files:
+        raise CorpusError("There are no input files. Name at least one file or folder.")
+    return list(files.values())
 
 
-def _in_folder(folder: Path, kind: Corpus) -> list[Path]:
-    found = []
+def _files_in_folder(folder: Path, kind: Corpus) -> list[Path]:
+    files = []
     for top, folders, names in os.walk(folder, onerror=_raise):
-        found += [Path(top, name) for name in names if not name.startswith(".") and kind.names.fullmatch(name)]
-        if not kind.deep:
+        files += [Path(top, name) for name in names if not name.startswith(".") and kind.file_names.fullmatch(name)]
+        if not kind.recursive:
             folders.clear()
-            found = [path for path in found if path.is_file()]
-    found.sort(key=lambda path: path.parts)
-    if not found:
-        raise CorpusError(f"{folder} holds no {kind.described} file. Name the files themselves.")
-    return found
+            files = [path for path in files if path.is_file()]
+    files.sort(key=lambda path: path.parts)
+    if not files:
+        raise CorpusError(f"{folder} contains no {kind.description} file. Name the files explicitly.")
+    return files
 
 
-def _raise(fault: OSError) -> None:
-    raise fault
+def _raise(error: OSError) -> None:
+    raise error
 
 
-def _named(path: Path, corpus: str) -> Iterable[Path]:
+def _files_named(path: Path, corpus: str) -> Iterable[Path]:
     path.stat()
     if corpus == "opensubtitles" and path.suffix == ".txt":
-        return _listed(path)
+        return _read_file_list(path)
     if corpus == "cornell" and "conversations" not in path.name:
-        # Either of the two files will do; lines alone are not in an order.
+        # Also accept the file of lines, although reading starts from the file of conversations.
         conversations = sorted(path.parent.glob("*conversations*"))
-        return [file for file in conversations if cornell_lines_file(file) == path] or [path]
+        return [file for file in conversations if lines_file_of(file) == path] or [path]
     return [path]
 
 
-def _listed(path: Path) -> Iterator[Path]:
-    """The files that are named in a list, one a line, relative to the working directory."""
+def _read_file_list(path: Path) -> Iterator[Path]:
+    """The files in a list, one per line, relative to the working directory."""
     try:
         names = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as fault:
-        raise CorpusError(f"{path} is no list of files: it is not UTF-8. Write one path a line.") from fault
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is not UTF-8. A list of files must have one path per line.") from error
     for name in filter(None, map(str.strip, names)):
         Path(name).stat()
         yield Path(name)
 
 
-def _members(path: Path) -> list[Input]:
+def _members(path: Path) -> list[InputFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [
-                Input(path, info.compress_size, info.filename)
+                InputFile(path, info.compress_size, info.filename)
                 for info in archive.infolist()
                 if info.filename.endswith(".xml")
             ]
-    except ZIP_FAULTS:
-        return [Input(path, path.stat().st_size)]  # told as damage when it is read
+    except ZIP_ERRORS:
+        return [InputFile(path, path.stat().st_size)]  # reported as damage when it is read
     if not members:
-        raise CorpusError(f"{path} holds no .xml file. Name the archive of the monolingual XML files.")
-    return sorted(members, key=lambda item: PurePosixPath(item.member or "").parts)
+        raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
+    return sorted(members, key=lambda file: PurePosixPath(file.member or "").parts)
 
 
-def plan_tasks(corpus: str, settings: ReadingSettings, inputs: Sequence[Input]) -> list[Task]:
-    """Cut the inputs into tasks: small files together, large plain ones of lines into ranges.
+def plan_tasks(corpus: str, settings: ReaderSettings, files: Sequence[InputFile]) -> list[Task]:
+    """Divide the files into tasks: group small files, divide large plain files of lines into ranges.
 
     Raises:
         CorpusError: A file cannot be read.
@@ -179,10 +170,10 @@ def plan_tasks(corpus: str, settings: ReadingSettings, inputs: Sequence[Input]) 
     kind = CORPORA[corpus]
     tasks: list[Task] = []
     pieces: list[Piece] = []
-    for number, item in enumerate(inputs):
-        for piece in _pieces(kind, number, item):
+    for number, file in enumerate(files):
+        for piece in _pieces(kind, number, file):
             pieces.append(piece)
-            if sum(held.size for held in pieces) >= _TASK_BYTES:
+            if sum(pending.size for pending in pieces) >= _TASK_BYTES:
                 tasks.append(Task(corpus, settings, tuple(pieces)))
                 pieces = []
     if pieces:
@@ -190,16 +181,16 @@ def plan_tasks(corpus: str, settings: ReadingSettings, inputs: Sequence[Input]) 
     return tasks
 
 
-def _pieces(kind: Corpus, number: int, item: Input) -> list[Piece]:
-    path = str(item.path)
+def _pieces(kind: Corpus, number: int, file: InputFile) -> list[Piece]:
+    path = str(file.path)
     try:
-        if kind.ranges and item.size > _RANGE_BYTES and not is_compressed(item.path):
-            starts = line_starts(item.path, _RANGE_BYTES)
-            ends = [*starts[1:], item.size]
+        if kind.divisible and file.size > _RANGE_BYTES and not is_compressed(file.path):
+            starts = line_starts(file.path, _RANGE_BYTES)
+            ends = [*starts[1:], file.size]
             return [
                 Piece(number, path, end - start, start=start, end=end) for start, end in zip(starts, ends, strict=True)
             ]
-    except OSError as fault:
-        raise unreadable(item.path, fault, CorpusError) from fault
-    beside = str(cornell_lines_file(item.path)) if kind.read is read_cornell else None
-    return [Piece(number, path, item.size, item.member, beside=beside)]
+    except OSError as error:
+        raise read_error(file.path, error, CorpusError) from error
+    companion = str(lines_file_of(file.path)) if kind.read is read_cornell else None
+    return [Piece(number, path, file.size, file.member, companion=companion)]

@@ -1,253 +1,135 @@
-"""Make the corpus files, the vocabulary and the statistics from raw data."""
+"""Prepare a corpus: from raw files to corpus files, vocabulary and statistics."""
 
 from __future__ import annotations
 
 import fcntl
 import importlib
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
-from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.corpus.engine import EngineName, memory_bytes
-from seq2seq_chat.corpus.files import CorpusError
-from seq2seq_chat.corpus.inputs import Input, find_inputs, plan_tasks
-from seq2seq_chat.corpus.reading import read_tasks
-from seq2seq_chat.corpus.samples import Pairing
-from seq2seq_chat.corpus.shards import (
-    MOST_EXAMPLES,
-    PieceReport,
-    ReadingSettings,
-    ReadingStopped,
-    Report,
-    unwritable,
-)
-from seq2seq_chat.corpus.split import SPLITS, Shares, check_shares
-from seq2seq_chat.corpus.statistics import CorpusStatistics, ReadingStatistics
-from seq2seq_chat.corpus.text import Level
-from seq2seq_chat.corpus.utterances import UTTERANCES_FILE
-from seq2seq_chat.corpus.vocabulary import VOCABULARY_FILE, Vocabulary
-from seq2seq_chat.environment import available_cores
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
+from seq2seq_chat.prepare.engine import EngineName
+from seq2seq_chat.prepare.inputs import InputFile, find_inputs, plan_tasks
+from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.shards import ReadingStopped
+from seq2seq_chat.prepare.split import SPLITS
+from seq2seq_chat.prepare.utterances import UTTERANCES_FILE
+from seq2seq_chat.prepare.workers import read_tasks
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import as_user_error, remove_temporary, write_json
+
+if TYPE_CHECKING:  # it imports Ibis, which is slow
+    from seq2seq_chat.prepare.statistics import CorpusStatistics
 
 STATISTICS_FILE = "statistics.json"
-_WORKPLACE = ".preparing"
-
-DEFAULT_GAP = 10.0
-"""Seconds of silence at which a conversation in a film ends."""
+OUTPUT_FILES = (*(f"{name}.txt" for name in SPLITS), UTTERANCES_FILE, VOCABULARY_FILE, STATISTICS_FILE)
+_WORKING_FOLDER = ".preparing"
 
 
-class TooMuchDamage(CorpusError):
-    """More of the inputs is damaged than was allowed."""
-
-
-def prepare(
-    corpus: str,
-    inputs: Sequence[str | Path],
-    output: str | Path,
-    *,
-    reading: ReadingSettings | None = None,
-    max_gap: float | None = DEFAULT_GAP,
-    keep_copies: bool = False,
-    split: Shares | None = None,
-    seed: int = 1,
-    vocabulary_size: int = 50_000,
-    level: Level = "word",
-    pairing: Pairing = "sliding",
-    source_steps: int = 30,
-    target_steps: int = 30,
-    max_bad: float = 1.0,
-    engine: EngineName = "duckdb",
-    spark_master: str = "local[*]",
-    memory: str = "2GB",
-    jobs: int | None = None,
-) -> CorpusStatistics:
+def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path) -> CorpusStatistics:
     """Write train.txt, validation.txt, test.txt, utterances.parquet, vocabulary.txt and statistics.json.
 
-    The same inputs and settings give the same files, byte for byte, with either engine. All are made
-    in a folder inside ``output`` and moved to their places once everything is done, the statistics
-    last; on an error ``output`` stays as it was. What was read is kept when the program is stopped,
-    and not read again.
+    The same inputs and settings give the same files byte for byte, with either engine. The files are built in a folder
+    inside ``output`` and moved to their places at the end, the statistics last; after an error ``output`` is unchanged.
+    An interrupted preparation keeps its shards and resumes from them.
 
     Args:
-        corpus: A name in ``CORPORA``.
-        inputs: Files, and folders of which all files of the corpus are taken in the order of
-            their names.
-        output: The folder to write to; made if need be.
-        reading: What the reader is told.
-        max_gap: ``opensubtitles`` only: seconds of silence that end a conversation; None makes a
-            single conversation of all films.
-        keep_copies: ``opensubtitles`` only: keep files that are copies of one film.
-        split: Shares of train, validation and test, by whole dialogues, films or submissions. None
-            keeps the split that the files' names tell (see ``official_splits``), or if they tell
-            none, takes 97, 1 and 2. A corpus of fewer than three of them is all train.
-        seed: Another seed gives another split; it does nothing to an official one.
-        vocabulary_size: Greatest number of words, the four special ones included. Only train
-            is counted.
-        level: Whether the vocabulary and the statistics are of words or of characters.
-        pairing: How the statistics count samples.
-        source_steps: Longest source the model takes, in words; for the statistics.
-        target_steps: Longest target with its EOS, in words; for the statistics.
-        max_bad: Percent of the records (lines, comments) or of the files that may be damaged.
-        engine: What evaluates the relational part.
-        spark_master: The address of a Spark cluster, or ``local[*]``.
-        memory: What the engine may take; it goes to disk with what does not fit.
-        jobs: Processes to read with, and threads of DuckDB; None for one a processor.
+        inputs: Files and folders. A folder stands for all files of the corpus in it, sorted by name.
+        output: The output folder, which is created if necessary.
 
     Returns:
-        The statistics, as in the file.
+        The contents of statistics.json.
 
     Raises:
-        CorpusError: An input cannot be read or used, or (TooMuchDamage) too much of it is damaged.
-        UserError: The shares make no sense, or ``output`` cannot be written.
-        VocabularyError: ``vocabulary_size`` is too small.
+        CorpusError: An input cannot be read or used; TooMuchDamage if too much of it is damaged.
+        UserError: ``output`` cannot be written, or the engine fails.
     """
     output = Path(output)
-    if split is not None:
-        check_shares(split)
-    Vocabulary.from_counts({}, vocabulary_size)  # raises before hours of work
-    memory_bytes(memory)
-    found = find_inputs(corpus, inputs)
-    if output.exists() and any(output.samefile(folder) for folder in {item.path.parent for item in found}):
-        raise UserError(f"{output} holds inputs, among which outputs would be lost. Name another.")
-    reading = reading or ReadingSettings()
-    jobs = jobs or available_cores()
-    tasks = plan_tasks(corpus, reading, found)
-    with _workplace(output) as folder:
-        with ThreadPoolExecutor(1) as beside:
-            # The engine takes as long to import as the processes that read take to start.
-            beside.submit(_import_engine, engine)
-            reports = read_tasks(tasks, folder, jobs)
-        read = _reading_statistics(found, reports, max_bad)
-        new = folder / "new"
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
-        from seq2seq_chat.corpus.assembly import assemble
+    files = find_inputs(settings.corpus, inputs)
+    if output.exists() and any(output.samefile(folder) for folder in {file.path.parent for file in files}):
+        raise UserError(f"{output} contains input files, which could be overwritten. Choose another output folder.")
+    with _working_folder(output) as folder:
+        result = _read(settings, files, folder)
+        staging = folder / "new"
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        from seq2seq_chat.prepare.assembly import assemble
 
-        statistics = assemble(
-            corpus,
-            found,
-            [folder / report.key for report in reports],
-            _by_file(reports, len(found)),
-            read,
-            new,
-            max_gap=max_gap,
-            keep_copies=keep_copies,
-            split=split,
-            seed=seed,
-            vocabulary_size=vocabulary_size,
-            level=level,
-            pairing=pairing,
-            source_steps=source_steps,
-            target_steps=target_steps,
-            engine=engine,
-            spark_master=spark_master,
-            memory=memory,
-            threads=jobs,
-        )
+        statistics = assemble(settings, result, staging)
         if not statistics["total"]["samples"]:
             raise CorpusError(
-                "There are no two utterances that belong together in what was read. "
-                "Each needs a line of its own, ended by a line feed."
+                "The inputs contain no two consecutive utterances of a conversation. "
+                "Put each utterance on a separate line."
             )
-        with atomic_write(new / STATISTICS_FILE) as stream:
-            stream.write(json.dumps(statistics, indent=2) + "\n")
-        for name in (*(f"{name}.txt" for name in SPLITS), UTTERANCES_FILE, VOCABULARY_FILE, STATISTICS_FILE):
-            os.replace(new / name, output / name)
+        write_json(staging / STATISTICS_FILE, statistics)
+        for name in OUTPUT_FILES:
+            os.replace(staging / name, output / name)
     return statistics
 
 
+def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -> ReadResult:
+    """Read the files into shards. Raises CorpusError, UserError."""
+    tasks = plan_tasks(settings.corpus, settings.reader, files)
+    with ThreadPoolExecutor(1) as background:
+        # Importing the engine takes as long as starting the reader processes.
+        background.submit(_import_engine, settings.engine)
+        reports = read_tasks(tasks, folder, settings.jobs)
+    result = ReadResult.from_reports(files, reports, folder)
+    result.check_damage(settings.max_bad)
+    return result
+
+
 def _import_engine(name: EngineName) -> None:
-    with suppress(ImportError):  # which is told where it is imported in earnest
-        importlib.import_module("seq2seq_chat.corpus.assembly")
+    with suppress(ImportError):  # reported when the engine is opened
+        importlib.import_module("seq2seq_chat.prepare.assembly")
         importlib.import_module("ibis.backends.duckdb" if name == "duckdb" else "ibis.backends.pyspark")
 
 
 @contextmanager
-def _workplace(output: Path) -> Iterator[Path]:
-    """A folder in ``output`` for all that is made, kept if there is something to go on from."""
-    new = not output.exists()
-    folder = output.absolute() / _WORKPLACE  # libraries take a relative ~ for the home folder
-    try:
-        # Inside rather than beside: certainly on the same file system.
+def _working_folder(output: Path) -> Iterator[Path]:
+    """A folder inside ``output`` for intermediate files, kept after an interruption if there is something to resume."""
+    output_existed = output.exists()
+    folder = output.absolute() / _WORKING_FOLDER  # some libraries expand a relative ~ to the home folder
+    with as_user_error(output):
+        # Inside ``output``, so that it is on the same file system.
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / "lock", "w")  # noqa: SIM115  closed below
-    except OSError as fault:
-        raise UserError(f"{output} cannot be written to: {fault.strerror}. Name another folder.") from fault
-    useless = False
-    try:
+    with lock:
+        _acquire(lock, output)
+        remove_temporary(folder)  # left behind if a preparation was killed
+        keep = True
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as fault:
-            raise UserError(
-                f"{output} is being written to by another preparation. Wait for it, or name another folder."
-            ) from fault
-        try:
-            yield folder
-            useless = True
+            with as_user_error(output):
+                yield folder
+            keep = False
         except TooMuchDamage:
             raise
         except ReadingStopped:
-            useless = not any(folder.glob("*.json"))
+            keep = any(folder.glob("*.json"))
             raise
         except CorpusError:
-            useless = True  # other inputs are needed, or other settings
+            keep = False  # other inputs or settings are needed
             raise
-        except OSError as fault:
-            raise unwritable(output, fault) from fault
         finally:
-            if useless:
+            if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
-                if new:
+                if not output_existed:
                     with suppress(OSError):
                         output.rmdir()
-    finally:
-        lock.close()
 
 
-def _by_file(reports: Sequence[Report], files: int) -> list[PieceReport]:
-    """The reports of the pieces of each file, added up."""
-    totals = [PieceReport(number) for number in range(files)]
-    for report in reports:
-        for piece in report.pieces:
-            total = totals[piece.file]
-            total.records += piece.records
-            total.bad += piece.bad
-            total.incomplete |= piece.incomplete
-            total.rows += piece.rows
-            total.threads += piece.threads
-            total.single |= piece.single
-    return totals
-
-
-def _reading_statistics(found: Sequence[Input], reports: Sequence[Report], max_bad: float) -> ReadingStatistics:
-    """What was read and what was damaged. Raises TooMuchDamage."""
-    files = _by_file(reports, len(found))
-    records, bad = sum(file.records for file in files), sum(file.bad for file in files)
-    incomplete = sum(file.incomplete for file in files)
-    damages = [damage for report in reports for damage in report.damages]
-    damages.sort(key=lambda damage: not damage.incomplete)  # what matters most comes first
-    if 100 * bad > max_bad * records or 100 * incomplete > max_bad * len(files):
-        what = (
-            f"{incomplete:,} of {len(files):,} files could not be read to their ends"
-            if 100 * incomplete > max_bad * len(files)
-            else f"{bad:,} of {records:,} lines or files are damaged"
-        )
-        raise TooMuchDamage(
-            f"{damages[0]}. In all {what}; mend them, or allow more than {max_bad:g} % of them (--max-bad)."
-            if damages
-            else "Nothing could be read."
-        )
-    return {
-        "files": len(files),
-        "bytes": sum(item.size for item in found),
-        "records": records,
-        "copies": 0,
-        "damaged": bad,
-        "incomplete_files": incomplete,
-        "damages": [str(damage) for damage in damages[:MOST_EXAMPLES]],
-    }
+def _acquire(lock: IO[str], output: Path) -> None:
+    """Raise UserError if another process holds the lock."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UserError(
+            f"{output} is in use by another preparation. Wait until it finishes, or choose another output folder."
+        ) from error

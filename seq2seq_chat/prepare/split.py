@@ -1,4 +1,4 @@
-"""Which conversation goes into which split: always whole ones, always the same ones."""
+"""Split a corpus into train, validation and test by conversation, reproducibly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from hashlib import md5
 from pathlib import Path
 
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
 
 SPLITS = ("train", "validation", "test")
 Shares = tuple[float, float, float]
@@ -21,48 +21,47 @@ _SPLIT_IN_NAME = re.compile(r"(?<![a-z])(train|validation|valid|val|dev|test)(?!
 
 
 def check_shares(shares: Shares) -> None:
-    """Raise a UserError unless the shares are none below zero and train has some."""
+    """Raise a UserError unless there are three non-negative shares, of which train's is positive."""
     if len(shares) != len(SPLITS) or not all(0 <= share < math.inf for share in shares) or not shares[0]:
         raise UserError(
-            f"A corpus cannot be split by {tuple(shares)}. Give three numbers of zero or more for "
-            "train, validation and test, such as 97, 1 and 2; train must not be zero."
+            f"{tuple(shares)} is not a valid split. Use three non-negative numbers for train, validation and test, "
+            "such as 97, 1 and 2; train must be positive."
         )
 
 
 def split_of(thread: str | int, shares: Shares, seed: int) -> str:
-    """The split of a conversation, by its name or number and the seed alone."""
-    place = _place(thread, seed)
-    train, validation = boundaries(shares)
-    if place < train:
+    """The split of a thread (a name or number), which depends only on the thread and the seed."""
+    thread_hash = _hash(thread, seed)
+    train, validation = hash_thresholds(shares)
+    if thread_hash < train:
         return SPLITS[0]
-    return SPLITS[1] if place < validation else SPLITS[2]
+    return SPLITS[1] if thread_hash < validation else SPLITS[2]
 
 
-def boundaries(shares: Shares) -> tuple[str, str]:
-    """The places at which train and validation end, as ``_place`` writes them."""
-    cuts = (shares[0] / sum(shares), (shares[0] + shares[1]) / sum(shares))
-    train, validation = (round(cut * (1 << 4 * _DIGITS)) for cut in cuts)
-    return _written(train), _written(validation)
+def hash_thresholds(shares: Shares) -> tuple[str, str]:
+    """The hashes at which train and validation end, in the format of ``_hash``."""
+    limits = (shares[0] / sum(shares), (shares[0] + shares[1]) / sum(shares))
+    train, validation = (round(limit * (1 << 4 * _DIGITS)) for limit in limits)
+    return _hexadecimal(train), _hexadecimal(validation)
 
 
-def is_complete(sizes: Counter[str], shares: Shares) -> bool:
-    """Whether the splits, of so many conversations each, are as they should be.
+def all_splits_filled(sizes: Counter[str], shares: Shares) -> bool:
+    """Whether every split with a positive share has a thread.
 
-    Every split with a share above zero needs a conversation. A corpus of fewer conversations
-    than splits is for training only.
+    A corpus of fewer threads than splits must be all train.
     """
     if sizes.total() < len(SPLITS):
         return sizes["train"] == sizes.total()
     return all(sizes[name] for name, share in zip(SPLITS, shares, strict=True) if share)
 
 
-def complete_splits(threads: Iterable[str], shares: Shares, seed: int) -> dict[str, str]:
-    """The threads, and their splits, that have to be moved so that ``is_complete`` holds.
+def fill_empty_splits(threads: Iterable[str], shares: Shares, seed: int) -> dict[str, str]:
+    """The threads to move to other splits so that ``all_splits_filled``, by thread.
 
-    A split that got none by ``split_of`` takes, from the split that has most, the conversation
-    whose hash is smallest; of fewer conversations than splits all are train.
+    A split that is empty by ``split_of`` takes the thread with the smallest hash from the largest split. With fewer
+    threads than splits, all move to train.
     """
-    ordered = sorted(set(threads), key=lambda thread: _place(thread, seed))
+    ordered = sorted(set(threads), key=lambda thread: _hash(thread, seed))
     if len(ordered) < len(SPLITS):
         return dict.fromkeys(ordered, "train")
     splits = {thread: split_of(thread, shares, seed) for thread in ordered}
@@ -77,28 +76,28 @@ def complete_splits(threads: Iterable[str], shares: Shares, seed: int) -> dict[s
 
 
 def official_splits(files: Iterable[Path]) -> dict[Path, str] | None:
-    """The split of each file by its name, if every name tells one and all three are there.
+    """The split of each file by its name, or None unless every name has one and all three splits occur.
 
-    A name tells its split by one of the words train, validation (or valid, val, dev) and test.
+    The split of a name is the word train, validation (or valid, val, dev) or test in it.
     """
     splits: dict[Path, str] = {}
     for file in files:
-        found = set(_SPLIT_IN_NAME.findall(file.name.lower()))
-        if len(found) != 1:
+        names = set(_SPLIT_IN_NAME.findall(file.name.lower()))
+        if len(names) != 1:
             return None
-        name = found.pop()
+        name = names.pop()
         splits[file] = "validation" if name in ("valid", "val", "dev") else name
     return splits if set(splits.values()) == set(SPLITS) else None
 
 
-_DIGITS = 13  # hexadecimal ones, 52 bits: as many as shares, which are floats, can tell
+_DIGITS = 13  # hexadecimal: 52 bits, the precision of shares, which are floats
 
 
-def _place(thread: str | int, seed: int) -> str:
-    """A hash of seed and conversation in as many digits, the same on every machine and in every engine."""
+def _hash(thread: str | int, seed: int) -> str:
+    """A hash of the thread and the seed, equal on every machine and in every engine."""
     return md5(f"{seed} {thread}".encode(), usedforsecurity=False).hexdigest()[:_DIGITS]
 
 
-def _written(place: int) -> str:
-    """Hexadecimal; the end of the range is greater than any place as a text."""
-    return "g" if place >> 4 * _DIGITS else f"{place:0{_DIGITS}x}"
+def _hexadecimal(threshold: int) -> str:
+    """The format of ``_hash``; 1 << 52, the end of the range, becomes "g", which sorts after every hash."""
+    return "g" if threshold >> 4 * _DIGITS else f"{threshold:0{_DIGITS}x}"

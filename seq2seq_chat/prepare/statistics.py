@@ -1,77 +1,96 @@
-"""The statistics of a prepared corpus, evaluated by an engine."""
+"""The statistics of a prepared corpus."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seq2seq_chat.corpus import tables
-from seq2seq_chat.corpus.columns import strings
-from seq2seq_chat.corpus.engine import Engine
-from seq2seq_chat.corpus.samples import Pairing
-from seq2seq_chat.corpus.statistics import CorpusStatistics, ReadingStatistics, SplitStatistics, percent
-from seq2seq_chat.corpus.text import Level
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.prepare import queries
+from seq2seq_chat.prepare.arrow import strings
+from seq2seq_chat.prepare.engine import Engine, fetch_rows
+from seq2seq_chat.prepare.read_result import ReadingStatistics
+from seq2seq_chat.prepare.settings import PrepareSettings
 
 
-def prepared_statistics(
+class SplitStatistics(TypedDict):
+    """The statistics of a split. Utterances that are empty after cleaning are not counted.
+
+    At character level, words are characters. ``coverage_percent`` is the percentage of word occurrences that are in the
+    vocabulary; ``too_long_percent`` the percentage of samples that have to be truncated because the source exceeds the
+    encoder steps, or the target with its EOS the decoder steps.
+    """
+
+    conversations: int
+    utterances: int
+    samples: int
+    words: int
+    distinct_words: int
+    coverage_percent: float
+    too_long_percent: float
+
+
+class CorpusStatistics(TypedDict):
+    """The contents of ``statistics.json``."""
+
+    train: SplitStatistics
+    validation: SplitStatistics
+    test: SplitStatistics
+    total: SplitStatistics
+    reading: ReadingStatistics
+
+
+def corpus_statistics(
     engine: Engine,
     utterances: ir.Table,
     counts: ir.Table,
     vocabulary: Vocabulary,
-    level: Level,
-    pairing: Pairing,
-    source_steps: int,
-    target_steps: int,
+    settings: PrepareSettings,
     folder: Path,
     reading: ReadingStatistics,
 ) -> CorpusStatistics:
-    """The figures of the splits of a prepared corpus and of all of it, evaluated by an engine.
+    """Compute the statistics of each split and of the entire corpus.
 
     Args:
-        utterances: The prepared utterances.
-        counts: ``tables.word_counts`` of them.
-        folder: Where the vocabulary is put for the engine to read.
-        reading: What is known from reading.
+        counts: ``queries.word_counts`` of the utterances.
+        folder: Where to write the vocabulary as a Parquet file.
+        reading: Included unchanged.
     """
-    known_words = engine_words(engine, vocabulary, folder)
-    if level == "character":
-        utterances = tables.in_characters(utterances)
-    rows = {row["split"]: row for row in _rows(engine, tables.figures(utterances, pairing, source_steps, target_steps))}
-    known = counts.semi_join(known_words, "word")
-    for counted, name in ((counts, "distinct_words"), (known, "known_words")):
-        of_splits = counted.group_by("split").agg(distinct=counted.count(), occurrences=counted["count"].sum())
-        for row in _rows(engine, of_splits):
-            rows[row["split"]][name] = row["distinct"] if name == "distinct_words" else int(row["occurrences"])
-    together = {name: sum(row.get(name, 0) for row in rows.values()) for name in _SUMMED}
-    together["distinct_words"] = _rows(engine, counts.agg(words=counts.word.nunique()))[0]["words"]
+    vocabulary_words = vocabulary_table(engine, vocabulary, folder)
+    if settings.level == "character":
+        utterances = utterances.mutate(words=utterances.text.length())
+    table = queries.split_statistics(utterances, settings.pairing, settings.encoder_steps, settings.decoder_steps)
+    rows = {row["split"]: row for row in fetch_rows(engine, table)}
+    for row in fetch_rows(engine, counts.group_by("split").agg(distinct=counts.count())):
+        rows[row["split"]]["distinct_words"] = row["distinct"]
+    known = counts.semi_join(vocabulary_words, "word")
+    for row in fetch_rows(engine, known.group_by("split").agg(occurrences=known["count"].sum())):
+        rows[row["split"]]["known_words"] = int(row["occurrences"])
+    total = {name: sum(row.get(name, 0) for row in rows.values()) for name in _ADDITIVE}
+    total["distinct_words"] = fetch_rows(engine, counts.agg(words=counts.word.nunique()))[0]["words"]
     return {
         "train": _split_statistics(rows.get("train", {})),
         "validation": _split_statistics(rows.get("validation", {})),
         "test": _split_statistics(rows.get("test", {})),
-        "total": _split_statistics(together),
+        "total": _split_statistics(total),
         "reading": reading,
     }
 
 
-_SUMMED = ("conversations", "utterances", "samples", "words", "known_words", "too_long")
+_ADDITIVE = ("conversations", "utterances", "samples", "words", "known_words", "too_long")
 
 
-def engine_words(engine: Engine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
-    """The words of a vocabulary as a table, ``word``, for an engine; the special ones are no words of texts."""
+def vocabulary_table(engine: Engine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
+    """The words of a vocabulary, without the special ones, as a table with the column ``word``."""
     path = folder / "words.parquet"
     words = strings([word.encode() for word in vocabulary.words[len(SPECIAL_WORDS) :]])
     pq.write_table(pa.Table.from_arrays([words], ["word"]), path)
     return engine.table(path)
-
-
-def _rows(engine: Engine, expression: ir.Table) -> list[dict[str, Any]]:
-    return [row for batch in engine.rows(expression) for row in batch.to_pylist()]
 
 
 def _split_statistics(row: Mapping[str, int]) -> SplitStatistics:
@@ -84,3 +103,8 @@ def _split_statistics(row: Mapping[str, int]) -> SplitStatistics:
         "coverage_percent": percent(row.get("known_words", 0), row.get("words", 0)),
         "too_long_percent": percent(row.get("too_long", 0), row.get("samples", 0)),
     }
+
+
+def percent(part: int, total: int) -> float:
+    """100 part / total, rounded to two decimals; 0 if the total is 0."""
+    return round(100 * part / total, 2) if total else 0.0

@@ -1,9 +1,9 @@
-"""The utterances of a prepared corpus: one table, as Parquet and as corpus files."""
+"""The utterances of a prepared corpus, as a Parquet file and as corpus files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seq2seq_chat.corpus.columns import integers, numbers, strings
-from seq2seq_chat.corpus.files import END_OF_CONVERSATION, CorpusError, read_utterances
-from seq2seq_chat.corpus.split import SPLITS
-from seq2seq_chat.corpus.text import clean_lines
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, read_utterances
+from seq2seq_chat.data.lines import read_error
+from seq2seq_chat.data.tokenizers.english import clean_lines
+from seq2seq_chat.prepare.arrow import integers, strings, to_numpy
+from seq2seq_chat.prepare.split import SPLITS
 
 UTTERANCES_FILE = "utterances.parquet"
 
@@ -34,103 +35,127 @@ PREPARED = pa.schema(
         pa.field("end", pa.float64()),
     ]
 )
-"""Split; what is never split (dialogue, film or submission); conversation, counted over the corpus;
-place in the conversation, counted from 0; clean text and its number of words; seconds."""
+"""The split; the thread (dialogue, film or submission), which is never divided between splits; the number of the
+conversation in the corpus and of the utterance in the conversation, from 0; cleaned text and its number of words; start
+and end in seconds."""
 
 _ROWS_PER_GROUP = 1 << 17
-_BATCH = 1 << 14
+_ROWS_PER_BATCH = 1 << 14
 
 
-def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, progress: Any) -> Counter[str]:
+def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, on_progress: Callable[[int], Any]) -> Counter[str]:
     """Write ``utterances.parquet`` and a corpus file for each split.
 
     Args:
-        batches: Rows of ``tables.in_order``.
-        progress: Told the rows as they are written.
+        batches: Rows of ``queries.corpus_order``.
+        on_progress: Called with the number of rows of each batch.
 
     Returns:
-        The utterances in each split.
+        The number of utterances in each split.
 
     Raises:
-        OSError: Something cannot be written.
+        OSError: A file cannot be written.
+        RuntimeError: The engine returned wrong rows.
     """
     sizes: Counter[str] = Counter()
-    last = np.full(4, -1)
-    conversation, position = -1, -1
+    numbering = _Numbering()
     with ExitStack() as stack:
-        texts = {name: stack.enter_context(open(folder / f"{name}.txt", "wb")) for name in SPLITS}
-        table = _Table(folder / UTTERANCES_FILE)
+        corpus_files = {name: stack.enter_context(open(folder / f"{name}.txt", "wb")) for name in SPLITS}
+        table = _ParquetWriter(folder / UTTERANCES_FILE)
         stack.callback(table.close)
         for batch in batches:
             if not batch.num_rows:
                 continue
             columns = {name: batch.column(batch.schema.get_field_index(name)) for name in batch.schema.names}
             split = _split_numbers(columns["split"])
-            places = [split, *(numbers(columns[name]) for name in ("first", "second", "turn"))]
-            order = np.stack([np.append(before, place) for before, place in zip(last, places, strict=True)])
-            last = order[:, -1]
-            changes = np.diff(order) != 0
-            _check_order(np.diff(order), changes)
-            begins = changes[:3].any(axis=0)
-            if "cut" in columns:
-                begins |= numbers(columns["cut"], np.int8) > 0
-            rows = np.arange(batch.num_rows)
-            conversations = conversation + np.cumsum(begins)
-            starts = np.maximum.accumulate(np.where(begins, rows, -1))
-            positions = np.where(starts < 0, position + 1 + rows, rows - starts)
-            conversation, position = int(conversations[-1]), int(positions[-1])
-            text = columns["text"]
-            table.write(
-                pa.RecordBatch.from_arrays(
-                    [
-                        columns["split"],
-                        columns["thread"],
-                        integers(conversations),
-                        integers(positions),
-                        text,
-                        integers(numbers(pc.count_substring(text, " "), np.int32) + 1, np.int32),
-                        columns["start"],
-                        columns["end"],
-                    ],
-                    schema=PREPARED,
-                )
-            )
+            is_first, conversations, positions = numbering.number(split, columns)
+            table.write(_prepared_batch(columns, conversations, positions))
             edges = [0, *(np.flatnonzero(np.diff(split)) + 1).tolist(), batch.num_rows]
-            for begin, end in pairwise(edges):
-                name = SPLITS[split[begin]]
-                texts[name].write(_lines(text.slice(begin, end - begin), begins[begin:end], name in sizes))
-                sizes[name] += end - begin
-            progress(batch.num_rows)
+            for start, end in pairwise(edges):
+                name, text = SPLITS[split[start]], columns["text"].slice(start, end - start)
+                corpus_files[name].write(_corpus_lines(text, is_first[start:end], name in sizes))
+                sizes[name] += end - start
+            on_progress(batch.num_rows)
         for name in sizes:
-            texts[name].write(_MARKER)
+            corpus_files[name].write(_MARKER)
     return sizes
 
 
+class _Numbering:
+    """Numbers conversations, and the utterances in them, across batches."""
+
+    def __init__(self) -> None:
+        self._last_key = np.full(4, -1)
+        self._conversation, self._position = -1, -1
+
+    def number(self, split: Any, columns: Mapping[str, pa.Array]) -> tuple[Any, Any, Any]:
+        """Whether each utterance is the first of a conversation, and the numbers of conversation and utterance.
+
+        Raises:
+            RuntimeError: The utterances are not in order.
+        """
+        sort_key = [split, *(to_numpy(columns[name]) for name in ("key_1", "key_2", "turn"))]
+        keys = np.stack([np.append(last, values) for last, values in zip(self._last_key, sort_key, strict=True)])
+        self._last_key = keys[:, -1]
+        changes = np.diff(keys) != 0
+        _check_order(np.diff(keys), changes)
+        is_first = changes[:3].any(axis=0)
+        if "cut" in columns:
+            is_first |= to_numpy(columns["cut"], np.int8) > 0
+        rows = np.arange(len(split))
+        conversations = self._conversation + np.cumsum(is_first)
+        starts = np.maximum.accumulate(np.where(is_first, rows, -1))
+        positions = np.where(starts < 0, self._position + 1 + rows, rows - starts)
+        self._conversation, self._position = int(conversations[-1]), int(positions[-1])
+        return is_first, conversations, positions
+
+
+def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positions: Any) -> pa.RecordBatch:
+    words = to_numpy(pc.count_substring(columns["text"], " "), np.int32) + 1
+    arrays = [
+        columns["split"],
+        columns["thread"],
+        integers(conversations),
+        integers(positions),
+        columns["text"],
+        integers(words, np.int32),
+        columns["start"],
+        columns["end"],
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
+
+
 def _split_numbers(split: pa.Array) -> Any:
-    """The place of each split in SPLITS. Raises RuntimeError for any other."""
-    places = pc.index_in(split, strings([name.encode() for name in SPLITS]))
-    if places.null_count:
-        raise RuntimeError("the engine gave an utterance without a split")
-    return numbers(places, np.int32).astype(np.int64)
+    """The index of each split in SPLITS. Raises RuntimeError if it is none of them."""
+    indices = pc.index_in(split, strings([name.encode() for name in SPLITS]))
+    if indices.null_count:
+        raise RuntimeError("the engine returned an utterance without a split")
+    return to_numpy(indices, np.int32).astype(np.int64)
 
 
 def _check_order(steps: Any, changes: Any) -> None:
-    """Raise RuntimeError unless each row comes after the one before: a corpus out of order must not go unseen."""
+    """Raise RuntimeError unless the keys increase strictly from row to row."""
     first_change = changes.argmax(axis=0)
     if not (changes.any(axis=0) & (np.take_along_axis(steps, first_change[None], axis=0)[0] > 0)).all():
-        raise RuntimeError("the engine gave utterances out of order, or one of them twice")
+        raise RuntimeError("the engine returned utterances out of order or more than once")
 
 
 _MARKER = f"{END_OF_CONVERSATION}\n".encode()
 
 
-def _lines(text: pa.StringArray, begins: Any, opened: bool) -> memoryview:
-    """Utterances as lines of a corpus file; a conversation that begins first ends the one before, if there is one."""
-    marked = begins.copy()
-    marked[0] &= opened
+def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> memoryview:
+    """Utterances as lines of a corpus file, with a marker before each new conversation except the first of the file.
+
+    Args:
+        text: ``[utterances]``.
+        is_first: Whether a new conversation starts, ``[utterances]``.
+        has_previous: Whether the file already has utterances.
+    """
+    marked = is_first.copy()
+    marked[0] &= has_previous
     offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
     characters = np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    # Where the line feeds are; before a line that is marked lies a marker.
+    # The offsets of the line feeds. A marker precedes each marked line.
     ends = offsets[1:] - offsets[0] + np.arange(len(text)) + len(_MARKER) * np.cumsum(marked)
     markers = (ends - np.diff(offsets))[marked, None] - len(_MARKER) + np.arange(len(_MARKER))
     lines = np.empty(ends[-1] + 1, np.uint8)
@@ -142,15 +167,15 @@ def _lines(text: pa.StringArray, begins: Any, opened: bool) -> memoryview:
     return lines.data
 
 
-class _Table:
-    """Writes rows in groups of one size, so that the same rows give the same bytes however they come.
+class _ParquetWriter:
+    """Writes rows in groups of a fixed size, so that the bytes do not depend on the batches.
 
-    A group is packed in a thread, beside what makes the rows of the next.
+    A thread compresses one group while the rows of the next one are produced.
     """
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, PREPARED, compression="zstd", compression_level=1)
-        self._held: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
         self._rows = 0
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
@@ -158,25 +183,25 @@ class _Table:
     def write(self, batch: pa.RecordBatch) -> None:
         while self._rows + batch.num_rows >= _ROWS_PER_GROUP:
             room = _ROWS_PER_GROUP - self._rows
-            self._held.append(batch.slice(0, room))
+            self._pending.append(batch.slice(0, room))
             self._flush()
             batch = batch.slice(room)
         if batch.num_rows:
-            self._held.append(batch)
+            self._pending.append(batch)
             self._rows += batch.num_rows
 
     def _flush(self) -> None:
         self._wait()
-        if self._held:
-            self._writing = self._thread.submit(self._write_group, self._held)
-        self._held, self._rows = [], 0
+        if self._pending:
+            self._writing = self._thread.submit(self._write_group, self._pending)
+        self._pending, self._rows = [], 0
 
     def _write_group(self, batches: list[pa.RecordBatch]) -> None:
         table = pa.Table.from_batches(batches, PREPARED).combine_chunks()
         self._writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
 
     def _wait(self) -> None:
-        """Wait for the group that is being written, of which there is never more than one."""
+        """Wait for the group that is being written, if any."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
@@ -192,46 +217,48 @@ class _Table:
 
 @contextmanager
 def prepared_utterances(path: Path, folder: Path) -> Iterator[Path]:
-    """The Parquet file of the utterances of a prepared folder, of such a file itself, or of any corpus file.
+    """The Parquet file of utterances for a prepared folder, for such a file itself, or for a corpus file.
 
-    Args:
-        folder: Where to make a Parquet file of a corpus file, whose split is then ``train``.
+    A corpus file is converted to Parquet in ``folder``, with all utterances in the split ``train``.
 
     Raises:
-        CorpusError: There is no corpus at ``path``.
+        CorpusError: There is no corpus at ``path``, or it cannot be read.
     """
     if path.is_dir():
         table = path / UTTERANCES_FILE
         if not table.is_file():
             raise CorpusError(
-                f"{path} holds no {UTTERANCES_FILE}. Name a folder that seq2seq-chat prepare wrote, or a corpus file."
+                f"{path} contains no {UTTERANCES_FILE}. Name an output folder of prepare, or a corpus file."
             )
         yield table
     elif path.suffix == ".parquet" and path.is_file():
         yield path
     else:
-        with open(path, "rb") as file:
-            is_table = file.read(4) == b"PAR1"
+        try:
+            with open(path, "rb") as file:
+                is_table = file.read(4) == b"PAR1"
+        except OSError as error:
+            raise read_error(path, error, CorpusError) from error
         if is_table:
             yield path
             return
         table = folder / UTTERANCES_FILE
-        writer = _Table(table)
-        for batch in _batches_of_file(path):
+        writer = _ParquetWriter(table)
+        for batch in _read_corpus_file(path):
             writer.write(batch)
         writer.close()
         yield table
 
 
-def _batches_of_file(path: Path) -> Iterator[pa.RecordBatch]:
-    """A corpus file as rows, cleaned; conversations are its threads as well."""
+def _read_corpus_file(path: Path) -> Iterator[pa.RecordBatch]:
+    """The cleaned utterances of a corpus file; each conversation is a thread."""
     last, position = -1, -1
-    held: list[tuple[int, str]] = []
+    pending: list[tuple[int, str]] = []
 
     def batch() -> pa.RecordBatch:
         nonlocal last, position
-        texts = clean_lines([text for _, text in held])
-        kept = [(conversation, text) for (conversation, _), text in zip(held, texts, strict=True) if text]
+        texts = clean_lines([text for _, text in pending])
+        kept = [(conversation, text) for (conversation, _), text in zip(pending, texts, strict=True) if text]
         positions = []
         for conversation, _ in kept:
             position = position + 1 if conversation == last else 0
@@ -251,9 +278,9 @@ def _batches_of_file(path: Path) -> Iterator[pa.RecordBatch]:
         return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
 
     for item in read_utterances(path, progress=True):
-        held.append(item)
-        if len(held) == _BATCH:
+        pending.append(item)
+        if len(pending) == _ROWS_PER_BATCH:
             yield batch()
-            held = []
-    if held:
+            pending = []
+    if pending:
         yield batch()

@@ -1,4 +1,4 @@
-"""Runs side by side: the settings in which they differ, and how far they got."""
+"""Compare runs: the settings that differ, and the results."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import flat_settings
-from seq2seq_chat.experiments import metrics, summarize
-from seq2seq_chat.runs import Run
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.summary import MAX_BYTES, summarize
+from seq2seq_chat.system.tables import format_table
 
 
 class Comparison(NamedTuple):
-    """A table: a column for each run."""
+    """A table with a column for each run."""
 
     runs: list[str]
-    settings: dict[str, list[Any]]  # settings that are not the same in all runs
-    figures: dict[str, list[Any]]  # None where a run has none
+    settings: dict[str, list[Any]]  # only those that differ
+    figures: dict[str, list[Any]]  # None if a run has no such figure
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
-    """Compare runs, finished or not. Raises ConfigError where a configuration was damaged."""
+    """Compare runs, finished or not. Raises ConfigError if a configuration is damaged."""
     settings = [flat_settings(run.config) for run in runs]
-    keys = [key for key in dict.fromkeys(key for one in settings for key in one) if key != "name"]
-    values = {key: [one.get(key) for one in settings] for key in keys}
-    differing = {key: of_each for key, of_each in values.items() if any(value != of_each[0] for value in of_each)}
-    columns = [_figures(run) for run in runs]
+    keys = [key for key in dict.fromkeys(key for of_run in settings for key in of_run) if key != "name"]
+    rows = {key: [of_run.get(key) for of_run in settings] for key in keys}
+    differing = {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
+    figures = [_figures(run) for run in runs]
     return Comparison(
-        [run.name for run in runs], differing, {name: [column[name] for column in columns] for name in columns[0]}
+        [run.name for run in runs], differing, {name: [of_run[name] for of_run in figures] for name in figures[0]}
     )
 
 
 def _figures(run: Run) -> dict[str, Any]:
-    """What a run reached."""
     summary = summarize(run)
-    lines = [line for line in metrics(run.metrics_file) if line.get("kind") == "train"]
+    lines = [line for line in read_json_lines(run.metrics_file, MAX_BYTES) if line.get("kind") == "train"]
     seconds = sum(float(line.get("seconds", 0.0)) for line in lines)
     tokens = sum(int(line.get("tokens", 0)) for line in lines)
     best = summary.best_perplexity
@@ -51,18 +52,14 @@ def _figures(run: Run) -> dict[str, Any]:
     }
 
 
-def as_text(found: Comparison) -> str:
-    """The table for a terminal."""
-    rows = [["", *found.runs]]
-    rows += [[key, *map(json.dumps, values)] for key, values in found.settings.items()]
-    if not found.settings:
-        rows.append(["(no setting differs)", *("" for _ in found.runs)])
-    rows.append(["" for _ in rows[0]])
-    for name, values in found.figures.items():
+def format_comparison(comparison: Comparison) -> str:
+    """Format a comparison as a table for the terminal."""
+    blank = ["" for _ in comparison.runs]
+    rows = [["", *comparison.runs]]
+    rows += [[key, *map(json.dumps, values)] for key, values in comparison.settings.items()]
+    if not comparison.settings:
+        rows.append(["(no setting differs)", *blank])
+    rows.append(["", *blank])
+    for name, values in comparison.figures.items():
         rows.append([name, *("–" if value is None else str(value) for value in values)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return "\n".join(lines)
+    return format_table(rows, "lr")

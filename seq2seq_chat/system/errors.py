@@ -1,11 +1,10 @@
-"""The one kind of error that is meant for people."""
+"""Errors that are shown to the user."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """An error meant for people: one or two sentences naming cause and remedy.
+    """An error whose message states cause and remedy in one or two sentences.
 
-    The command line prints it on stderr and exits with status 2; every other exception is a
-    defect of the program and keeps its traceback.
+    The command line prints the message and exits with status 2; any other exception is a bug and keeps its traceback.
     """

@@ -1,48 +1,46 @@
-"""Write a file whole or not at all."""
+"""Write files and folders atomically: they appear complete or not at all."""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
-from seq2seq_chat.direct import DirectStream
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
 
-Mode = Literal["w", "wb", "direct"]
+Mode = Literal["w", "wb"]
 
 
 class Draft:
-    """New contents of a file, in a temporary file beside it until they are published.
+    """New contents of a file, written to a temporary file beside it until they are published.
 
-    Args:
-        path: The file. The draft is in the same folder, so that the final rename cannot cross file systems.
-        mode: Text, which is UTF-8 with ``\\n`` line ends, or bytes; ``direct`` are bytes written past the system's
-            cache (:mod:`seq2seq_chat.direct`).
+    In mode ``w``, the text is UTF-8 with ``\\n`` line ends.
 
     Raises:
-        UserError: It cannot be written there.
+        UserError: The temporary file could not be created.
     """
 
     def __init__(self, path: str | Path, mode: Mode = "w") -> None:
         self.path, self.published = Path(path), False
-        # Not tempfile: its files are readable by their owner only, these follow the umask.
-        self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
-        with told_as_user_error(self.path):
-            self.stream = _open_new(self._temporary, mode)
+        self._temporary = _temporary_path(self.path)
+        with as_user_error(self.path):
+            text: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"} if mode == "w" else {}
+            self.stream: IO[Any] = open(self._temporary, mode.replace("w", "x"), **text)  # noqa: SIM115
 
     def publish(self) -> None:
-        """Bring the contents to the disk and then to their place.
+        """Flush the contents to the disk and replace the file.
 
         Raises:
-            UserError: They could not be written; the draft is removed.
+            UserError: The file could not be written; the draft is removed.
         """
         try:
-            with told_as_user_error(self.path):
+            with as_user_error(self.path):
                 self.stream.flush()
                 os.fsync(self.stream.fileno())
                 self.stream.close()
@@ -53,24 +51,22 @@ class Draft:
             raise
 
     def discard(self) -> None:
-        """Remove the draft; the file stays as it was."""
-        with suppress(OSError):  # what could not be written cannot be flushed either
+        """Delete the temporary file; the file itself is unchanged."""
+        with suppress(OSError):  # closing flushes, which fails again after a failed write
             self.stream.close()
         self._temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_write(path: str | Path, mode: Mode = "w") -> Iterator[IO[Any]]:
-    """A stream for the new contents of ``path``, which appear there only once complete.
-
-    They are a :class:`Draft` until the block ends. When it fails, ``path`` stays as it was.
+    """Open a stream for the new contents of ``path``, which replace it when the block ends without an error.
 
     Raises:
         UserError: The file could not be written.
     """
     draft = Draft(path, mode)
     try:
-        with told_as_user_error(path):
+        with as_user_error(path):
             yield draft.stream
     except BaseException:
         draft.discard()
@@ -78,31 +74,69 @@ def atomic_write(path: str | Path, mode: Mode = "w") -> Iterator[IO[Any]]:
     draft.publish()
 
 
-def copy_file(source: str | Path, path: str | Path, mode: Literal["wb", "direct"] = "wb") -> None:
-    """Copy a file; the copy appears complete or not at all.
+def write_atomically(path: str | Path, contents: str | bytes) -> None:
+    """Write a file atomically. Raises UserError if it could not be written."""
+    with atomic_write(path, "w" if isinstance(contents, str) else "wb") as stream:
+        stream.write(contents)
 
-    Raises:
-        UserError: One of them could not be read or written.
-    """
-    with atomic_write(path, mode) as stream, open(source, "rb") as old:
-        shutil.copyfileobj(old, stream, 1 << 20)
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write a value as indented JSON atomically. Raises UserError if it could not be written."""
+    write_atomically(path, json.dumps(value, indent=2) + "\n")
+
+
+def copy_file(source: str | Path, path: str | Path) -> None:
+    """Copy a file atomically. Raises UserError if it could not be read or written."""
+    with atomic_write(path, "wb") as stream, open(source, "rb") as source_file:
+        shutil.copyfileobj(source_file, stream, 1 << 20)
 
 
 @contextmanager
-def told_as_user_error(path: str | Path) -> Iterator[None]:
-    """OSError while ``path`` is written becomes a UserError that names it."""
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Create a temporary folder beside ``path``, which is renamed to ``path`` when the block ends.
+
+    If the block fails, the folder is removed. An empty folder at ``path`` is replaced.
+
+    Raises:
+        FileExistsError: ``path`` exists when the block ends and is not an empty folder.
+        OSError: The folder could not be created or renamed.
+    """
+    path = Path(path)
+    temporary = _temporary_path(path)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        try:
+            temporary.rename(path)
+        except OSError as error:
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Delete the temporary files and folders that a killed process left in a folder."""
+    for path in folder.glob(".*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def as_user_error(path: str | Path) -> Iterator[None]:
+    """Turn an OSError while ``path`` is being written into a UserError that names it."""
     try:
         yield
     except OSError as error:
         raise UserError(
             f"{path} could not be written: {error.strerror or error}. "
-            "Check that its folder exists, may be written to and has room left."
+            "Check that its folder exists, is writable and has free space."
         ) from error
 
 
-def _open_new(path: Path, mode: Mode) -> IO[Any]:
-    if mode == "direct":
-        return cast(IO[Any], DirectStream(path))
-    if mode == "wb":
-        return open(path, "xb")
-    return open(path, "x", encoding="utf-8", newline="\n")
+def _temporary_path(path: Path) -> Path:
+    # Not tempfile: what it creates is accessible to the owner only; this follows the umask.
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

@@ -1,12 +1,10 @@
-"""What the program runs on: the versions it needs, and a record of what was there.
+"""Required versions of Python and TensorFlow, and the environment recorded with a run.
 
-Importing this module imports no TensorFlow; :func:`load_tensorflow` does, after it has checked what it can.
+Importing this module does not import TensorFlow; :func:`load_tensorflow` does, after checking Python.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import platform
 import subprocess
@@ -15,69 +13,55 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import gpu_names, processor_name
 
-PYTHON = ((3, 10), (3, 11))
+PYTHON_VERSIONS = ((3, 10), (3, 11))
 TENSORFLOW = "2.15"
-REVISION = "SEQ2SEQ_CHAT_REVISION"  # names the code's where there is no repository
+REVISION = "SEQ2SEQ_CHAT_REVISION"  # environment variable with the Git revision, for code outside a repository
 RECORDED_PACKAGES = ("seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "pydantic")
-QUOTAS = (  # files that say how many microseconds of how many a container may compute
-    ("/sys/fs/cgroup/cpu.max",),
-    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
-)
 
 
-class EnvironmentFault(UserError):
-    """A Python or TensorFlow this program does not work with."""
+class UnsupportedVersion(UserError):
+    """A version of Python or TensorFlow that is not supported."""
 
 
 def load_tensorflow() -> Any:
-    """Import TensorFlow quietly, and refuse versions the program was not made for in one sentence."""
-    if sys.version_info[:2] not in PYTHON:
-        raise EnvironmentFault(
-            f"this is Python {platform.python_version()}, and TensorFlow {TENSORFLOW} exists for Python 3.10 and 3.11 "
-            "only; make the environment with one of them (./run.sh looks for it)"
+    """Import TensorFlow without its informational messages.
+
+    Raises:
+        UnsupportedVersion: Python or TensorFlow has another version, or TensorFlow is missing.
+    """
+    if sys.version_info[:2] not in PYTHON_VERSIONS:
+        raise UnsupportedVersion(
+            f"this is Python {platform.python_version()}, but TensorFlow {TENSORFLOW} requires Python 3.10 or 3.11; "
+            "create the virtual environment with one of them (./run.sh finds it)"
         )
     try:
         import tensorflow as tf
     except ImportError as error:
-        raise EnvironmentFault(
-            f"TensorFlow cannot be imported ({error}); install it with: pip install -c constraints.txt -e ."
+        raise UnsupportedVersion(
+            f"could not import TensorFlow ({error}); install it with: pip install -c constraints.txt -e ."
         ) from error
-    tf.get_logger().setLevel("ERROR")  # it advises against several graphs of one function, which is what buckets are
+    tf.get_logger().setLevel("ERROR")  # no warnings of retracing: each bucket needs a trace
     if not tf.__version__.startswith(TENSORFLOW + "."):
-        raise EnvironmentFault(
-            f"this is TensorFlow {tf.__version__}, and {TENSORFLOW} is needed; "
+        raise UnsupportedVersion(
+            f"this is TensorFlow {tf.__version__}, but {TENSORFLOW} is required; "
             "install it with: pip install -c constraints.txt -e ."
         )
     return tf
 
 
-def available_cores() -> int:
-    """Cores that this process may use, as many as its container is given the time of."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(cores, _quota())))
+def make_deterministic(seed: int, deterministic: bool | None = True) -> None:
+    """Make TensorFlow compute bit-for-bit reproducibly in this process.
 
-
-def _quota() -> float:
-    """The share of time that a container may use, 1 for one core's; infinite outside of one."""
-    for files in QUOTAS:
-        with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says "max"
-            time, period = map(float, " ".join(Path(file).read_text() for file in files).split())
-            if time > 0:
-                return time / period
-    return math.inf
-
-
-def make_deterministic(seed: int, wanted: bool | None = True) -> None:
-    """The same operations in the same order give the same bits from here on, in this process.
-
-    ``wanted`` None leaves it to the device: a processor computes as fast this way, a GPU does not.
+    Also seeds the global random number generators. With ``deterministic`` None, computation is deterministic only
+    without a GPU, where this costs no time.
     """
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(seed)
-    if wanted or (wanted is None and not tf.config.list_physical_devices("GPU")):
+    if deterministic or (deterministic is None and not tf.config.list_physical_devices("GPU")):
         tf.config.experimental.enable_op_determinism()
 
 
@@ -89,7 +73,7 @@ def describe_environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in RECORDED_PACKAGES},
-        "processor": _processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "gpus": gpu_names(),
         "threads": _threads(),
@@ -97,7 +81,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _code_revision() -> dict[str, Any]:
-    """The Git revision the code was taken from, and whether it was changed since; an image only knows the first."""
+    """The Git revision of the code, and whether files were changed since; None if unknown."""
     try:
         revision = _git("rev-parse", "HEAD").strip()
         return {"revision": revision, "changed": bool(_git("status", "--porcelain", "--untracked-files=no").strip())}
@@ -106,8 +90,7 @@ def _code_revision() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str:
-    folder = Path(__file__).resolve().parent
-    command = ["git", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(Path(__file__).resolve().parent), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
@@ -118,41 +101,12 @@ def _version(package: str) -> str | None:
         return None
 
 
-def processor_flags() -> set[str]:
-    """The instruction sets of the processor by their Linux names; empty where the system does not tell."""
-    return set((_cpuinfo("flags") or "").split())
-
-
-def _processor() -> str:
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
-
-
-def _cpuinfo(key: str) -> str | None:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.partition(":")[0].strip() == key:
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return None
-
-
-def gpu_names() -> list[str]:
-    """The GPUs that TensorFlow sees; none while it is not loaded."""
-    if "tensorflow" not in sys.modules:
-        return []
-    import tensorflow as tf
-
-    devices = tf.config.list_physical_devices("GPU")
-    return [tf.config.experimental.get_device_details(device).get("device_name", device.name) for device in devices]
-
-
 def _threads() -> dict[str, Any]:
-    """Threads TensorFlow was told to use, 0 for as many as there are cores, and what else may limit them."""
-    told: dict[str, Any] = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
+    """TensorFlow's numbers of threads (0: one per core), and the environment variable that limits other libraries."""
+    threads: dict[str, Any] = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
     if "tensorflow" in sys.modules:
         import tensorflow as tf
 
-        told["in an operation"] = tf.config.threading.get_intra_op_parallelism_threads()
-        told["between operations"] = tf.config.threading.get_inter_op_parallelism_threads()
-    return told
+        threads["in an operation"] = tf.config.threading.get_intra_op_parallelism_threads()
+        threads["between operations"] = tf.config.threading.get_inter_op_parallelism_threads()
+    return threads

@@ -1,5 +1,5 @@
 """Training.
 
-Reading order: order, batches, gradients, precision, optimizers, parts, cluster, distribution, step, validation,
-checkpoints, restore, memory, metrics, console, trainer, follower.
+Reading order: sampler, clipping, precision, optimizers, schedules, distribution, step, learner, metrics, loop,
+validation, saving, reports, chief, worker, resume, setup, experiment.
 """

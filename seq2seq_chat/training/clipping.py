@@ -1,9 +1,8 @@
-"""Clipping of gradients, dense and sparse ones alike."""
+"""Clipping of dense and sparse gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional
 
 import tensorflow as tf
 
@@ -11,10 +10,10 @@ from seq2seq_chat.model.deferred import Gradient
 
 
 def sum_repeated_rows(gradient: Gradient) -> Gradient:
-    """A sparse gradient with one slice for each row.
+    """Sum the slices of a sparse gradient that belong to the same row.
 
-    A word that occurs several times in a batch has several slices in its table's gradient. They belong together: the
-    norm of the gradient is that of their sum, and AdaGrad squares their sum.
+    A word that occurs several times in a batch has several slices in its table's gradient. The norm of the gradient is
+    that of their sum, and AdaGrad squares their sum.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -29,46 +28,46 @@ def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
     return tf.sqrt(2.0 * tf.add_n(half_squares))
 
 
-def clip_by_global_norm(gradients: Sequence[Gradient], largest: Optional[float]) -> tuple[list[Gradient], tf.Tensor]:
-    """Rescale all gradients together where their global norm is above ``largest`` (Pascanu et al. 2013).
+def clip_by_global_norm(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
+    """Rescale all gradients together if their global norm exceeds ``limit`` (Pascanu et al. 2013).
 
     Returns:
         the gradients, without repeated rows, and their global norm before clipping.
     """
     gradients, norm = _with_norm(gradients)
-    if largest is None:
+    if limit is None:
         return gradients, norm
-    scale = tf.minimum(1.0, largest / norm)
+    scale = tf.minimum(1.0, limit / norm)
 
     def rescaled(gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(gradient.values * scale, gradient.indices, gradient.dense_shape)
         return gradient * scale
 
-    # most gradients are short enough, and to multiply all of them by one would read and write them for nothing
-    return tf.cond(norm <= largest, lambda: gradients, lambda: [rescaled(gradient) for gradient in gradients]), norm
+    # most gradients are below the limit, and multiplying them by one would read and write them for nothing
+    return tf.cond(norm <= limit, lambda: gradients, lambda: [rescaled(gradient) for gradient in gradients]), norm
 
 
-def clip_by_value(gradients: Sequence[Gradient], largest: Optional[float]) -> tuple[list[Gradient], tf.Tensor]:
-    """Cut each number to ``largest`` in either direction, which may turn the gradient (Mikolov 2012, section 3.2.2).
+def clip_by_value(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
+    """Clip each number to ±``limit``, which may change the gradient's direction (Mikolov 2012, section 3.2.2).
 
     Returns:
         the gradients, without repeated rows, and their global norm before clipping.
     """
     gradients, norm = _with_norm(gradients)
-    if largest is None:
+    if limit is None:
         return gradients, norm
 
-    def cut(gradient: Gradient) -> Gradient:
+    def clip(gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(cut(gradient.values), gradient.indices, gradient.dense_shape)
-        return tf.clip_by_value(gradient, -largest, largest)
+            return tf.IndexedSlices(clip(gradient.values), gradient.indices, gradient.dense_shape)
+        return tf.clip_by_value(gradient, -limit, limit)
 
-    return [cut(gradient) for gradient in gradients], norm
+    return [clip(gradient) for gradient in gradients], norm
 
 
 def _with_norm(gradients: Sequence[Gradient]) -> tuple[list[Gradient], tf.Tensor]:
-    """The gradients without repeated rows, and their global norm."""
+    """Sum repeated rows, and compute the global norm."""
     gradients = [sum_repeated_rows(gradient) for gradient in gradients]
     return gradients, global_norm(gradients)
 

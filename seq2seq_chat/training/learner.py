@@ -1,54 +1,60 @@
-"""A model that learns a corpus, step by step."""
+"""A model that learns from a corpus, step by step."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Optional
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config
-from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus
+from seq2seq_chat.config import Config, Training
+from seq2seq_chat.data.batches import Batches, configured_buckets
+from seq2seq_chat.data.dataset import Batch, Dataset
+from seq2seq_chat.data.source_noise import SourceNoise
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.inference.dynamic import build_model
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.batches import Batches, configured_buckets
-from seq2seq_chat.training.distribution import ALONE, Distribution
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import loss_scale_variables
+from seq2seq_chat.training.sampler import BatchSampler
 from seq2seq_chat.training.step import StepResult, TrainingStep
 
 
 class Learner:
-    """Model, optimizer and the order of the samples.
+    """Model, optimizer and sampler.
 
-    All that changes while learning is in ``variables``, ``precision_variables`` and ``step``.
+    Everything that changes while learning is in ``variables``, ``precision_variables`` and ``step``.
 
     Args:
-        config: the experiment.
-        vocabulary_size: words of the model.
-        corpus: what is learned.
-        distribution: the devices that learn together.
+        model: the model to train; its seed is that of the experiment.
+        batches: the training corpus.
+        settings: batch size, optimizer and loss.
+        source_noise: noise in the sources, if any.
+        distribution: the devices that share each batch; the model was created in its scope.
     """
 
     def __init__(
-        self, config: Config, vocabulary_size: int, corpus: EncodedCorpus, distribution: Distribution = ALONE
+        self,
+        model: Seq2Seq,
+        batches: Batches,
+        settings: Training,
+        source_noise: SourceNoise | None = None,
+        distribution: Distribution = SINGLE_DEVICE,
     ) -> None:
+        self.model, self.batches, self._source_noise = model, batches, source_noise
         self.step = 0  # steps done
         self.data_seconds = 0.0  # how long the last step waited for its batch
         with distribution.scope():
-            self.model = Seq2Seq(config.model, vocabulary_size, config.seed)
-            self.optimizer = build_optimizer(config.training)
-            self.optimizer._create_all_weights(self.model.trainable_variables)  # there before they are restored
-        self.buckets = configured_buckets(config, corpus)
-        self.batches = Batches(corpus, self.buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
-        self._rate = config.training.learning_rate
-        self._seed, self._batch_size = config.seed, config.training.batch_size
-        self._order = self.batches.ordered(config.seed)
-        self._reader = ThreadPoolExecutor(1, "batches")
-        self._next: Future[Batch] = Future()
-        self._next_step: Optional[int] = None
-        self._training_step = TrainingStep(self.model, self.optimizer, config, distribution)
+            self.optimizer = build_optimizer(settings)
+            self.optimizer._create_all_weights(model.trainable_variables)  # they must exist before they are restored
+        self._learning_rate, self._batch_size = settings.learning_rate, settings.batch_size
+        self._sampler = self._make_sampler(start_step=0)
+        self._prefetcher = ThreadPoolExecutor(1, "batches")
+        self._next_batch: Future[Batch] = Future()
+        self._next_step: int | None = None
+        self._training_step = TrainingStep(model, self.optimizer, settings, distribution)
         self.sampled = self._training_step.sampled
 
     @property
@@ -58,46 +64,62 @@ class Learner:
 
     @property
     def precision_variables(self) -> list[tf.Variable]:
-        """What belongs to the precision; a training that goes on in another precision has others, or none."""
+        """Variables that depend on the precision, which a resumed training may change."""
         return loss_scale_variables(self.optimizer)
 
     @property
     def traces(self) -> int:
-        """Graphs that were built so far, one for each bucket that was learned from."""
+        """Number of graphs traced so far: one for each bucket that was used."""
         return self._training_step.traces
 
     @property
-    def place(self) -> dict[str, int]:
-        """What a step number needs to be a place in the corpus; kept in checkpoints."""
-        return {"batch_size": self._batch_size, "order_begun": self._order.begun}
+    def sampler_state(self) -> dict[str, int]:
+        """Which samples a step number means; part of every checkpoint."""
+        return {"batch_size": self._batch_size, "order_begun": self._sampler.start_step}
 
-    def go_on(self, step: int, place: Mapping[str, int]) -> bool:
-        """Go on at a step of an earlier training, and tell whether its order of samples goes on, too.
+    def resume_at(self, step: int, sampler_state: Mapping[str, int]) -> bool:
+        """Continue at a step of an earlier training; returns whether the order of samples continues, too.
 
-        With another batch size a step number would be another place in the corpus; a new order begins.
+        With another batch size, step numbers mean other samples, so a new order starts.
         """
-        same = place.get("batch_size", self._batch_size) == self._batch_size
+        same_order = sampler_state.get("batch_size", self._batch_size) == self._batch_size
         self.step = step
-        self._order = self.batches.ordered(self._seed, begun=place.get("order_begun", 0) if same else step)
-        return same
+        self._sampler = self._make_sampler(start_step=sampler_state.get("order_begun", 0) if same_order else step)
+        return same_order
 
-    def set_rate(self, rate: float) -> None:
-        """The learning rate from here on."""
-        if rate != self._rate:
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of the following steps."""
+        if rate != self._learning_rate:
             self.optimizer.learning_rate = rate
-            self._rate = rate
+            self._learning_rate = rate
 
-    def learn(self, stop: bool = False) -> StepResult:
+    def train_step(self, stop: bool = False) -> StepResult:
         """Learn from the next batch; ``stop`` asks all workers to stop after it."""
-        begun = time.perf_counter()
-        batch = self._next.result() if self._next_step == self.step else self._batch(self.step)
-        self.data_seconds = time.perf_counter() - begun
+        start = time.perf_counter()
+        batch = self._next_batch.result() if self._next_step == self.step else self._batch(self.step)
+        self.data_seconds = time.perf_counter() - start
         self._next_step = self.step + 1
-        self._next = self._reader.submit(self._batch, self._next_step)  # while this step is computed
+        self._next_batch = self._prefetcher.submit(self._batch, self._next_step)  # during this step's computation
         result = self._training_step(batch, self.step, stop)
         self.step += 1
         return result
 
+    def _make_sampler(self, start_step: int) -> BatchSampler:
+        return BatchSampler(self.batches.sizes, self._batch_size, self.model.seed, start_step)
+
     def _batch(self, step: int) -> Batch:
-        """The samples of a step: which they are depends on nothing but its number."""
-        return self.batches.batch(*self._order.batch(step))
+        batch = self.batches.batch(*self._sampler.batch(step))
+        return self._source_noise(batch, step) if self._source_noise else batch
+
+
+def build_learner(
+    config: Config, vocabulary: Vocabulary, corpus: Dataset, distribution: Distribution = SINGLE_DEVICE
+) -> Learner:
+    """Build the model of an experiment, and the learner that trains it on a corpus."""
+    with distribution.scope():
+        model = build_model(config.model, len(vocabulary), config.seed)
+    buckets = configured_buckets(config.data, (config.model.encoder_steps, config.model.decoder_steps), corpus)
+    batches = Batches(corpus, buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
+    rate = config.training.source_noise
+    source_noise = SourceNoise(rate, vocabulary, config.seed) if rate else None
+    return Learner(model, batches, config.training, source_noise, distribution)

@@ -1,4 +1,4 @@
-"""Settings that cannot change when a run goes on: they shape the variables, or the meaning of what was learned."""
+"""Settings that must not change when a run is resumed, because the variables or what was learned depend on them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from seq2seq_chat.config import Config, flat_settings
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
+from seq2seq_chat.system.errors import UserError
 
-FILES = ("train", "validation", "test", "vocabulary")  # may move; what is in them is compared when it is read
+FILES = ("train", "validation", "test", "vocabulary")  # may move; their contents are compared when they are read
 
 
-def fixed_settings(config: Config) -> dict[str, Any]:
-    """Those that cannot change, by their paths."""
+def resume_settings(config: Config) -> dict[str, Any]:
+    """The settings that must not change, by path: ``model.hidden_size``."""
     return {
         path: value
         for path, value in flat_settings(config).items()
-        if path in ("seed", "training.optimizer")  # what an optimizer remembers is of no use to another
+        if path in ("seed", "training.optimizer")  # another optimizer cannot use this one's variables
         or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
     }
 
 
 def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Compare the fixed settings of a run with those it shall go on with.
+    """Compare the settings of a run with those it is resumed with.
 
-    Settings that one of the two does not know are those of another version of this program, which had one way only.
+    A setting that only one of the two has was introduced or removed by another version, and is ignored.
 
     Raises:
-        UserError: some differ; the message lists them.
+        UserError: some settings differ; the message lists them.
     """
+    before = upgrade_flat_settings(before)
     differing = [
         f"{path} ({json.dumps(before[path])} → {json.dumps(now[path])})"
         for path in now
@@ -37,6 +38,6 @@ def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, 
     ]
     if differing:
         raise UserError(
-            f"run {run} cannot go on with other settings of {', '.join(differing)}; "
-            "set them back, or start a new run without --resume"
+            f"run {run} cannot be resumed with other settings of {', '.join(differing)}; "
+            "restore them, or start a new run without --resume"
         )

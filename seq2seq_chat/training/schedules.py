@@ -1,4 +1,4 @@
-"""How the learning rate falls, and when training stops because nothing gets better."""
+"""Learning rate schedules and early stopping."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from seq2seq_chat.config import Training
 
 
-class Progress:
-    """What the validations so far mean for the rest of the training.
+class Schedule:
+    """The learning rate of each step, and whether to stop early, given the validations so far.
 
-    All of it is in :attr:`state`, numbers that are kept in checkpoints.
+    Its :attr:`state` is part of every checkpoint: validations since the best one, validations since the learning rate
+    dropped, and how often it dropped.
     """
 
-    def __init__(self, config: Training) -> None:
-        self._config = config
+    def __init__(self, settings: Training) -> None:
+        self._settings = settings
         self.state = {"since_best": 0, "since_fall": 0, "falls": 0}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from the state in a checkpoint."""
         self.state |= {key: int(value) for key, value in state.items() if key in self.state}
 
     def learning_rate(self, step: int) -> float:
@@ -28,32 +29,32 @@ class Progress:
 
             constant      rate
             exponential   rate · decay^(step / decay steps)
-            plateau       rate · decay^falls
+            plateau       rate · decay^drops
         """
-        config = self._config
-        if config.learning_rate_schedule == "exponential":
-            return config.learning_rate * config.learning_rate_decay ** (step / config.learning_rate_decay_steps)
-        if config.learning_rate_schedule == "plateau":
-            return config.learning_rate * config.learning_rate_decay ** self.state["falls"]
-        return config.learning_rate
+        settings = self._settings
+        if settings.learning_rate_schedule == "exponential":
+            return settings.learning_rate * settings.learning_rate_decay ** (step / settings.learning_rate_decay_steps)
+        if settings.learning_rate_schedule == "plateau":
+            return settings.learning_rate * settings.learning_rate_decay ** self.state["falls"]
+        return settings.learning_rate
 
-    def validated(self, best: bool) -> bool:
-        """Count a validation; whether the learning rate falls because of it."""
-        if best:
+    def record_validation(self, improved: bool) -> bool:
+        """Count a validation; returns whether the learning rate drops because of it."""
+        if improved:
             self.state |= {"since_best": 0, "since_fall": 0}
             return False
         self.state["since_best"] += 1
         self.state["since_fall"] += 1
-        falls = (
-            self._config.learning_rate_schedule == "plateau"
-            and self.state["since_fall"] >= self._config.learning_rate_patience
+        drops = (
+            self._settings.learning_rate_schedule == "plateau"
+            and self.state["since_fall"] >= self._settings.learning_rate_patience
         )
-        if falls:
+        if drops:
             self.state |= {"since_fall": 0, "falls": self.state["falls"] + 1}
-        return falls
+        return drops
 
     @property
-    def gave_up(self) -> bool:
+    def stopped_early(self) -> bool:
         """Whether early stopping ends the training."""
-        patience = self._config.early_stopping
+        patience = self._settings.early_stopping
         return patience is not None and self.state["since_best"] >= patience

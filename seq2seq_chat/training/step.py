@@ -1,57 +1,61 @@
-"""One training step, traced once."""
+"""One training step as a graph, traced once for each bucket."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config, Training
-from seq2seq_chat.corpus.encoded import Batch
+from seq2seq_chat.config import Training
+from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
-from seq2seq_chat.model.dropout import Dropout
+from seq2seq_chat.model.micro_batches import loss_in_micro_batches, micro_batch_count
 from seq2seq_chat.model.output import softmax_sampler
-from seq2seq_chat.model.own_words import OwnWords, Probability, schedule
+from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.scheduled_sampling import Schedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.training.distribution import ALONE, Distribution
-from seq2seq_chat.training.gradients import CLIPPINGS, sum_repeated_rows
-from seq2seq_chat.training.parts import batch_parts, loss_in_parts
+from seq2seq_chat.training.clipping import CLIPPINGS, sum_repeated_rows
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 
 
 class StepResult(NamedTuple):
-    """What a step reports."""
+    """The results of a step."""
 
     loss: Loss  # before the update
     gradient_norm: tf.Tensor  # scalar, before clipping
-    stop: tf.Tensor  # scalar: how many devices were asked to stop after this step
+    stop: tf.Tensor  # scalar: number of devices that request a stop after this step
 
 
 class TrainingStep:
     """Loss, gradients, clipping and update as one graph for each bucket.
 
-    Every device of a distribution takes such a step with its share of the batch.
+    Args:
+        model: the model to train.
+        optimizer: its optimizer.
+        settings: softmax, clipping, scheduled sampling, precision.
+        distribution: the devices that share each batch.
     """
 
-    def __init__(self, model: Seq2Seq, optimizer: Any, config: Config, distribution: Distribution = ALONE) -> None:
+    def __init__(
+        self, model: Seq2Seq, optimizer: Any, settings: Training, distribution: Distribution = SINGLE_DEVICE
+    ) -> None:
         self._model, self._optimizer, self._distribution = model, optimizer, distribution
-        self._clip, self._seed, self._rate = config.training.gradient_clipping, config.seed, config.model.dropout
-        self._clipped = CLIPPINGS[config.training.gradient_clipping_by]
-        self._sampler = softmax_sampler(model.vocabulary_size, config.training.sampled_softmax, config.seed)
-        self._own_words = _own_words(config.training)
-        self._parts = batch_parts(config)
-        self._compute = tf.as_dtype(config.training.precision)
-        self._scales_loss = config.training.precision == "float16"
-        self._dynamic = config.model.unrolling == "dynamic"
-        if self._dynamic:
-            from seq2seq_chat.decoding.dynamic import DynamicDecoder  # imports tensorflow-addons
-
-            model.unroll = DynamicDecoder(model).unroll
+        self._clipping_limit = settings.gradient_clipping
+        self._clip = CLIPPINGS[settings.gradient_clipping_by]
+        self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)
+        self._sampling_schedule = _sampling_schedule(settings)
+        self._micro_batches = micro_batch_count(model.config, settings)
+        self._compute = tf.as_dtype(settings.precision)
+        self._scales_loss = settings.precision == "float16"
+        self._dynamic = model.config.unrolling == "dynamic"
         self._graph = tf.function(self._trace, autograph=False)
 
     def __call__(self, batch: Batch, step: int, stop: bool = False) -> StepResult:
-        """Learn from a batch. ``step``, counted from 0, is what random draws depend on; ``stop`` is told to all."""
-        asked = tf.constant(float(stop))
-        result: StepResult = self._graph(*(tf.constant(part) for part in batch), tf.constant(step, tf.int64), asked)
+        """Learn from a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
+        stop_requests = tf.constant(float(stop))
+        result: StepResult = self._graph(
+            *(tf.constant(part) for part in batch), tf.constant(step, tf.int64), stop_requests
+        )
         return result
 
     @property
@@ -61,7 +65,7 @@ class TrainingStep:
 
     @property
     def traces(self) -> int:
-        """How many graphs were built; more than one for each bucket is a fault."""
+        """Number of graphs traced so far: at most one for each bucket."""
         return int(self._graph.experimental_get_tracing_count())
 
     def _trace(self, *inputs: tf.Tensor) -> StepResult:
@@ -71,29 +75,32 @@ class TrainingStep:
     def _learn(self, batch: Batch, step: tf.Tensor, stop: tf.Tensor) -> StepResult:
         loss, gradients, _ = self.gradients(batch, step)
         if self._distribution.devices > 1:
-            gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # fewer to be sent
+            gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # less to send
         nats, stop, *gradients = self._distribution.sum([loss.nats, stop, *gradients])
-        gradients, norm = self._clipped(gradients, self._clip)
+        gradients, norm = self._clip(gradients, self._clipping_limit)
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
         self._optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
-        if self._scales_loss:  # an overflow is no fault here: the optimizer leaves such a step out
+        if self._scales_loss:  # after an overflow the optimizer skips the step
             norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
         return StepResult(Loss(nats, loss.tokens), norm, stop)
 
+    def _random_context(self, step: tf.Tensor) -> RandomContext:
+        probability = None if self._sampling_schedule is None else self._sampling_schedule(step)
+        return RandomContext(self._model.seed, step, self._model.config.dropout, probability)
+
     def _tape(self) -> Any:
-        """What records the forward pass; inside a dynamic loop only automatic differentiation can."""
+        """The tape for the forward pass; the dynamic decoder's loop needs plain automatic differentiation."""
         return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute)
 
     def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
-        """The loss of a batch, the gradients of its mean per token for all variables, and the tape they came from.
+        """Compute the loss of a batch, the gradients of its mean per token, and the tape that recorded it.
 
-        On one of several devices: what its share of the batch adds to them; the tokens are those of the whole batch.
+        On one of several devices, loss and gradients are those of its share; the tokens are those of the entire batch.
         """
-        dropout = Dropout(self._rate, self._seed, step) if self._rate else None
-        own = OwnWords(self._own_words, self._seed, step) if self._own_words else None
+        share, random = self._distribution.share(), self._random_context(step)
+        sampled_words = self._sampler(step) if self._sampler else None
         with self._tape() as tape:
-            share = self._distribution.share()
-            loss = loss_in_parts(self._model, batch, self._parts, dropout, own, share, sampler=self._sampler, step=step)
+            loss = loss_in_micro_batches(self._model, batch, self._micro_batches, share, random, sampled_words)
             if self._distribution.devices > 1:
                 loss = loss._replace(tokens=tf.cast(tf.reduce_sum(batch.target_length), tf.float32))
             objective = loss.nats / loss.tokens
@@ -105,7 +112,9 @@ class TrainingStep:
         return loss, gradients, tape
 
 
-def _own_words(config: Training) -> Optional[Probability]:
-    if config.scheduled_sampling == "none":
+def _sampling_schedule(settings: Training) -> Schedule | None:
+    if settings.scheduled_sampling == "none":
         return None
-    return schedule(config.scheduled_sampling, config.own_words, float(config.own_words_steps))
+    return sampling_schedule(
+        settings.scheduled_sampling, settings.scheduled_sampling_probability, float(settings.scheduled_sampling_steps)
+    )

@@ -1,26 +1,26 @@
-"""The exact loss of a model on a corpus: full softmax, teacher forcing, no dropout."""
+"""Validation while training: the exact loss of a model (full softmax, teacher forcing, no dropout), and replies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Optional
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from seq2seq_chat.corpus.buckets import Bucket
-from seq2seq_chat.corpus.encoded import Batch, EncodedCorpus
+from seq2seq_chat.config import Data, Decoding
+from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.batches import Batches
-from seq2seq_chat.training.parts import loss_in_parts
-
-MOST_ROWS = 64
-LOGITS_AT_ONCE = 30e6  # [tokens, vocabulary]: bounds the memory of the full softmax
 
 
 class CorpusLoss(NamedTuple):
-    """What a model thinks of a corpus."""
+    """The exact loss of a model on a corpus."""
 
     nats: float  # summed over all target tokens
     tokens: int  # target tokens, end markers included
@@ -33,47 +33,110 @@ class CorpusLoss(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """e^loss; infinite where that is more than a number holds."""
+        """e^loss, or infinity if that is too large for a float."""
         return perplexity(self.loss)
 
 
 def perplexity(loss: float) -> float:
-    """e^loss of a loss in nats per token."""
+    """e^loss of a loss in nats per token, or infinity if that is too large for a float."""
     return math.exp(loss) if loss < 700 else math.inf
 
 
-class LossFunction:
-    """The exact loss as one graph for each bucket, for any number of corpora.
+def corpus_loss(
+    scorer: Scorer, corpus: Dataset, buckets: Sequence[Bucket], reverse_input: bool, limit: int | None = None
+) -> CorpusLoss:
+    """The exact loss of a model on a corpus.
 
     Args:
-        model: whose loss.
+        scorer: of the model.
+        corpus: samples.
         buckets: step limits, the model's own last.
-        reverse_input: whether the encoder reads last word first.
-        parts: parts of a batch that are computed side by side.
+        reverse_input: whether the encoder reads the last word first.
+        limit: number of samples to use, evenly spaced; None: all.
+    """
+    indices = None if limit is None else evenly_spaced(len(corpus), limit)
+    nats, tokens, samples = 0.0, 0, 0
+    for positions, _, scores in scorer.batches(corpus, buckets, reverse_input, indices):
+        nats, tokens = nats + float(scores.loss.nats), tokens + int(scores.loss.tokens)
+        samples += len(positions)
+    return CorpusLoss(nats, tokens, samples)
+
+
+class Reply(NamedTuple):
+    """The model's reply to an utterance of the validation corpus."""
+
+    source: str
+    reply: str
+    target: str
+
+
+class ReplySampler:
+    """Greedy replies of a model to some utterances of a corpus.
+
+    Args:
+        model: the model that replies.
+        vocabulary: its vocabulary.
+        corpus: where the utterances come from.
+        data: how the model reads its input.
+        count: number of replies.
+        allow_unknown: whether replies may contain <unknown>.
     """
 
-    def __init__(self, model: Seq2Seq, buckets: Sequence[Bucket], reverse_input: bool, parts: int = 1) -> None:
-        self._buckets, self._reverse = buckets, reverse_input
-        self._rows = max(1, min(MOST_ROWS, int(LOGITS_AT_ONCE / model.vocabulary_size / buckets[-1][1])))
-        parts = min(parts, self._rows)
-        self._graph = tf.function(lambda *batch: loss_in_parts(model, Batch(*batch), parts), autograph=False)
+    def __init__(
+        self, model: Seq2Seq, vocabulary: Vocabulary, corpus: Dataset, data: Data, count: int, allow_unknown: bool
+    ) -> None:
+        self._corpus, self._vocabulary, self._tokenizer = corpus, vocabulary, get_tokenizer(data.level)
+        self._search = ReplySearch(model, Decoding(method="greedy", allow_unknown=allow_unknown))
+        self._samples = evenly_spaced(len(corpus), count)
+        if len(self._samples):
+            self._batch = corpus.batch(
+                self._samples,
+                size=len(self._samples),
+                source_steps=model.config.encoder_steps,
+                target_steps=model.config.decoder_steps,
+                reverse=data.reverse_input,
+            )
 
-    def __call__(
-        self, corpus: EncodedCorpus, limit: Optional[int] = None, tick: Callable[[int], object] = lambda samples: None
-    ) -> CorpusLoss:
-        """The loss over ``limit`` samples spread evenly over the corpus, or all; ``tick`` is told of progress."""
-        chosen = None if limit is None else spread(len(corpus), limit)
-        batches = Batches(corpus, self._buckets, size=self._rows, reverse=self._reverse, chosen=chosen)
-        nats, tokens = 0.0, 0
-        for batch, samples in batches:
-            loss = self._graph(*(tf.constant(part) for part in batch))
-            nats, tokens = nats + float(loss.nats), tokens + int(loss.tokens)
-            tick(samples)
-        return CorpusLoss(nats, tokens, sum(batches.sizes))
+    def __call__(self) -> list[Reply]:
+        """Reply to the utterances with the model's current weights."""
+        if not len(self._samples):
+            return []
+        hypotheses = self._search(self._batch.source, self._batch.source_length)
+        replies = [words[0, : length[0]] for words, length in zip(hypotheses.words, hypotheses.lengths, strict=True)]
+        return [
+            Reply(self._text(self._corpus.source_ids(n)), self._text(reply), self._text(self._corpus.target_ids(n)))
+            for n, reply in zip(self._samples, replies, strict=True)
+        ]
+
+    def _text(self, ids: np.ndarray) -> str:
+        return self._vocabulary.text(ids, self._tokenizer)
 
 
-def spread(available: int, wanted: Optional[int]) -> np.ndarray:
-    """``wanted`` indices evenly spread over ``available`` ones, or all: int64, ascending."""
-    if wanted is None or wanted >= available:
-        return np.arange(available, dtype=np.int64)
-    return np.arange(wanted, dtype=np.int64) * available // wanted
+class Validator:
+    """Measures a model on the validation corpus with its current weights.
+
+    Args:
+        scorer: of the model.
+        replies: returns the model's replies to a few utterances.
+        corpus: the validation corpus.
+        buckets: step limits, the model's own last.
+        reverse_input: whether the encoder reads the last word first.
+        limit: number of samples to use, evenly spaced; None: all.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        replies: ReplySampler,
+        corpus: Dataset,
+        buckets: Sequence[Bucket],
+        reverse_input: bool,
+        limit: int | None,
+    ) -> None:
+        self._scorer, self._corpus, self._buckets = scorer, corpus, buckets
+        self._reverse_input, self._limit = reverse_input, limit
+        self.replies = replies
+
+    def loss(self) -> CorpusLoss:
+        """The exact loss."""
+        return corpus_loss(self._scorer, self._corpus, self._buckets, self._reverse_input, self._limit)

@@ -9,31 +9,38 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.checks.subject import SAMPLE_CORPUS
+from seq2seq_chat.checks.check_context import SAMPLE_CORPUS
+from tests.conftest import shipped_configs
 
-EXPERIMENTS = sorted((Path(__file__).parents[1] / "configs").glob("*.json"))
+EXPERIMENTS = shipped_configs()
+FAST = ("quickstart", "thesis_reddit")  # the others are slow
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "experiment",
+    [pytest.param(path, id=path.stem, marks=[] if path.stem in FAST else pytest.mark.slow) for path in EXPERIMENTS],
+)
 def test_a_shipped_experiment_trains(cli: Callable[..., object], tmp_path: Path, experiment: Path) -> None:
     small = {
         "data.train": SAMPLE_CORPUS,
         "data.validation": SAMPLE_CORPUS,
         "data.vocabulary": "null",
         "data.pairing": "sliding",
-        "data.most_buckets": 2,
+        "data.max_buckets": 2,
         "model.hidden_size": 12,
         "model.embedding_size": 8,
         "model.projection_size": 8,
+        "model.encoder_steps": 10,
+        "model.decoder_steps": 10,
         "training.batch_size": 8,
         "training.steps": 3,
         "training.log_every": 1,
         "training.validation_limit": 20,
     }
     options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
-    answer = cli("train", experiment, "--results", tmp_path, *options)
-    assert answer.status == 0, answer
-    run = Path(answer.out.splitlines()[-1])
+    result = cli("train", experiment, "--results", tmp_path, *options)
+    assert result.status == 0, result
+    run = Path(result.out.splitlines()[-1])
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3]
     vocabulary = len((run / "vocabulary.txt").read_text(encoding="utf-8").splitlines())

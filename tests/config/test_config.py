@@ -1,9 +1,10 @@
-"""Configurations: what they say when nothing is said, what they refuse, and with which words."""
+"""Configurations: defaults, errors, files, overrides, the JSON schema."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from seq2seq_chat.config import (
     Config,
     ConfigError,
     Decoding,
-    decoding_with,
     json_schema,
     load_config,
+    override_decoding,
     parse_config,
 )
+from tests.conftest import shipped_configs
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-SHIPPED = sorted(CONFIGS.glob("*.json"))
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SMALLEST: dict[str, Any] = {"name": "smallest", "data": {"train": "train.txt"}}
 
 
@@ -31,10 +32,10 @@ def parse(*overrides: str) -> Config:
     return parse_config(SMALLEST, "x.json", overrides)
 
 
-def refusal(*overrides: str, settings: Any = SMALLEST) -> str:
-    with pytest.raises(ConfigError) as refused:
+def rejection(*overrides: str, settings: Any = SMALLEST) -> str:
+    with pytest.raises(ConfigError) as error:
         parse_config(settings, "x.json", overrides)
-    return str(refused.value)
+    return str(error.value)
 
 
 # defaults and shipped experiments
@@ -62,16 +63,12 @@ def _assert_thesis(config: Config, words: int = 50_000) -> None:
     assert (training.steps, training.snapshot_every) == (3_000_000, 500_000)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", shipped_configs(), ids=lambda path: path.stem)
 def test_shipped_configurations(path: Path) -> None:
     config = load_config(path)
     assert config.name == path.stem
     again = parse_config(json.loads(config.to_json()), "again")
     assert again == config
-
-
-def test_there_are_shipped_configurations() -> None:
-    assert {"quickstart", "thesis_opensubtitles", "thesis_reddit"} <= {path.stem for path in SHIPPED}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +87,7 @@ def test_experiments_of_the_thesis(name: str, reverse: bool, words: int) -> None
     assert config.model.dropout == 0
 
 
-# what is refused
+# errors
 
 
 @pytest.mark.parametrize(
@@ -110,18 +107,18 @@ def test_experiments_of_the_thesis(name: str, reverse: bool, words: int) -> None
         ("decoding.beamwidth=5", "decoding.beam_width"),
     ],
 )
-def test_an_unknown_key_is_told_with_the_nearest_valid_one(override: str, meant: str) -> None:
+def test_an_unknown_key_suggests_the_closest_valid_one(override: str, meant: str) -> None:
     key, _, _ = override.partition("=")
     section, _, _ = key.partition(".")
     unknown = key if section in Config.model_fields else section
-    assert refusal(override) == f"x.json: unknown key {unknown}; did you mean {meant}?"
+    assert rejection(override) == f"--set {override}: unknown key {unknown}; did you mean {meant}?"
 
 
 @pytest.mark.parametrize(("override", "known"), [("zzz=1", "training"), ("model.zzz=1", "hidden_size")])
-def test_an_unknown_key_like_no_other_is_told_with_what_is_known(override: str, known: str) -> None:
-    message = refusal(override)
+def test_an_unknown_key_without_a_close_match_lists_the_valid_ones(override: str, known: str) -> None:
+    message = rejection(override)
     assert "did you mean" not in message
-    assert known in message.split("known here: ")[1].split(", ")
+    assert known in message.split("valid keys are ")[1].split(", ")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +137,7 @@ def test_an_unknown_key_like_no_other_is_told_with_what_is_known(override: str, 
         ("training.learning_rate=Infinity", "training.learning_rate", "finite"),
         ("training.gradient_clipping=-Infinity", "training.gradient_clipping", "finite"),
         ("training.optimizer=Adam", "training.optimizer", "adagrad, adadelta, adam, rmsprop or sgd"),
-        ("training.momentum=0.9", "training", "rmsprop and sgd only"),
+        ("training.momentum=0.9", "training", "applies to rmsprop and sgd only"),
         ("model.dropout=1", "model.dropout", "less than 1"),
         ("model.dropout=NaN", "model.dropout", "less than 1"),
         ("model.dropout=-0.1", "model.dropout", "greater than or equal to 0"),
@@ -163,25 +160,34 @@ def test_an_unknown_key_like_no_other_is_told_with_what_is_known(override: str, 
         ("data=null", "data", "JSON object"),
     ],
 )
-def test_an_impossible_value_is_told_with_its_path_and_what_is_allowed(override: str, path: str, allowed: str) -> None:
-    message = refusal(override)
-    assert message.startswith((f"x.json: {path} ", f"x.json: {path}: "))
+def test_an_invalid_value_names_its_path_and_what_is_allowed(override: str, path: str, allowed: str) -> None:
+    message = rejection(override)
+    assert re.match(rf"--set .+: {re.escape(path)}:? ", message)
     assert allowed in message
 
 
-def test_what_is_missing_is_told() -> None:
-    assert refusal(settings={}) == "x.json: name is missing; data is missing"
-    assert refusal(settings={"name": "x", "data": {}}) == "x.json: data.train is missing"
+def test_an_error_names_its_origin() -> None:
+    dropout = "model.dropout must be less than 1 (it is 1.5)"
+    good, bad = "training.steps=5", "model.dropout=1.5"
+    assert rejection(good, bad) == f"--set {bad}: {dropout}"
+    invalid = {**SMALLEST, "model": {"dropout": 1.5}}
+    assert rejection(good, settings=invalid) == f"x.json: {dropout}"
+    assert rejection("training.momentum=0.9").startswith("--set training.momentum=0.9: training: momentum applies")
 
 
-def test_a_long_list_of_faults_is_cut() -> None:
-    message = refusal(*(f"model.zzz{number}=1" for number in range(9)))
+def test_missing_keys_are_named() -> None:
+    assert rejection(settings={}) == "x.json: name is missing; data is missing"
+    assert rejection(settings={"name": "x", "data": {}}) == "x.json: data.train is missing"
+
+
+def test_a_long_list_of_errors_is_truncated() -> None:
+    message = rejection(*(f"model.zzz{number}=1" for number in range(9)))
     assert message.count("unknown key") == 5
     assert message.endswith("; and 4 more")
 
 
 def test_a_long_value_is_cut() -> None:
-    assert len(refusal(f"training.steps={list(range(1000))}")) < 200
+    assert len(rejection(f"training.steps={list(range(1000))}")) < 200
 
 
 @pytest.mark.parametrize(
@@ -189,42 +195,42 @@ def test_a_long_value_is_cut() -> None:
     [([], "list"), (None, "null"), (5, "number"), (0.5, "number"), ("x", "string"), (True, "boolean")],
 )
 def test_a_configuration_is_an_object(value: Any, kind: str) -> None:
-    assert refusal(settings=value) == f"x.json: a configuration is a JSON object, {{…}}, not a {kind}"
+    assert rejection(settings=value) == f"x.json: a configuration must be a JSON object, {{…}}, not a {kind}"
 
 
 # files
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
-        (b'{"name": "x",\n "data" 5}', "not valid JSON at line 2, column 9"),
-        (b'{"name": "x", "name": "y"}', "the key name stands there twice"),
-        (b"", "not valid JSON at line 1, column 1"),
+        (b'{"name": "x",\n "data" 5}', "invalid JSON at line 2, column 9"),
+        (b'{"name": "x", "name": "y"}', "the key name is duplicated; remove one of them"),
+        (b"", "invalid JSON at line 1, column 1"),
         (b"\xff\xfe{", "not UTF-8 text (byte 0)"),
         (b'{"name": "caf\xe9"}', "not UTF-8 text (byte 13)"),
         (b"[1, 2]", "not a list"),
-        (b"[" * 100_000, "far too long"),
-        (b'{"seed": ' + b"1" * 10_000 + b"}", "far too long"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"seed": ' + b"1" * 10_000 + b"}", "a number is too long"),
     ],
 )
-def test_a_file_that_is_no_configuration(tmp_path: Path, raw: bytes, told: str) -> None:
+def test_an_invalid_file(tmp_path: Path, raw: bytes, message: str) -> None:
     path = tmp_path / "bad.json"
     path.write_bytes(raw)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         load_config(path)
-    assert str(refused.value).startswith(f"{path}: ")
-    assert told in str(refused.value)
+    assert str(error.value).startswith(f"{path}: ")
+    assert message in str(error.value)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load_config(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="could not read the file: Is a directory"):
         load_config(tmp_path)
 
 
-def test_a_byte_order_mark_and_a_schema_are_no_fault(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_a_schema_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "windows.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"$schema": "schema.json", **SMALLEST}).encode())
     assert load_config(path) == parse()
@@ -250,9 +256,9 @@ def test_a_byte_order_mark_and_a_schema_are_no_fault(tmp_path: Path) -> None:
     ],
 )
 def test_set(override: str, section: str, key: str, value: Any) -> None:
-    found = getattr(getattr(parse(override), section), key)
-    assert found == value
-    assert type(found) is type(value)
+    actual = getattr(getattr(parse(override), section), key)
+    assert actual == value
+    assert type(actual) is type(value)
 
 
 def test_buckets_may_be_listed() -> None:
@@ -261,52 +267,52 @@ def test_buckets_may_be_listed() -> None:
     assert parse_config(json.loads(config.to_json()), "again") == config
 
 
-def test_the_last_set_counts() -> None:
+def test_the_last_override_wins() -> None:
     assert parse("seed=1", "training.steps=5", "seed=2").seed == 2
 
 
 @pytest.mark.parametrize("override", ["training.steps", "=5", "", "--set"])
 def test_a_malformed_set(override: str) -> None:
-    message = refusal(override)
-    assert message == f"--set {override}: write KEY=VALUE, for example training.batch_size=32"
+    message = rejection(override)
+    assert message == f"--set {override}: must be KEY=VALUE, for example training.batch_size=32"
 
 
-def test_a_set_below_a_value() -> None:
-    given_settings = SMALLEST | {"training": {"steps": 5}}
-    assert "steps is a value, not a section" in refusal("training.steps.x=1", settings=given_settings)
+def test_an_override_below_a_value() -> None:
+    original = SMALLEST | {"training": {"steps": 5}}
+    assert "steps is a setting, not a section" in rejection("training.steps.x=1", settings=original)
 
 
 @pytest.mark.parametrize("value", ["1" * 10_000, "[" * 100_000])
-def test_a_set_of_something_endless(value: str) -> None:
-    assert "far too long" in refusal(f"training.steps={value}")
+def test_an_override_with_an_excessive_value(value: str) -> None:
+    assert "too long, or" in rejection(f"training.steps={value}")
 
 
-def test_settings_are_not_changed_by_reading_them() -> None:
-    given_settings = {"$schema": "x", **copy.deepcopy(SMALLEST), "training": {"steps": 5}}
-    before = copy.deepcopy(given_settings)
-    config = parse_config(given_settings, "x", ["training.steps=7", "data.train=other.txt", "model.layers=2", "seed=9"])
+def test_the_original_is_not_modified() -> None:
+    original = {"$schema": "x", **copy.deepcopy(SMALLEST), "training": {"steps": 5}}
+    before = copy.deepcopy(original)
+    config = parse_config(original, "x", ["training.steps=7", "data.train=other.txt", "model.layers=2", "seed=9"])
     assert (config.training.steps, config.data.train, config.model.layers, config.seed) == (7, "other.txt", 2, 9)
-    assert given_settings == before
+    assert original == before
 
 
-def test_a_configuration_cannot_be_changed() -> None:
+def test_a_configuration_is_immutable() -> None:
     with pytest.raises(ValueError, match="frozen"):
         parse().seed = 5
 
 
-# decoding chosen by whoever chats
+# overridden decoding
 
 
-def test_decoding_with() -> None:
+def test_override_decoding() -> None:
     base = Decoding(method="beam", beam_width=4, n_best=2)
-    assert decoding_with(base, beam_width=None, n_best=3) == Decoding(method="beam", beam_width=4, n_best=3)
+    assert override_decoding(base, n_best=3) == Decoding(method="beam", beam_width=4, n_best=3)
     with pytest.raises(ConfigError, match="n_best is 5, but beam search has 4 hypotheses"):
-        decoding_with(base, n_best=5)
+        override_decoding(base, n_best=5)
     with pytest.raises(ConfigError, match=r"unknown key n_bset; did you mean n_best\?"):
-        decoding_with(base, n_bset=5)
+        override_decoding(base, n_bset=5)
 
 
-# the schema
+# the JSON schema
 
 
 def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
@@ -332,43 +338,43 @@ def test_the_schema_describes_every_key() -> None:
     assert "$schema" in schema["properties"]
 
 
-def _fits(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> bool:
-    """Whether a value obeys the keywords of JSON schema that ours uses; an unknown keyword is a fault of this test."""
+def _fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
+    """Validate a value against the JSON schema keywords that our schema uses; others raise KeyError."""
     checks = {
-        "$ref": lambda want: _fits(value, whole["$defs"][want.removeprefix("#/$defs/")], whole),
-        "anyOf": lambda want: any(_fits(value, option, whole) for option in want),
-        "type": lambda want: _is_of_type(value, want),
-        "enum": lambda want: value in want,
-        "const": lambda want: value == want,
-        "minimum": lambda want: value >= want,
-        "maximum": lambda want: value <= want,
-        "exclusiveMinimum": lambda want: value > want,
-        "exclusiveMaximum": lambda want: value < want,
-        "maxLength": lambda want: len(value) <= want,
-        "minItems": lambda want: len(value) >= want,
-        "maxItems": lambda want: len(value) <= want,
-        "items": lambda want: all(_fits(item, want, whole) for item in value),
-        "prefixItems": lambda want: all(_fits(item, part, whole) for item, part in zip(value, want, strict=True)),
-        "required": lambda want: set(want) <= set(value),
-        "additionalProperties": lambda want: want or set(value) <= set(schema["properties"]),
-        "properties": lambda want: all(_fits(value[key], want[key], whole) for key in value if key in want),
-        "pattern": lambda want: True,  # checked by pydantic; its dialect is not Python's
+        "$ref": lambda limit: _fits(value, root["$defs"][limit.removeprefix("#/$defs/")], root),
+        "anyOf": lambda limit: any(_fits(value, option, root) for option in limit),
+        "type": lambda limit: _is_of_type(value, limit),
+        "enum": lambda limit: value in limit,
+        "const": lambda limit: value == limit,
+        "minimum": lambda limit: value >= limit,
+        "maximum": lambda limit: value <= limit,
+        "exclusiveMinimum": lambda limit: value > limit,
+        "exclusiveMaximum": lambda limit: value < limit,
+        "maxLength": lambda limit: len(value) <= limit,
+        "minItems": lambda limit: len(value) >= limit,
+        "maxItems": lambda limit: len(value) <= limit,
+        "items": lambda limit: all(_fits(item, limit, root) for item in value),
+        "prefixItems": lambda limit: all(_fits(item, part, root) for item, part in zip(value, limit, strict=True)),
+        "required": lambda limit: set(limit) <= set(value),
+        "additionalProperties": lambda limit: limit or set(value) <= set(schema["properties"]),
+        "properties": lambda limit: all(_fits(value[key], limit[key], root) for key in value if key in limit),
+        "pattern": lambda limit: True,  # checked by pydantic; its dialect is not Python's
     }
-    told = ("title", "description", "default", "$defs")
-    order = sorted((key for key in schema if key not in told), key=lambda key: key != "type")
+    annotations = ("title", "description", "default", "$defs")
+    order = sorted((key for key in schema if key not in annotations), key=lambda key: key != "type")
     return all(checks[key](schema[key]) for key in order)
 
 
-def _is_of_type(value: Any, wanted: str) -> bool:
+def _is_of_type(value: Any, name: str) -> bool:
     types: dict[str, Any] = {
         **{"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int},
         "number": (int, float),
     }
-    return isinstance(value, types[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
+    return isinstance(value, types[name]) and (name == "boolean" or not isinstance(value, bool))
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_the_schema_accepts_what_is_shipped(path: Path) -> None:
+@pytest.mark.parametrize("path", shipped_configs(), ids=lambda path: path.stem)
+def test_the_schema_accepts_the_shipped_configurations(path: Path) -> None:
     schema = json.loads(json_schema())
     written = json.loads(path.read_text(encoding="utf-8"))
     assert _fits(written, schema, schema)
@@ -376,7 +382,7 @@ def test_the_schema_accepts_what_is_shipped(path: Path) -> None:
 
 
 @pytest.mark.parametrize("override", ["model.hiden_size=5", "training.steps=0", "training.optimizer=Adam", "seed=x"])
-def test_the_schema_refuses_what_is_refused(override: str) -> None:
+def test_the_schema_rejects_invalid_configurations(override: str) -> None:
     schema = json.loads(json_schema())
     key, value = override.split("=")
     settings = copy.deepcopy(SMALLEST)
@@ -386,10 +392,10 @@ def test_the_schema_refuses_what_is_refused(override: str) -> None:
         target = target.setdefault(section, {})
     target[last] = int(value) if value.isdigit() else value
     assert not _fits(settings, schema, schema)
-    refusal(settings=settings)
+    rejection(settings=settings)
 
 
-# anything at all
+# arbitrary input
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 anything = st.recursive(
@@ -402,7 +408,7 @@ PATHS = [f"{section}.{key}" for section, model in _sections(Config).items() for 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(anything | st.dictionaries(st.sampled_from(KEYS), anything))
-def test_any_json_is_a_configuration_or_refused(value: Any) -> None:
+def test_any_json_is_accepted_or_rejected(value: Any) -> None:
     try:
         assert isinstance(parse_config(value, "x"), Config)
     except ConfigError as error:
@@ -411,7 +417,7 @@ def test_any_json_is_a_configuration_or_refused(value: Any) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), plausible | anything), max_size=3))
-def test_any_values_are_taken_as_they_are_or_refused(changes: list[tuple[str, Any]]) -> None:
+def test_any_values_are_kept_or_rejected(changes: list[tuple[str, Any]]) -> None:
     try:
         config = parse_config(SMALLEST, "x", [f"{path}={json.dumps(value)}" for path, value in changes])
     except ConfigError as error:
@@ -442,7 +448,7 @@ def test_any_values_are_taken_as_they_are_or_refused(changes: list[tuple[str, An
         },
     )
 )
-def test_what_is_written_is_read_again(some: dict[str, Any]) -> None:
+def test_what_is_written_can_be_read(some: dict[str, Any]) -> None:
     config = parse_config({**SMALLEST, **some}, "x")
     assert parse_config(json.loads(config.to_json()), "again") == config
     for section in ("model", "training"):
@@ -452,7 +458,7 @@ def test_what_is_written_is_read_again(some: dict[str, Any]) -> None:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_are_a_configuration_or_refused(tmp_path: Path, raw: bytes) -> None:
+def test_any_bytes_are_rejected(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "any.json"
     path.write_bytes(raw)
     with pytest.raises(ConfigError):
@@ -461,7 +467,7 @@ def test_any_bytes_are_a_configuration_or_refused(tmp_path: Path, raw: bytes) ->
 
 @settings(max_examples=100, deadline=None)
 @given(st.text())
-def test_any_set_is_applied_or_refused(override: str) -> None:
+def test_any_override_is_applied_or_rejected(override: str) -> None:
     try:
         parse(override)
     except ConfigError as error:

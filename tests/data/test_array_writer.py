@@ -5,19 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.corpus import npy
-from seq2seq_chat.corpus.npy import NpyWriter
+from seq2seq_chat.data import array_writer as module
+from seq2seq_chat.data.array_writer import array_writer
 
 
 @pytest.mark.parametrize(("code", "dtype"), [("H", "uint16"), ("i", "int32"), ("q", "int64")])
 @pytest.mark.parametrize("count", [0, 1, 6, 1000])
-def test_numpy_reads_what_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code, dtype: str, count: int
-) -> None:
-    monkeypatch.setattr(npy, "_BUFFER_ITEMS", 7)
+def test_numpy_reads_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code, dtype: str, count: int) -> None:
+    monkeypatch.setattr(module, "_BUFFER_ITEMS", 7)
     with (
-        NpyWriter(tmp_path / "a.npy", code) as flat,
-        NpyWriter(tmp_path / "b.npy", code, columns=2) as rows,
+        array_writer(tmp_path / "a.npy", code) as flat,
+        array_writer(tmp_path / "b.npy", code, columns=2) as rows,
     ):
         for number in range(count):
             flat.extend([number])
@@ -31,8 +29,8 @@ def test_numpy_reads_what_is_written(
     np.testing.assert_array_equal(loaded[:, 1], 2 * np.arange(count))
 
 
-def test_an_unfinished_file_is_no_array(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), NpyWriter(tmp_path / "a.npy", "q") as writer:
+def test_unfinished_file_is_invalid(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), array_writer(tmp_path / "a.npy", "q") as writer:
         writer.extend(range(5))
         raise KeyError
     with pytest.raises(ValueError):

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.corpus import (
-    SPECIAL_WORDS,
-    CorpusError,
-    EncodedCorpus,
-    Vocabulary,
-    cache,
-    encoded,
-)
+from seq2seq_chat.config import Data
+from seq2seq_chat.data import cache, dataset
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 
 Write = Callable[..., Path]
 
@@ -25,17 +22,17 @@ Write = Callable[..., Path]
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders into which corpora were encoded."""
     folders: list[Path] = []
-    encode = encoded.encode
+    encode = dataset.encode
 
     def counted(*arguments):
         folders.append(arguments[-1])
         return encode(*arguments)
 
-    monkeypatch.setattr(encoded, "encode", counted)
+    monkeypatch.setattr(dataset, "encode", counted)
     return folders
 
 
-def first_sample(corpus: EncodedCorpus) -> list[list[int]]:
+def first_sample(corpus: Dataset) -> list[list[int]]:
     return [corpus.source_ids(0).tolist(), corpus.target_ids(0).tolist()]
 
 
@@ -46,7 +43,7 @@ def caches(corpus: Path) -> list[Path]:
 def test_built_once_beside_the_corpus(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
     path = corpus_file("a / b")
     for _ in range(3):
-        assert first_sample(EncodedCorpus.open(path, letters)) == [[4], [5]]
+        assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
     assert len(builds) == 1
     (folder,) = caches(path)
     names = sorted(file.name for file in folder.iterdir())
@@ -57,26 +54,26 @@ def test_built_once_beside_the_corpus(corpus_file: Write, letters: Vocabulary, b
     assert record["lengths"] == {"tokens": 2, "offsets": 3, "samples": 1}
 
 
-def test_a_change_of_vocabulary_or_setting_builds_another(
+def test_change_of_vocabulary_or_settings_builds_another(
     corpus_file: Write, letters: Vocabulary, builds: list[Path]
 ) -> None:
     path = corpus_file("a / b / c")
     other = Vocabulary([*SPECIAL_WORDS, *"cab"])
     for _ in range(2):
-        assert first_sample(EncodedCorpus.open(path, letters)) == [[4], [5]]
-        assert first_sample(EncodedCorpus.open(path, other)) == [[5], [6]]
-        assert len(EncodedCorpus.open(path, letters, pairing="alternating")) == 1
-        assert len(EncodedCorpus.open(path, letters, level="character")) == 2
+        assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
+        assert first_sample(Dataset.open(path, other)) == [[5], [6]]
+        assert len(Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))) == 1
+        assert len(Dataset.open(path, letters, Data(train=str(path), level="character"))) == 2
     assert len(builds) == len(caches(path)) == 4
 
 
-def test_a_change_of_the_corpus_builds_anew_and_deletes_the_old(
+def test_change_of_the_corpus_rebuilds_and_deletes_the_old(
     corpus_file: Write, letters: Vocabulary, builds: list[Path]
 ) -> None:
     path = corpus_file("a / b")
     root = Path(f"{path}.cache")
-    EncodedCorpus.open(path, letters)
-    EncodedCorpus.open(path, letters, pairing="alternating")
+    Dataset.open(path, letters)
+    Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))
     old = caches(path)
     (root / "notes").mkdir()
     (root / "notes" / "cache.json").write_text('{"format": "of others", "corpus_size": 1}')
@@ -85,7 +82,7 @@ def test_a_change_of_the_corpus_builds_anew_and_deletes_the_old(
     corpus_file("c / d")  # of the same size
     state = path.stat()
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
-    assert first_sample(EncodedCorpus.open(path, letters)) == [[6], [7]]
+    assert first_sample(Dataset.open(path, letters)) == [[6], [7]]
     assert len(builds) == 3
     assert not any(folder.exists() for folder in old)
     assert {"notes", "readme"} < {entry.name for entry in caches(path)}
@@ -94,11 +91,11 @@ def test_a_change_of_the_corpus_builds_anew_and_deletes_the_old(
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "samples"])
 @pytest.mark.parametrize("damage", ["short", "empty", "gone", "other"])
-def test_a_damaged_cache_is_built_again(
+def test_damaged_cache_is_rebuilt(
     corpus_file: Write, letters: Vocabulary, builds: list[Path], name: str, damage: str
 ) -> None:
     path = corpus_file("a b c / d e f")
-    EncodedCorpus.open(path, letters)
+    Dataset.open(path, letters)
     (folder,) = caches(path)
     array = folder / f"{name}.npy"
     if damage == "short":
@@ -107,79 +104,81 @@ def test_a_damaged_cache_is_built_again(
         os.truncate(array, 0)
     elif damage == "gone":
         array.unlink()
-    else:  # a sound array of another length
+    else:  # a valid array of another length
         source = folder / ("offsets.npy" if name != "offsets" else "tokens.npy")
         array.write_bytes(source.read_bytes())
-    assert first_sample(EncodedCorpus.open(path, letters)) == [[4, 5, 6], [7, 8, 9]]
+    assert first_sample(Dataset.open(path, letters)) == [[4, 5, 6], [7, 8, 9]]
     assert len(builds) == 2
     assert caches(path) == [folder]
-    EncodedCorpus.open(path, letters)
+    Dataset.open(path, letters)
     assert len(builds) == 2
 
 
 @pytest.mark.parametrize("record", [None, "", "[]", "{}", '{"format": 1}', "\x00"])
-def test_without_its_record_a_cache_is_incomplete(
+def test_cache_without_its_record_is_incomplete(
     corpus_file: Write, letters: Vocabulary, builds: list[Path], record: str | None
 ) -> None:
     path = corpus_file("a / b")
-    EncodedCorpus.open(path, letters)
+    Dataset.open(path, letters)
     (folder,) = caches(path)
     if record is None:
         (folder / "cache.json").unlink()
     else:
         (folder / "cache.json").write_text(record)
-    assert first_sample(EncodedCorpus.open(path, letters)) == [[4], [5]]
+    assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
     assert len(builds) == 2
 
 
-def test_the_other_process_was_faster(corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_a_process_that_finished_first_is_used(
+    corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = corpus_file("a / b")
-    encode = encoded.encode
-    theirs: list[int] = []
+    encode = dataset.encode
+    other_inode: list[int] = []
 
     def slow(*arguments):
         lengths = encode(*arguments)
-        if not theirs:
-            theirs.append(0)
-            EncodedCorpus.open(path, letters)
-            (folder,) = (entry for entry in caches(path) if "building" not in entry.name)
-            theirs[0] = folder.stat().st_ino
+        if not other_inode:
+            other_inode.append(0)
+            Dataset.open(path, letters)
+            (folder,) = (entry for entry in caches(path) if not entry.name.endswith(".tmp"))
+            other_inode[0] = folder.stat().st_ino
         return lengths
 
-    monkeypatch.setattr(encoded, "encode", slow)
-    assert first_sample(EncodedCorpus.open(path, letters)) == [[4], [5]]
+    monkeypatch.setattr(dataset, "encode", slow)
+    assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
     (folder,) = caches(path)
-    assert folder.stat().st_ino == theirs[0]
+    assert folder.stat().st_ino == other_inode[0]
 
 
-def test_many_at_once(corpus_file: Write, letters: Vocabulary) -> None:
+def test_concurrent_builds(corpus_file: Write, letters: Vocabulary) -> None:
     path = corpus_file(*["a b c / d e / f"] * 50)
-    found: list[list[list[int]]] = []
+    samples: list[list[list[int]]] = []
 
     def use() -> None:
-        found.append(first_sample(EncodedCorpus.open(path, letters)))
+        samples.append(first_sample(Dataset.open(path, letters)))
 
     threads = [threading.Thread(target=use) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [[[4, 5, 6], [7, 8]]] * 8
+    assert samples == [[[4, 5, 6], [7, 8]]] * 8
     assert len(caches(path)) == 1
 
 
-def test_user_cache_when_there_is_no_place_beside(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
+def test_user_cache_if_the_folder_is_not_writable(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
     for _ in range(2):
-        assert first_sample(EncodedCorpus.open(path, letters)) == [[4], [5]]
+        assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
     (folder,) = builds
     user = Path(os.environ["XDG_CACHE_HOME"], "seq2seq-chat")
     assert folder.parent.parent == user
     assert folder.parent.name.startswith("corpus.txt-")
 
 
-def test_home_cache_without_the_variable(
+def test_home_cache_without_xdg_variable(
     corpus_file: Write,
     letters: Vocabulary,
     builds: list[Path],
@@ -190,11 +189,11 @@ def test_home_cache_without_the_variable(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
-    EncodedCorpus.open(path, letters)
+    Dataset.open(path, letters)
     assert builds[0].parent.parent == tmp_path / "home" / ".cache" / "seq2seq-chat"
 
 
-def test_temporary_folder_as_the_last_resort(
+def test_temporary_folder_as_last_resort(
     corpus_file: Write,
     letters: Vocabulary,
     builds: list[Path],
@@ -205,18 +204,18 @@ def test_temporary_folder_as_the_last_resort(
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", f"{path}.cache")
-    corpora = [EncodedCorpus.open(path, letters) for _ in range(2)]
+    corpora = [Dataset.open(path, letters) for _ in range(2)]
     assert [first_sample(corpus) for corpus in corpora] == [[[4], [5]]] * 2
     assert len(builds) == 2
     assert not any(folder.parent.exists() for folder in builds)
     assert "encoded at every start" in caplog.text
 
 
-def test_a_corpus_that_changes_while_it_is_read(
+def test_change_of_the_corpus_during_encoding_is_an_error(
     corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = corpus_file("a / b")
-    encode = encoded.encode
+    encode = dataset.encode
 
     def disturbed(*arguments):
         lengths = encode(*arguments)
@@ -224,25 +223,25 @@ def test_a_corpus_that_changes_while_it_is_read(
             stream.write("c\n")
         return lengths
 
-    monkeypatch.setattr(encoded, "encode", disturbed)
-    with pytest.raises(CorpusError, match="changed while it was read"):
-        EncodedCorpus.open(path, letters)
+    monkeypatch.setattr(dataset, "encode", disturbed)
+    with pytest.raises(CorpusError, match="changed while it was being read"):
+        Dataset.open(path, letters)
     assert not caches(path)
 
 
-def test_leavings_of_an_interrupted_build_go_after_a_day(corpus_file: Write, letters: Vocabulary) -> None:
+def test_leftovers_of_interrupted_builds_are_deleted_after_a_day(corpus_file: Write, letters: Vocabulary) -> None:
     path = corpus_file("a / b")
     root = Path(f"{path}.cache")
-    for name, age in (("x.building-1", 2 * cache._ABANDONED_SECONDS), ("x.building-2", 0.0)):
+    for name, age in ((".x.1.tmp", 2 * cache._ABANDONED_SECONDS), (".x.2.tmp", 0.0)):
         (root / name).mkdir(parents=True)
         os.utime(root / name, (time.time() - age,) * 2)
-    EncodedCorpus.open(path, letters)
-    names = [entry.name for entry in caches(path) if "building" in entry.name]
-    assert names == ["x.building-2"]
+    Dataset.open(path, letters)
+    names = [entry.name for entry in caches(path) if entry.name.endswith(".tmp")]
+    assert names == [".x.2.tmp"]
 
 
-def test_a_failed_build_leaves_nothing(corpus_file: Write, letters: Vocabulary) -> None:
+def test_failed_build_leaves_no_files(corpus_file: Write, letters: Vocabulary) -> None:
     path = corpus_file("a")
     with pytest.raises(CorpusError):
-        EncodedCorpus.open(path, letters)
+        Dataset.open(path, letters)
     assert caches(path) == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import tracemalloc
 from pathlib import Path
 
@@ -8,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.corpus import (
-    END_OF_CONVERSATION,
-    CorpusError,
-    read_utterances,
-    write_conversations,
-)
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, read_utterances, write_conversations
 
 MARKER = END_OF_CONVERSATION.encode()
 
@@ -43,8 +37,8 @@ def test_read(tmp_path: Path, contents: bytes, expected: list[tuple[int, str]], 
     assert read(path) == expected
 
 
-utterances = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])).filter(
-    lambda text: text.strip() and not text.startswith("\ufeff")
+utterances = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"])).filter(
+    lambda text: text.strip() not in ("", END_OF_CONVERSATION) and not text.startswith("\ufeff")
 )
 
 
@@ -65,8 +59,8 @@ def test_marker_follows_every_conversation(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a\nb\n" + MARKER + b"\nc\n" + MARKER + b"\n"
 
 
-@pytest.mark.parametrize("bad", ["", " ", "a\nb", "a\r", END_OF_CONVERSATION])
-def test_not_an_utterance(tmp_path: Path, bad: str) -> None:
+@pytest.mark.parametrize("bad", ["", " ", "a\nb", "a\r", "a\0", END_OF_CONVERSATION])
+def test_invalid_utterances_are_rejected(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "corpus.txt"
     path.write_text("before\n")
     with pytest.raises(CorpusError, match="cannot be an utterance"):
@@ -89,7 +83,7 @@ def test_folder(tmp_path: Path) -> None:
 def test_no_utterance(tmp_path: Path, contents: bytes) -> None:
     path = tmp_path / "corpus.txt"
     path.write_bytes(contents)
-    with pytest.raises(CorpusError, match=r"corpus\.txt holds no utterance"):
+    with pytest.raises(CorpusError, match=r"corpus\.txt has no utterance"):
         read(path)
 
 
@@ -102,11 +96,44 @@ def test_not_utf8(tmp_path: Path, compressed: bool) -> None:
         read(path)
 
 
-def test_utf16_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_utf16_is_rejected(tmp_path: Path, encoding: str, compressed: bool) -> None:
+    """Without a byte order mark it would be valid UTF-8: letters with NUL characters between them."""
     path = tmp_path / "corpus.txt"
-    path.write_text("hello\n", encoding="utf-16")
-    with pytest.raises(CorpusError, match="line 1: byte 0"):
+    contents = "hello\nyou\n".encode(encoding)
+    path.write_bytes(gzip.compress(contents) if compressed else contents)
+    with pytest.raises(CorpusError, match=r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with iconv"):
         read(path)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_giant_line_is_rejected(tmp_path: Path, compressed: bool) -> None:
+    """Not after minutes, in which all of it is divided into words."""
+    path = tmp_path / "corpus.txt"
+    contents = b"hello\n" + b"a word " * (1 << 18)
+    path.write_bytes(gzip.compress(contents) if compressed else contents)
+    with pytest.raises(CorpusError, match=r"corpus\.txt, line 2: longer than 1 MiB\. Write one utterance per line"):
+        read(path)
+
+
+@pytest.mark.parametrize("marker", ["<<<<END-CONV>>>>", "<<<<<end_conv>>>>>", " <END CONVERSATION>\r", "<<<<<END-CONV"])
+def test_mistyped_marker(tmp_path: Path, caplog: pytest.LogCaptureFixture, marker: str) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text(f"a\nb\n{marker}\nc\n{marker}\n")
+    with caplog.at_level(logging.WARNING):
+        assert [text.strip() for _, text in read(path)] == ["a", "b", marker.strip(), "c", marker.strip()]
+        read(path)
+    (message,) = caplog.messages  # one, although there are two such lines, and the file is read twice
+    assert message.startswith(f"{path}, line 3: {marker.strip()} is read as an utterance; the line that ends")
+
+
+@pytest.mark.parametrize("text", ["<laughs>", "<end of conversation is near", "END-CONV?", "< 3", "the end conv"])
+def test_other_lines_are_no_mistyped_markers(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text(f"{text}\n{END_OF_CONVERSATION}\n")
+    assert read(path) == [(0, text)]
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped"])
@@ -118,49 +145,16 @@ def test_damaged_gzip(tmp_path: Path, damage: str) -> None:
     else:
         contents[len(contents) // 2] ^= 0xFF
     path.write_bytes(contents)
-    with pytest.raises(CorpusError, match="not a sound gzip file"):
+    with pytest.raises(CorpusError, match="is a damaged gzip file"):
         read(path)
 
 
-def test_an_endless_conversation_is_not_held_in_memory(tmp_path: Path) -> None:
+def test_reading_is_streamed(tmp_path: Path) -> None:
     path = tmp_path / "corpus.txt"
-    path.write_bytes(b"one utterance of some words\n" * 100_000)
+    path.write_bytes(b"one utterance of some words\n" * 50_000)
     tracemalloc.start()
     count = sum(1 for _ in read_utterances(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert count == 100_000
-    assert peak < 500_000
-
-
-def test_atomic_write_replaces_whole(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
-    with atomic_write(path, "wb") as stream:
-        stream.write(b"new")
-        stream.flush()
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_atomic_write_leaves_nothing_on_error(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), atomic_write(path) as stream:
-        stream.write("half")
-        raise KeyboardInterrupt
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_atomic_write_text_is_utf8_with_plain_line_ends(tmp_path: Path) -> None:
-    with atomic_write(tmp_path / "file") as stream:
-        stream.write("é\n")
-    assert (tmp_path / "file").read_bytes() == b"\xc3\xa9\n"
-
-
-def test_atomic_write_into_no_folder(tmp_path: Path) -> None:
-    expected = pytest.raises(UserError, match=r"none.file could not be written")
-    with expected, atomic_write(tmp_path / "none" / "file"):
-        pass
+    assert count == 50_000
+    assert peak < 250_000

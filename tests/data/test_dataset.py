@@ -6,28 +6,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.corpus import (
-    SPECIAL_WORDS,
-    CorpusError,
-    EncodedCorpus,
-    Vocabulary,
-    fit_source,
-    write_conversations,
-)
-from seq2seq_chat.corpus.cache import EncodedArrays
+from seq2seq_chat.config import Data
+from seq2seq_chat.data.cache import DatasetArrays
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
+from seq2seq_chat.data.dataset import Dataset, fit_source
+from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
 Write = Callable[..., Path]
 
 
-def samples(corpus: EncodedCorpus) -> list[tuple[list[int], list[int]]]:
+def samples(corpus: Dataset) -> list[tuple[list[int], list[int]]]:
     return [(corpus.source_ids(i).tolist(), corpus.target_ids(i).tolist()) for i in range(len(corpus))]
 
 
 def test_sliding(corpus_file: Write, letters: Vocabulary) -> None:
-    corpus = EncodedCorpus.open(corpus_file("a b / c / d x!", "e", "f / * / g"), letters)
+    corpus = Dataset.open(corpus_file("a b / c / d x!", "e", "f / * / g"), letters)
     assert samples(corpus) == [([4, 5], [6]), ([6], [7, 3, 3]), ([9], [10])]
     assert corpus.source_lengths().tolist() == [2, 1, 1]
     assert corpus.target_lengths().tolist() == [1, 3, 1]
@@ -37,20 +34,21 @@ def test_sliding(corpus_file: Write, letters: Vocabulary) -> None:
 
 def test_alternating(corpus_file: Write, letters: Vocabulary) -> None:
     path = corpus_file("a / b / c / d / e", "f / g")
-    corpus = EncodedCorpus.open(path, letters, pairing="alternating")
+    corpus = Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))
     assert samples(corpus) == [([4], [5]), ([6], [7]), ([9], [10])]
 
 
 def test_characters(corpus_file: Write) -> None:
     vocabulary = Vocabulary([*SPECIAL_WORDS, "a", "b", "<space>"])
-    corpus = EncodedCorpus.open(corpus_file("a b / ba"), vocabulary, level="character")
+    path = corpus_file("a b / ba")
+    corpus = Dataset.open(path, vocabulary, Data(train=str(path), level="character"))
     assert samples(corpus) == [([4, 6, 5], [5, 4])]
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(65_536, "uint16"), (65_537, "int32")])
-def test_ids_take_two_bytes_if_they_fit(corpus_file: Write, tmp_path: Path, size: int, dtype: str) -> None:
+def test_ids_are_two_bytes_if_they_fit(corpus_file: Write, tmp_path: Path, size: int, dtype: str) -> None:
     words = [f"w{n}" for n in range(size - 4)]
-    corpus = EncodedCorpus.open(corpus_file(f"{words[0]} / {words[-1]}"), Vocabulary([*SPECIAL_WORDS, *words]))
+    corpus = Dataset.open(corpus_file(f"{words[0]} / {words[-1]}"), Vocabulary([*SPECIAL_WORDS, *words]))
     assert samples(corpus) == [([4], [size - 1])]
     (tokens,) = tmp_path.glob("corpus.txt.cache/*/tokens.npy")
     assert np.load(tokens).dtype == dtype
@@ -58,23 +56,24 @@ def test_ids_take_two_bytes_if_they_fit(corpus_file: Write, tmp_path: Path, size
 
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])
 def test_no_sample(corpus_file: Write, tmp_path: Path, letters: Vocabulary, pairing) -> None:
+    path = corpus_file("a", "b / *")
     with pytest.raises(CorpusError, match=rf"with {pairing} pairing, none of its 2 usable"):
-        EncodedCorpus.open(corpus_file("a", "b / *"), letters, pairing=pairing)
+        Dataset.open(path, letters, Data(train=str(path), pairing=pairing))
     assert not list(tmp_path.glob("corpus.txt.cache/*"))
 
 
 def test_unreadable(tmp_path: Path, letters: Vocabulary) -> None:
     with pytest.raises(CorpusError, match="does not exist"):
-        EncodedCorpus.open(tmp_path / "none.txt", letters)
+        Dataset.open(tmp_path / "none.txt", letters)
     with pytest.raises(CorpusError, match="is a folder"):
-        EncodedCorpus.open(tmp_path, letters)
+        Dataset.open(tmp_path, letters)
     (tmp_path / "bad.txt").write_bytes(b"a\n\xff\n")
     with pytest.raises(CorpusError, match="line 2"):
-        EncodedCorpus.open(tmp_path / "bad.txt", letters)
+        Dataset.open(tmp_path / "bad.txt", letters)
 
 
 def test_batch_by_hand(corpus_file: Write, letters: Vocabulary) -> None:
-    corpus = EncodedCorpus.open(corpus_file("a b c d / e f / g h i / j"), letters)
+    corpus = Dataset.open(corpus_file("a b c d / e f / g h i / j"), letters)
     batch = corpus.batch([2, 0, 1], size=4, source_steps=3, target_steps=3, reverse=False)
     assert batch.source.tolist() == [[10, 11, 12], [5, 6, 7], [8, 9, 0], [0, 0, 0]]
     assert batch.source_length.tolist() == [3, 3, 2, 0]
@@ -87,8 +86,8 @@ def test_batch_by_hand(corpus_file: Write, letters: Vocabulary) -> None:
     assert reverse.target.tolist() == batch.target[:3].tolist()
 
 
-def test_batch_of_nothing_and_of_too_much(corpus_file: Write, letters: Vocabulary) -> None:
-    corpus = EncodedCorpus.open(corpus_file("a / b"), letters)
+def test_batch_of_no_samples_and_of_too_many(corpus_file: Write, letters: Vocabulary) -> None:
+    corpus = Dataset.open(corpus_file("a / b"), letters)
     shape = {"source_steps": 2, "target_steps": 3, "reverse": True}
     batch = corpus.batch([], size=2, **shape)
     assert batch.source.tolist() == [[0, 0]] * 2
@@ -110,7 +109,7 @@ utterances = st.lists(st.sampled_from("abcdefghijx"), min_size=1, max_size=7)
     reverse=st.booleans(),
     data=st.data(),
 )
-def test_batch_is_the_same_as_by_plain_python(
+def test_batch_matches_plain_python(
     tmp_path_factory: pytest.TempPathFactory,
     conversations: list[list[list[str]]],
     source_steps: int,
@@ -121,12 +120,12 @@ def test_batch_is_the_same_as_by_plain_python(
     folder = tmp_path_factory.mktemp("batch")
     lines = [[" ".join(words) for words in conversation] for conversation in conversations]
     write_conversations(folder / "c.txt", lines)
-    corpus = EncodedCorpus.open(folder / "c.txt", Vocabulary([*SPECIAL_WORDS, *"abcdefghij"]))
-    ids = {letter: 4 + place for place, letter in enumerate("abcdefghij")} | {"x": 3}
+    corpus = Dataset.open(folder / "c.txt", Vocabulary([*SPECIAL_WORDS, *"abcdefghij"]))
+    ids = {letter: 4 + index for index, letter in enumerate("abcdefghij")} | {"x": 3}
     pairs = [
-        ([ids[w] for w in asks], [ids[w] for w in answers])
+        ([ids[w] for w in source], [ids[w] for w in target])
         for conversation in conversations
-        for asks, answers in pairwise(conversation)
+        for source, target in pairwise(conversation)
     ]
     assert samples(corpus) == pairs
     indices = data.draw(st.lists(st.integers(0, len(pairs) - 1), max_size=6))
@@ -155,10 +154,9 @@ def test_batch_is_the_same_as_by_plain_python(
         assert batch.target_length[row] == len(target)
 
 
-def test_sources_of_several_utterances() -> None:
-    """The layout, and all that reads it, is ready for several turns of context."""
-    arrays = EncodedArrays(np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2], [1, 2]]))
-    corpus = EncodedCorpus(arrays)
+def test_layout_of_the_arrays() -> None:
+    arrays = DatasetArrays(np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2], [1, 2]]))
+    corpus = Dataset(arrays)
     assert samples(corpus) == [([4, 5, 6], [7, 8, 9]), ([6], [7, 8, 9])]
     assert corpus.source_lengths().tolist() == [3, 1]
     batch = corpus.batch([0, 1], size=2, source_steps=2, target_steps=4, reverse=True)
@@ -182,15 +180,75 @@ def test_fit_source(ids: list[int], steps: int, reverse: bool, expected: tuple[l
     assert source.dtype == np.int32
 
 
-def test_a_corpus_is_known_wherever_it_lies(corpus_file: Write, letters: Vocabulary, tmp_path: Path) -> None:
+def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Vocabulary, tmp_path: Path) -> None:
     path = corpus_file("a b / c / d x!", "e", "f / * / g")
-    corpus = EncodedCorpus.open(path, letters)
+    corpus = Dataset.open(path, letters)
     copied = tmp_path / "elsewhere.txt"
     copied.write_bytes(path.read_bytes())
-    assert EncodedCorpus.open(copied, letters).fingerprint == corpus.fingerprint
+    assert Dataset.open(copied, letters).fingerprint == corpus.fingerprint
     copied.write_bytes(path.read_bytes().replace(b"a b", b"b a"))
-    assert EncodedCorpus.open(copied, letters).fingerprint != corpus.fingerprint
+    assert Dataset.open(copied, letters).fingerprint != corpus.fingerprint
 
 
-def test_the_share_of_unknown_words(corpus_file: Write, letters: Vocabulary) -> None:
-    assert EncodedCorpus.open(corpus_file("a b / c x"), letters).unknown_share() == 0.25
+def test_unknown_share(corpus_file: Write, letters: Vocabulary) -> None:
+    assert Dataset.open(corpus_file("a b / c x"), letters).unknown_share() == 0.25
+
+
+WORDS = ["a", "b", "c", "d", "e"]
+VOCABULARY = Vocabulary([*SPECIAL_WORDS, *WORDS, TURN])
+
+conversations = st.lists(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=6), min_size=1, max_size=4
+)
+
+
+def write_corpus(folder: Path, dialogues: list[list[list[str]]]) -> Path:
+    path = folder / "corpus.txt"
+    blocks = ["\n".join(" ".join(words) for words in conversation) for conversation in dialogues]
+    path.write_text(f"\n{END_OF_CONVERSATION}\n".join(blocks) + "\n", encoding="utf-8")
+    return path
+
+
+def context_samples(dialogues: list[list[list[str]]], turns: int, pairing: str) -> list[tuple[list[str], list[str]]]:
+    samples = []
+    for conversation in dialogues:
+        for answer in range(1, len(conversation), 1 if pairing == "sliding" else 2):
+            source: list[str] = []
+            for turn in conversation[max(0, answer - turns) : answer]:
+                source += ([TURN] if source else []) + turn
+            samples.append((source, conversation[answer]))
+    return samples
+
+
+@settings(max_examples=40, deadline=None)
+@given(dialogues=conversations, turns=st.integers(1, 4), pairing=st.sampled_from(["sliding", "alternating"]))
+def test_context_turns(
+    tmp_path_factory: pytest.TempPathFactory, dialogues: list[list[list[str]]], turns: int, pairing: Pairing
+) -> None:
+    expected = context_samples(dialogues, turns, pairing)
+    if not expected:
+        return
+    path = write_corpus(tmp_path_factory.mktemp("corpus"), dialogues)
+    corpus = Dataset.open(path, VOCABULARY, Data(train=str(path), pairing=pairing, context_turns=turns))
+    ids = [(corpus.source_ids(i), corpus.target_ids(i)) for i in range(len(corpus))]
+    assert [(VOCABULARY.tokens(source), VOCABULARY.tokens(target)) for source, target in ids] == expected
+    assert corpus.source_lengths().tolist() == [len(source) for source, _ in expected]
+    assert corpus.target_lengths().tolist() == [len(target) for _, target in expected]
+    batch = corpus.batch(range(len(expected)), size=len(expected), source_steps=6, target_steps=5, reverse=True)
+    for row, (source, target) in enumerate(expected):
+        kept = VOCABULARY.ids(source)[-6:][::-1]
+        assert batch.source[row].tolist() == kept + [0] * (6 - len(kept))
+        assert batch.target[row].tolist() == VOCABULARY.ids(target) + [2] + [0] * (4 - len(target))
+
+
+def test_swap_source_target(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path, [[["a"], ["b", "c"], ["d", "d", "d"]]])
+    plain = Dataset.open(path, VOCABULARY)
+    swapped = Dataset.open(path, VOCABULARY, Data(train=str(path), swap_source_target=True))
+    shape = {"size": 2, "source_steps": 4, "target_steps": 5, "reverse": False}
+    one, other = (dataset.batch([0, 1], **shape) for dataset in (plain, swapped))
+    for row in range(2):
+        source, target = one.source[row, : one.source_length[row]], one.target[row, : one.target_length[row] - 1]
+        np.testing.assert_array_equal(other.source[row, : other.source_length[row]], target)
+        np.testing.assert_array_equal(other.target[row, : other.target_length[row] - 1], source)
+    assert swapped.source_lengths().tolist() == plain.target_lengths().tolist()

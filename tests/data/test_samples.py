@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.corpus import iterate_samples, read_tokens
+from seq2seq_chat.data.samples import iterate_samples, read_tokens
+from seq2seq_chat.data.tokenizers import get_tokenizer
 
 Write = Callable[..., Path]
 
@@ -33,7 +34,7 @@ def test_alternating() -> None:
 
 
 @given(st.lists(st.integers(0, 7)))
-def test_pairs_of_any_conversations(lengths: list[int]) -> None:
+def test_pairing_any_conversations(lengths: list[int]) -> None:
     utterances = [(c, (c, turn)) for c, length in enumerate(lengths) for turn in range(length)]
     sliding = list(iterate_samples(utterances, "sliding"))
     assert len(sliding) == sum(max(0, length - 1) for length in lengths)
@@ -47,9 +48,9 @@ def test_unknown_pairing() -> None:
         list(iterate_samples([], "triples"))  # type: ignore[arg-type]
 
 
-def test_utterance_without_words_is_as_if_not_there(corpus_file: Write) -> None:
+def test_utterances_without_tokens_are_dropped(corpus_file: Write) -> None:
     path = corpus_file("Hi! / *** / Bo? / Yes", "--", "no / 你好")
-    tokens = list(read_tokens(path, "word"))
+    tokens = list(read_tokens(path, get_tokenizer("word")))
     assert [words for _, words in tokens] == [["hi", "!"], ["bo", "?"], ["yes"], ["no"]]
     assert list(iterate_samples(tokens, "sliding")) == [
         (["hi", "!"], ["bo", "?"]),
@@ -58,7 +59,7 @@ def test_utterance_without_words_is_as_if_not_there(corpus_file: Write) -> None:
     assert list(iterate_samples(tokens, "alternating")) == [(["hi", "!"], ["bo", "?"])]
 
 
-def test_samples_stream() -> None:
+def test_samples_are_streamed() -> None:
     def endless():
         number = 0
         while True:

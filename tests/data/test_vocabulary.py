@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.corpus import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError, strip_ids
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 
@@ -29,9 +29,16 @@ def test_ids_and_tokens() -> None:
     assert "there" not in vocabulary
 
 
+def test_text_omits_end_and_padding() -> None:
+    vocabulary = Vocabulary([*SPECIAL, "hi", "you", "<space>"])
+    ids = np.array([4, 3, 5, EOS, PAD, PAD], dtype=np.int32)
+    assert strip_ids(ids) == [4, 3, 5]
+    assert vocabulary.text(ids, get_tokenizer("word")) == "hi <unknown> you"
+    assert vocabulary.text([4, 6, 5, EOS], get_tokenizer("character")) == "hi you"
+
+
 def test_from_counts_takes_the_most_frequent() -> None:
-    counts = Vocabulary.count([["b", "a", "b"], ["c", "b", "a", "d"]])
-    assert counts == Counter(b=3, a=2, c=1, d=1)
+    counts = {"b": 3, "a": 2, "c": 1, "d": 1}
     assert Vocabulary.from_counts(counts, 7).words == [*SPECIAL, "b", "a", "c"]
     assert Vocabulary.from_counts(counts, 100).words == [*SPECIAL, "b", "a", "c", "d"]
 
@@ -54,7 +61,7 @@ def test_from_counts_does_not_depend_on_order(counts: dict[str, int], size: int,
     assert not ranks or not left or max(ranks) < min(left)
 
 
-def test_from_counts_does_not_double_the_special_words() -> None:
+def test_from_counts_does_not_duplicate_special_words() -> None:
     assert Vocabulary.from_counts({"<pad>": 9, "a": 1}, 6).words == [*SPECIAL, "a"]
 
 
@@ -73,12 +80,12 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert loaded.fingerprint == vocabulary.fingerprint
 
 
-def test_load_tolerates_windows_files_and_blank_ends(tmp_path: Path) -> None:
+def test_load_accepts_windows_line_ends_and_trailing_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "v").write_bytes(b"\xef\xbb\xbf<pad>\r\n<go>\r\n<eos>\r\n<unknown>\r\na\r\n\r\n\r\n")
     assert Vocabulary.load(tmp_path / "v").words == [*SPECIAL, "a"]
 
 
-def test_fingerprint_tells_contents_and_order() -> None:
+def test_fingerprint_depends_on_words_and_order() -> None:
     first = Vocabulary([*SPECIAL, "a", "b"]).fingerprint
     assert first == hashlib.sha256(b"<pad>\n<go>\n<eos>\n<unknown>\na\nb").hexdigest()
     assert first == Vocabulary([*SPECIAL, "a", "b"]).fingerprint
@@ -96,14 +103,14 @@ def test_fingerprint_tells_contents_and_order() -> None:
         (b"the\n<pad>\n<go>\n<eos>\n<unknown>\n", "line 1: expected <pad>"),
         (b"<pad>\n<go>\n<eos>\n", "line 4: expected <unknown>"),
         (b"<pad>\n<go>\n<eos>\n<unknown>\na\n\nb\n", "line 6: empty"),
-        (b"<pad>\n<go>\n<eos>\n<unknown>\na\nb\na\n", "line 7: 'a' is on line 5 already"),
-        (b"<pad>\n<go>\n<eos>\n<unknown>\n<go>\n", "line 5: '<go>' is on line 2 already"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\na\nb\na\n", "line 7: 'a' is already on line 5"),
+        (b"<pad>\n<go>\n<eos>\n<unknown>\n<go>\n", "line 5: '<go>' is already on line 2"),
         (b"<pad>\n<go>\n<eos>\n<unknown>\na\t7\n", "line 5: .* is not a single word"),
         (b"<pad>\n<go>\n<eos>\n<unknown>\na \n", "line 5: .* is not a single word"),
         (b"<pad>\n<go>\n<eos>\n<unknown>\na\xff\n", "line 5: byte 28 .*not UTF-8"),
     ],
 )
-def test_not_a_vocabulary(tmp_path: Path, contents: bytes, message: str) -> None:
+def test_invalid_vocabularies_are_rejected(tmp_path: Path, contents: bytes, message: str) -> None:
     path = tmp_path / "words.txt"
     path.write_bytes(contents)
     with pytest.raises(VocabularyError, match=message) as caught:

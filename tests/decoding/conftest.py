@@ -1,4 +1,4 @@
-"""A model made of a table, for tests of searches in which no network is involved."""
+"""A model made of a table, for tests of searches without a network."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.greedy import greedy_search
-from seq2seq_chat.decoding.hypotheses import Hypotheses, Step
+from seq2seq_chat.decoding.hypotheses import Hypotheses, StepOutput
+from seq2seq_chat.decoding.sequential import sequential_search
 
-NEVER = -float("inf")
+NEG_INF = -float("inf")
 
 
 class TableModel:
-    """A model whose next word depends on all words before: a table of log-probabilities for every history.
+    """A model whose next word depends on all previous words: a table of log-probabilities for every history.
 
-    The state is the history itself, so a search that mixes up states gets scores that brute force does not.
+    The state is the history itself, so a search that mixes up states gets wrong scores.
     """
 
     def __init__(self, words: int, steps: int, seeds: list[int]) -> None:
         self.words, self.steps, self.rows = words, steps, len(seeds)
-        self.tables = np.full([len(seeds), words**steps * 2, words], NEVER, np.float32)
+        self.tables = np.full([len(seeds), words**steps * 2, words], NEG_INF, np.float32)
         for row, seed in enumerate(seeds):
             rng = np.random.default_rng(seed)
             logits = rng.normal(size=self.tables.shape[1:]) * 2
-            logits[:, [PAD, GO]] = NEVER
+            logits[:, [PAD, GO]] = NEG_INF
             self.tables[row] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
     def start(self) -> Any:
         """State: history as a number in base ``words`` with a leading one; memory: the utterance."""
         return tf.zeros([self.rows], tf.int32), tf.range(self.rows)
 
-    def step(self, words: tf.Tensor, state: Any, memory: Any) -> Step:
+    def step(self, words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
         row, history = memory, state
         history = tf.where(words == GO, 1, history * self.words + words)
         index = tf.stack([row, tf.math.floormod(history, self.tables.shape[1])], axis=1)
         log_probabilities = tf.gather_nd(tf.constant(self.tables), index)
         attention = tf.stack([tf.cast(history, tf.float32), tf.cast(row, tf.float32)], axis=1)
-        return Step(log_probabilities, tf.zeros([tf.shape(words)[0]]), history, attention)
+        return StepOutput(log_probabilities, tf.zeros([tf.shape(words)[0]]), history, attention)
 
     def score(self, row: int, sequence: tuple[int, ...]) -> float:
         history, score = 1, 0.0
@@ -52,13 +52,13 @@ class TableModel:
         return score
 
     def all_sequences(self) -> list[tuple[int, ...]]:
-        """Everything that can be said: ended by EOS, or cut at the step limit."""
+        """All possible replies: ended by EOS, or cut at the step limit."""
         live = [word for word in range(self.words) if word not in (PAD, GO, EOS)]
         ended = [(*s, EOS) for n in range(self.steps) for s in itertools.product(live, repeat=n)]
         return ended + list(itertools.product(live, repeat=self.steps))
 
     def beam(self, width: int, n_best: int, **options: Any) -> Hypotheses:
-        found = beam_search(
+        hypotheses = beam_search(
             self.step,
             *self.start(),
             batch=tf.constant(self.rows),
@@ -68,11 +68,13 @@ class TableModel:
             source_steps=2,
             **options,
         )
-        return Hypotheses(*(field.numpy() for field in found))
+        return Hypotheses(*(field.numpy() for field in hypotheses))
 
     def greedy(self) -> Hypotheses:
-        found = greedy_search(self.step, *self.start(), batch=tf.constant(self.rows), steps=self.steps, source_steps=2)
-        return Hypotheses(*(field.numpy() for field in found))
+        hypotheses = sequential_search(
+            self.step, *self.start(), batch=tf.constant(self.rows), steps=self.steps, source_steps=2
+        )
+        return Hypotheses(*(field.numpy() for field in hypotheses))
 
 
 @pytest.fixture(scope="session")

@@ -14,12 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import ConfigError, Decoding, parse_config
-from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses, Step, log_normalizer
-from seq2seq_chat.decoding.restrictions import minimum_length, no_repeated_ngrams, penalize_repetition
-from seq2seq_chat.decoding.sampling import invert, likelier_words, sampling_search, uniform_draws
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
+from seq2seq_chat.decoding.hypotheses import Hypotheses, StepOutput, log_normalizer
+from seq2seq_chat.decoding.logit_rules import (
+    apply_rules,
+    configured_rules,
+    min_length_rule,
+    no_repeat_ngram_rule,
+    repetition_penalty_rule,
+)
+from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
 
-NEVER = -float("inf")
+NEG_INF = -float("inf")
 
 
 def ngrams(sequence: Sequence[int], n: int) -> list[tuple[int, ...]]:
@@ -30,33 +36,33 @@ def words_of(sequence: Sequence[int]) -> list[int]:
     return [word for word in sequence if word != EOS]
 
 
-def found_sequences(found: Hypotheses, row: int) -> list[tuple[int, ...]]:
-    real = [n for n in range(found.scores.shape[1]) if found.scores[row, n] > NEVER]
-    return [tuple(int(w) for w in found.words[row, n, : found.lengths[row, n]]) for n in real]
+def sequences(hypotheses: Hypotheses, row: int) -> list[tuple[int, ...]]:
+    existing = [n for n in range(hypotheses.scores.shape[1]) if hypotheses.scores[row, n] > NEG_INF]
+    return [tuple(int(w) for w in hypotheses.words[row, n, : hypotheses.lengths[row, n]]) for n in existing]
 
 
-# beams as wide as the space
+# beams as wide as the search space
 
 
 @settings(max_examples=12, deadline=None)
 @given(words=st.integers(4, 6), steps=st.integers(1, 3), seed=st.integers(0, 10**6), penalty=st.floats(0.1, 3))
 def test_length_penalty(table_model: Any, words: int, steps: int, seed: int, penalty: float) -> None:
     model = table_model(words, steps, [seed, seed + 1])
-    everything = model.all_sequences()
-    found = model.beam(len(everything), len(everything), length_penalty=penalty)
+    all_sequences = model.all_sequences()
+    hypotheses = model.beam(len(all_sequences), len(all_sequences), length_penalty=penalty)
     for row in range(2):
-        ranks = [model.score(row, s) / ((5 + len(words_of(s))) / 6) ** penalty for s in everything]
-        np.testing.assert_allclose(found.ranks[row], sorted(ranks, reverse=True), rtol=1e-4, atol=1e-5)
-        scores = [model.score(row, sequence) for sequence in found_sequences(found, row)]
-        np.testing.assert_allclose(found.scores[row], scores, atol=1e-4)
-    best = model.beam(len(everything), 1, length_penalty=penalty)  # may stop early, and must not be another
-    np.testing.assert_allclose(best.ranks[:, 0], found.ranks[:, 0], rtol=1e-5)
+        ranks = [model.score(row, s) / ((5 + len(words_of(s))) / 6) ** penalty for s in all_sequences]
+        np.testing.assert_allclose(hypotheses.ranks[row], sorted(ranks, reverse=True), rtol=1e-4, atol=1e-5)
+        scores = [model.score(row, sequence) for sequence in sequences(hypotheses, row)]
+        np.testing.assert_allclose(hypotheses.scores[row], scores, atol=1e-4)
+    best = model.beam(len(all_sequences), 1, length_penalty=penalty)  # early stopping must not change the best
+    np.testing.assert_allclose(best.ranks[:, 0], hypotheses.ranks[:, 0], rtol=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
 @given(words=st.integers(4, 6), steps=st.integers(2, 4), seed=st.integers(0, 10**6), n=st.integers(1, 3))
-def test_no_ngram_twice(table_model: Any, words: int, steps: int, seed: int, n: int) -> None:
-    """The set of hypotheses is that of all sequences without a repeated n-gram, each with the score of its words."""
+def test_no_repeat_ngram(table_model: Any, words: int, steps: int, seed: int, n: int) -> None:
+    """The hypotheses are all sequences without a repeated n-gram, each with the score of its words."""
     model = table_model(words, steps, [seed, seed + 1])
     allowed = [
         sequence
@@ -64,27 +70,27 @@ def test_no_ngram_twice(table_model: Any, words: int, steps: int, seed: int, n: 
         if max(Counter(ngrams(words_of(sequence), n)).values(), default=1) == 1
     ]
     width = len(model.all_sequences())
-    found = model.beam(width, width, restrictions=[no_repeated_ngrams(n)])
+    hypotheses = model.beam(width, width, logit_rules=[no_repeat_ngram_rule(n)])
     for row in range(2):
-        assert set(found_sequences(found, row)) == set(allowed)
+        assert set(sequences(hypotheses, row)) == set(allowed)
         expected = sorted((model.score(row, sequence) for sequence in allowed), reverse=True)
-        np.testing.assert_allclose(found.scores[row, : len(expected)], expected, atol=1e-4)
+        np.testing.assert_allclose(hypotheses.scores[row, : len(expected)], expected, atol=1e-4)
 
 
 @settings(max_examples=10, deadline=None)
-@given(words=st.integers(4, 6), steps=st.integers(1, 4), seed=st.integers(0, 10**6), least=st.integers(1, 4))
-def test_minimum_length(table_model: Any, words: int, steps: int, seed: int, least: int) -> None:
+@given(words=st.integers(4, 6), steps=st.integers(1, 4), seed=st.integers(0, 10**6), min_length=st.integers(1, 4))
+def test_min_length(table_model: Any, words: int, steps: int, seed: int, min_length: int) -> None:
     model = table_model(words, steps, [seed])
-    allowed = [s for s in model.all_sequences() if s[-1] != EOS or len(words_of(s)) >= least]
+    allowed = [s for s in model.all_sequences() if s[-1] != EOS or len(words_of(s)) >= min_length]
     width = len(model.all_sequences())
-    found = model.beam(width, width, restrictions=[minimum_length(least)])
-    assert set(found_sequences(found, 0)) == set(allowed)
+    hypotheses = model.beam(width, width, logit_rules=[min_length_rule(min_length)])
+    assert set(sequences(hypotheses, 0)) == set(allowed)
 
 
 @settings(max_examples=15, deadline=None)
 @given(words=st.integers(5, 8), steps=st.integers(1, 4), seed=st.integers(0, 10**6), penalty=st.floats(0.2, 3))
 def test_length_penalty_in_narrow_beams(table_model: Any, words: int, steps: int, seed: int, penalty: float) -> None:
-    """Written down word by word, with all continuations of all hypotheses in one list."""
+    """Against a plain beam search that lists all continuations of all hypotheses."""
     model, width = table_model(words, steps, [seed]), 3
 
     def rank(pair: tuple[tuple[int, ...], float]) -> float:
@@ -96,21 +102,21 @@ def test_length_penalty_in_narrow_beams(table_model: Any, words: int, steps: int
         running = [pair[0] for pair in beam if not pair[0] or pair[0][-1] != EOS]
         longer = [(*sequence, word) for sequence in running for word in range(words)]
         candidates += [(sequence, model.score(0, sequence)) for sequence in longer]
-        candidates = [pair for pair in candidates if pair[1] > NEVER]
+        candidates = [pair for pair in candidates if pair[1] > NEG_INF]
         beam = sorted(candidates, key=rank, reverse=True)[:width]
-    found = model.beam(width, width, length_penalty=penalty)
-    assert found_sequences(found, 0) == [sequence for sequence, _ in beam]
-    np.testing.assert_allclose(found.ranks[0, : len(beam)], [rank(pair) for pair in beam], rtol=1e-4, atol=1e-5)
+    hypotheses = model.beam(width, width, length_penalty=penalty)
+    assert sequences(hypotheses, 0) == [sequence for sequence, _ in beam]
+    np.testing.assert_allclose(hypotheses.ranks[0, : len(beam)], [rank(pair) for pair in beam], rtol=1e-4, atol=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
 @given(words=st.integers(5, 8), steps=st.integers(2, 4), seed=st.integers(0, 10**6))
 def test_groups(table_model: Any, words: int, steps: int, seed: int) -> None:
-    """Written down as in the paper: group after group, each word less wanted the more groups have taken it."""
+    """Against the paper's algorithm: group by group, penalizing words that previous groups have chosen."""
     model, size, groups, diversity = table_model(words, steps, [seed]), 2, 3, 1.5
     beams: list[list[tuple[tuple[int, ...], float]]] = [[((), 0.0)] for _ in range(groups)]
     for _ in range(steps):
-        taken: Counter[int] = Counter()
+        chosen_words: Counter[int] = Counter()
         for group in range(groups):
             candidates = []
             for sequence, score in beams[group]:
@@ -119,32 +125,32 @@ def test_groups(table_model: Any, words: int, steps: int, seed: int) -> None:
                     continue
                 for word in range(words):
                     total = model.score(0, (*sequence, word))
-                    if total > NEVER:
-                        candidates.append(((*sequence, word), total, total - diversity * taken[word], word))
+                    if total > NEG_INF:
+                        candidates.append(((*sequence, word), total, total - diversity * chosen_words[word], word))
             candidates.sort(key=lambda candidate: -candidate[2])
             beams[group] = [(sequence, score) for sequence, score, _, _ in candidates[:size]]
-            taken.update(word for _, _, _, word in candidates[:size] if word is not None)
+            chosen_words.update(word for _, _, _, word in candidates[:size] if word is not None)
     expected = sorted({pair for beam in beams for pair in beam}, key=lambda pair: -pair[1])
-    found = model.beam(size * groups, size * groups, groups=groups, diversity=diversity)
-    assert set(found_sequences(found, 0)) == {sequence for sequence, _ in expected}
-    np.testing.assert_allclose(found.scores[0, : len(expected)], [score for _, score in expected], atol=1e-4)
+    hypotheses = model.beam(size * groups, size * groups, groups=groups, diversity=diversity)
+    assert set(sequences(hypotheses, 0)) == {sequence for sequence, _ in expected}
+    np.testing.assert_allclose(hypotheses.scores[0, : len(expected)], [score for _, score in expected], atol=1e-4)
 
 
 def test_repetition_penalty_by_hand() -> None:
-    """Word 4 (logit 2) and word 5 (logit -1) were said: 2 / 1.5 and -1 · 1.5; the rest stays."""
+    """Words 4 (logit 2) and 5 (logit -1) are in the history: 2 / 1.5 and -1 · 1.5; other logits are unpenalized."""
     logits = tf.constant([[0.5, 0.5, 0.1, 0.2, 2.0, -1.0, 1.0]])
-    said = Step(logits, log_normalizer(logits), (), tf.zeros([1, 0]))
-    changed = penalize_repetition(1.5)(said, tf.constant([[4, 5, 4, PAD]]), tf.constant(3))
+    output = StepOutput(logits, log_normalizer(logits), (), tf.zeros([1, 0]))
+    penalized = repetition_penalty_rule(1.5)(output, tf.constant([[4, 5, 4, PAD]]), tf.constant(3))
     expected = np.array([[0.5, 0.5, 0.1, 0.2, 2 / 1.5, -1.5, 1.0]])
-    np.testing.assert_allclose(changed.logits, expected, rtol=1e-6)
-    np.testing.assert_allclose(changed.normalizer, np.log(np.exp(expected).sum(axis=1)), rtol=1e-6)
+    np.testing.assert_allclose(penalized.logits, expected, rtol=1e-6)
+    np.testing.assert_allclose(penalized.normalizer, np.log(np.exp(expected).sum(axis=1)), rtol=1e-6)
 
 
 # sampling
 
 
 def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
-    """The statistic, less its expectation, in standard deviations; words that cannot come must not have come."""
+    """The statistic minus its expectation, in standard deviations; words of probability 0 must not occur."""
     assert not np.any(counts[probabilities == 0])
     expected = probabilities[probabilities > 0] * counts.sum()
     statistic = np.sum((counts[probabilities > 0] - expected) ** 2 / expected)
@@ -157,106 +163,103 @@ def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
     ("temperature", "top_k", "top_p"),
     [(1.0, None, None), (0.5, None, None), (2.0, 4, None), (1.0, None, 0.8), (1.0, 5, 0.9)],
 )
-def test_words_are_drawn_as_often_as_the_model_says(temperature: float, top_k: Any, top_p: Any) -> None:
-    draws, size = 20_000, 12
+def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, top_p: Any) -> None:
+    samples, size = 20_000, 12
     logits = np.random.default_rng(3).normal(size=size)
     p = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
     kept = sorted(range(size), key=lambda word: -p[word])[: top_k or size]
     if top_p is not None:
-        inside = p[kept] / p[kept].sum()
-        kept = [word for place, word in enumerate(kept) if inside[:place].sum() < top_p]
+        renormalized = p[kept] / p[kept].sum()
+        kept = [word for place, word in enumerate(kept) if renormalized[:place].sum() < top_p]
     expected = np.where(np.isin(np.arange(size), kept), p, 0)
     expected /= expected.sum()
-    distribution = likelier_words(temperature, top_k, top_p)(tf.constant(logits[np.newaxis], tf.float32))
+    distribution = truncated_softmax(temperature, top_k, top_p)(tf.constant(logits[np.newaxis], tf.float32))
     np.testing.assert_allclose(distribution[0], expected, rtol=1e-5, atol=1e-8)
     assert set(np.flatnonzero(distribution[0])) == set(kept)
 
-    uniform = uniform_draws(7, np.zeros([1, 3], np.int32), draws, 1).reshape(-1)
-    words = invert(tf.repeat(distribution, draws, axis=0), tf.constant(uniform)).numpy()
+    uniform = uniform_numbers(7, np.zeros([1, 3], np.int32), samples, 1).reshape(-1)
+    words = sample_words(tf.repeat(distribution, samples, axis=0), tf.constant(uniform)).numpy()
     assert chi_square(np.bincount(words, minlength=size), expected) < 4
 
 
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 8), equal=st.booleans())
-def test_top_k_and_top_p_keep_exactly_these_words(seed: int, k: int, equal: bool) -> None:
+def test_top_k_and_top_p_keep_the_right_words(seed: int, k: int, equal: bool) -> None:
     rng = np.random.default_rng(seed)
     logits = (rng.integers(0, 3, 8) if equal else rng.normal(size=8)).astype(np.float32)
     order = sorted(range(8), key=lambda word: (-logits[word], word))
-    found = likelier_words(1.0, k, None)(tf.constant(logits[np.newaxis]))[0].numpy()
-    assert set(np.flatnonzero(found)) == set(order[:k])
+    probabilities = truncated_softmax(1.0, k, None)(tf.constant(logits[np.newaxis]))[0].numpy()
+    assert set(np.flatnonzero(probabilities)) == set(order[:k])
     p = np.exp(logits.astype(np.float64))
     p /= p.sum()
     sums = np.cumsum(p[order])
     share = float(rng.uniform(0.05, 0.99))
-    if np.min(np.abs(sums - share)) > 1e-5:  # where rounding cannot decide
-        found = likelier_words(1.0, None, share)(tf.constant(logits[np.newaxis]))[0].numpy()
-        assert set(np.flatnonzero(found)) == set(order[: int(np.searchsorted(sums, share)) + 1])
+    if np.min(np.abs(sums - share)) > 1e-5:  # rounding does not decide
+        probabilities = truncated_softmax(1.0, None, share)(tf.constant(logits[np.newaxis]))[0].numpy()
+        assert set(np.flatnonzero(probabilities)) == set(order[: int(np.searchsorted(sums, share)) + 1])
 
 
-def test_whole_replies_are_drawn_as_often_as_the_model_says(table_model: Any) -> None:
-    """20,000 replies of a model with memory: their frequencies, scores and attention are the model's."""
+def test_sampled_replies_follow_the_distribution(table_model: Any) -> None:
+    """20,000 replies of a table model: their frequencies and scores are those of the model."""
     model = table_model(5, 2, [11])
-    everything = model.all_sequences()
-    probabilities = np.exp([model.score(0, sequence) for sequence in everything])
+    all_sequences = model.all_sequences()
+    probabilities = np.exp([model.score(0, sequence) for sequence in all_sequences])
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-5)
-    draws = uniform_draws(5, np.zeros([1, 4], np.int32), 20_000, 2)
-    found = sampling_search(
+    uniform = uniform_numbers(5, np.zeros([1, 4], np.int32), 20_000, 2)
+    hypotheses = sampling_search(
         model.step,
         *model.start(),
-        draws=tf.constant(draws),
+        uniform=tf.constant(uniform),
         batch=tf.constant(1),
-        choose=likelier_words(1.0, None, None),
+        distribution=truncated_softmax(1.0, None, None),
         steps=2,
         source_steps=2,
     )
-    found = Hypotheses(*(field.numpy() for field in found))
-    sequences = found_sequences(found, 0)
-    counts = Counter(sequences)
-    assert chi_square(np.array([counts[sequence] for sequence in everything]), probabilities) < 4
+    hypotheses = Hypotheses(*(field.numpy() for field in hypotheses))
+    sampled = sequences(hypotheses, 0)
+    counts = Counter(sampled)
+    assert chi_square(np.array([counts[sequence] for sequence in all_sequences]), probabilities) < 4
     for n in range(0, 20_000, 997):
-        assert found.scores[0, n] == pytest.approx(model.score(0, sequences[n]), abs=1e-4)
-    assert list(found.scores[0]) == sorted(found.scores[0], reverse=True)
+        assert hypotheses.scores[0, n] == pytest.approx(model.score(0, sampled[n]), abs=1e-4)
+    assert list(hypotheses.scores[0]) == sorted(hypotheses.scores[0], reverse=True)
 
 
-def test_draws_belong_to_seed_and_utterance() -> None:
+def test_random_numbers_depend_on_seed_and_utterance() -> None:
     source = np.random.default_rng(0).integers(4, 30, [5, 7]).astype(np.int32)
-    together = uniform_draws(3, source, 2, 6)
+    together = uniform_numbers(3, source, 2, 6)
     for row in range(5):
-        np.testing.assert_array_equal(together[row], uniform_draws(3, source[row : row + 1], 2, 6)[0])
-    assert np.any(together != uniform_draws(4, source, 2, 6))
+        np.testing.assert_array_equal(together[row], uniform_numbers(3, source[row : row + 1], 2, 6)[0])
+    assert np.any(together != uniform_numbers(4, source, 2, 6))
     assert np.any(together[0] != together[1])
     assert ((together >= 0) & (together < 1)).all()
 
 
-# settings that make no sense together
+# contradictory settings
 
 
 @pytest.mark.parametrize(
-    ("decoding", "told"),
+    ("decoding", "message"),
     [
-        ({"temperature": 0.5}, "temperature is used by method sample only"),
-        ({"method": "beam", "top_p": 0.9}, "top_p is used by method sample only"),
-        ({"length_penalty": 1.0}, "length_penalty is used by method beam only"),
-        ({"method": "beam", "beam_width": 10, "beam_groups": 3}, "does not divide the beam_width of 10"),
-        ({"replace_unknown": True}, "has nothing to replace"),
-        ({"method": "sample", "rerank": "anti_language_model"}, "rerank is used by method beam only"),
-        ({"method": "beam", "rerank": "bidirectional"}, "needs a backward_run"),
+        ({"temperature": 0.5}, "temperature applies to method sample only"),
+        ({"method": "beam", "top_p": 0.9}, "top_p applies to method sample only"),
+        ({"length_penalty": 1.0}, "length_penalty applies to method beam only"),
+        (
+            {"method": "beam", "beam_width": 10, "beam_groups": 3},
+            "does not divide evenly into 3 beam_groups",
+        ),
+        ({"replace_unknown": True}, "replace_unknown requires allow_unknown"),
+        ({"method": "sample", "rerank": "anti_language_model"}, "rerank applies to method beam only"),
+        ({"method": "beam", "rerank": "bidirectional"}, "requires backward_run"),
         ({"method": "sample", "top_p": 0.0}, "decoding.top_p"),
     ],
 )
-def test_what_is_refused(decoding: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_contradictory_settings(decoding: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         parse_config({"name": "x", "data": {"train": "t"}, "decoding": decoding}, where="test")
 
 
-def test_special_words_never_come_whatever_the_method() -> None:
-    assert Decoding().allow_unknown is False
-    from seq2seq_chat.decoding.restrictions import restrict, restrictions
-
+def test_special_words_are_forbidden_by_default() -> None:
     logits = tf.constant([[9.0, 9.0, 0.0, 9.0, 1.0]])
-    said = restrict(
-        Step(logits, log_normalizer(logits), (), tf.zeros([1, 0])),
-        restrictions(Decoding(method="sample")),
-        tf.zeros([1, 4], tf.int32),
-        tf.constant(0),
-    )
-    assert set(said.forbidden) == {PAD, GO, UNKNOWN}
+    output = StepOutput(logits, log_normalizer(logits), (), tf.zeros([1, 0]))
+    rules = configured_rules(Decoding(method="sample"))
+    output = apply_rules(rules, output, tf.zeros([1, 4], tf.int32), tf.constant(0))
+    assert set(output.forbidden) == {PAD, GO, UNKNOWN}

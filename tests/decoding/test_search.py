@@ -1,4 +1,4 @@
-"""Greedy and beam search over hand-made and random step functions; no network is involved."""
+"""Greedy and beam search over handmade and random step functions; no network is involved."""
 
 from __future__ import annotations
 
@@ -11,64 +11,68 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.corpus.vocabulary import EOS, GO, PAD
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.greedy import greedy_search
-from seq2seq_chat.decoding.hypotheses import Hypotheses, Step
+from seq2seq_chat.decoding.hypotheses import Hypotheses, StepOutput
+from seq2seq_chat.decoding.sequential import sequential_search
 
-NEVER = -float("inf")
-
-
-def said(found: Hypotheses, row: int, n: int) -> tuple[int, ...]:
-    return tuple(int(word) for word in found.words[row, n, : found.lengths[row, n]])
+NEG_INF = -float("inf")
 
 
-def check_consistent(model: Any, found: Hypotheses) -> None:
-    """What holds for every search: scores are those of the words, sorted; nothing after EOS; nothing twice."""
+def words_of(hypotheses: Hypotheses, row: int, n: int) -> tuple[int, ...]:
+    return tuple(int(word) for word in hypotheses.words[row, n, : hypotheses.lengths[row, n]])
+
+
+def check_consistent(model: Any, hypotheses: Hypotheses) -> None:
+    """Properties of every search: scores are those of the words, sorted; nothing follows EOS; no duplicates."""
     for row in range(model.rows):
-        sequences = [said(found, row, n) for n in range(found.scores.shape[1]) if found.scores[row, n] > NEVER]
+        sequences = [
+            words_of(hypotheses, row, n)
+            for n in range(hypotheses.scores.shape[1])
+            if hypotheses.scores[row, n] > NEG_INF
+        ]
         assert len(set(sequences)) == len(sequences)
-        assert list(found.scores[row]) == sorted(found.scores[row], reverse=True)
+        assert list(hypotheses.scores[row]) == sorted(hypotheses.scores[row], reverse=True)
         for n, sequence in enumerate(sequences):
-            assert found.scores[row, n] == pytest.approx(model.score(row, sequence), abs=1e-4)
+            assert hypotheses.scores[row, n] == pytest.approx(model.score(row, sequence), abs=1e-4)
             assert EOS not in sequence[:-1]
-            assert found.ended[row, n] == (sequence[-1] == EOS)
-            assert found.ended[row, n] or len(sequence) == model.steps
-            assert not np.any(found.words[row, n, len(sequence) :] != PAD)
-            history = 1  # the attention of a word is that of its own hypothesis, not of a neighbour in the beam
+            assert hypotheses.ended[row, n] == (sequence[-1] == EOS)
+            assert hypotheses.ended[row, n] or len(sequence) == model.steps
+            assert not np.any(hypotheses.words[row, n, len(sequence) :] != PAD)
+            history = 1  # the attention of a word is that of its hypothesis, not of another one in the beam
             for t, word in enumerate(sequence):
-                assert tuple(found.attention[row, n, t]) == (history, row)
+                assert tuple(hypotheses.attention[row, n, t]) == (history, row)
                 history = history * model.words + word
 
 
 @settings(max_examples=25, deadline=None)
 @given(words=st.integers(4, 6), steps=st.integers(1, 3), seed=st.integers(0, 10**6), rows=st.integers(1, 3))
-def test_a_beam_as_wide_as_the_space_finds_what_brute_force_finds(
+def test_a_beam_as_wide_as_the_search_space_equals_brute_force(
     table_model: Any, words: int, steps: int, seed: int, rows: int
 ) -> None:
     model = table_model(words, steps, seeds=[seed + row for row in range(rows)])
     everything = model.all_sequences()
-    found = model.beam(width=len(everything), n_best=len(everything))
-    check_consistent(model, found)
+    hypotheses = model.beam(width=len(everything), n_best=len(everything))
+    check_consistent(model, hypotheses)
     for row in range(rows):
         expected = sorted((model.score(row, sequence) for sequence in everything), reverse=True)
-        np.testing.assert_allclose(found.scores[row], expected, atol=1e-4)
-        assert said(found, row, 0) == max(everything, key=lambda sequence: model.score(row, sequence))
+        np.testing.assert_allclose(hypotheses.scores[row], expected, atol=1e-4)
+        assert words_of(hypotheses, row, 0) == max(everything, key=lambda sequence: model.score(row, sequence))
 
 
 @settings(max_examples=25, deadline=None)
 @given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6), width=st.integers(1, 6))
-def test_narrow_beams_are_consistent_and_like_one_by_one(
+def test_narrow_beams_are_consistent_and_independent_of_the_batch(
     table_model: Any, words: int, steps: int, seed: int, width: int
 ) -> None:
     seeds = [seed, seed + 1, seed + 2]
     together = table_model(words, steps, seeds)
-    found = together.beam(width, n_best=width)
-    check_consistent(together, found)
-    for row, own_seed in enumerate(seeds):
-        alone = table_model(words, steps, [own_seed]).beam(width, n_best=width)
-        np.testing.assert_array_equal(alone.words[0], found.words[row])
-        np.testing.assert_allclose(alone.scores[0], found.scores[row], atol=1e-5)
+    hypotheses = together.beam(width, n_best=width)
+    check_consistent(together, hypotheses)
+    row = seed % 3
+    alone = table_model(words, steps, [seeds[row]]).beam(width, n_best=width)
+    np.testing.assert_array_equal(alone.words[0], hypotheses.words[row])
+    np.testing.assert_allclose(alone.scores[0], hypotheses.scores[row], atol=1e-5)
 
 
 @settings(max_examples=25, deadline=None)
@@ -83,26 +87,26 @@ def test_a_beam_of_one_is_greedy(table_model: Any, words: int, steps: int, seed:
 
 @settings(max_examples=15, deadline=None)
 @given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6), width=st.integers(2, 6))
-def test_stopping_early_does_not_change_the_best(
+def test_early_stopping_does_not_change_the_best(
     table_model: Any, words: int, steps: int, seed: int, width: int
 ) -> None:
     model = table_model(words, steps, [seed, seed + 1])
-    best, all_of_them = model.beam(width, n_best=1), model.beam(width, n_best=width)
-    np.testing.assert_array_equal(best.words[:, 0], all_of_them.words[:, 0])
-    np.testing.assert_allclose(best.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6)
+    best, full = model.beam(width, n_best=1), model.beam(width, n_best=width)
+    np.testing.assert_array_equal(best.words[:, 0], full.words[:, 0])
+    np.testing.assert_allclose(best.scores[:, 0], full.scores[:, 0], atol=1e-6)
 
 
 def test_beam_search_finds_what_greedy_misses() -> None:
-    """By hand. Greedy takes word 4 (0.6), after which EOS has 0.4; word 5 (0.4) is followed by EOS with 0.9."""
+    """By hand: greedy takes word 4 (0.6), after which EOS has 0.4; word 5 (0.4) is followed by EOS with 0.9."""
     after = {GO: [0, 0, 0, 0, 0.6, 0.4], 4: [0, 0, 0.4, 0.3, 0.3, 0], 5: [0, 0, 0.9, 0.1, 0, 0]}
     table = np.log(np.array([after.get(word, [0, 0, 1, 0, 0, 0]) for word in range(6)], np.float32) + 1e-30)
 
-    def step(words: tf.Tensor, state: Any, memory: Any) -> Step:
+    def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
         rows = tf.shape(words)[0]
-        return Step(tf.gather(tf.constant(table), words), tf.zeros([rows]), state, tf.zeros([rows, 0]))
+        return StepOutput(tf.gather(tf.constant(table), words), tf.zeros([rows]), state, tf.zeros([rows, 0]))
 
     limits = {"batch": tf.constant(1), "steps": 2, "source_steps": 0}
-    greedy = greedy_search(step, tf.zeros([1]), **limits)
+    greedy = sequential_search(step, tf.zeros([1]), **limits)
     beam = beam_search(step, tf.zeros([1]), width=2, n_best=2, **limits)
     assert greedy.words[0, 0].numpy().tolist() == [4, EOS]
     assert float(greedy.scores[0, 0]) == pytest.approx(math.log(0.6 * 0.4))
@@ -113,16 +117,16 @@ def test_beam_search_finds_what_greedy_misses() -> None:
 def test_the_search_ends_when_every_hypothesis_has_ended() -> None:
     calls = []
 
-    def step(words: tf.Tensor, state: Any, memory: Any) -> Step:
+    def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
         calls.append(1)
-        ends = tf.one_hot(EOS, 5, on_value=0.0, off_value=NEVER)
+        ends = tf.one_hot(EOS, 5, on_value=0.0, off_value=NEG_INF)
         rows = tf.shape(words)[0]
-        return Step(tf.tile(ends[tf.newaxis], [rows, 1]), tf.zeros([rows]), state, tf.zeros([rows, 0]))
+        return StepOutput(tf.tile(ends[tf.newaxis], [rows, 1]), tf.zeros([rows]), state, tf.zeros([rows, 0]))
 
     limits = {"batch": tf.constant(2), "steps": 30, "source_steps": 0}
-    greedy = greedy_search(step, tf.zeros([2]), **limits)
+    greedy = sequential_search(step, tf.zeros([2]), **limits)
     assert len(calls) == 1
     beam = beam_search(step, tf.zeros([2]), width=3, n_best=3, **limits)
     assert len(calls) <= 2 + 1
     assert greedy.words.shape == (2, 1, 30)
-    assert np.isfinite(beam.scores).sum(axis=1).tolist() == [1, 1], "there is only one thing to say"
+    assert np.isfinite(beam.scores).sum(axis=1).tolist() == [1, 1], "only one reply is possible"

@@ -1,4 +1,4 @@
-"""The best next words, found block by block, are those of a plain sort."""
+"""The blockwise top k alog_probabilitiest a plain sort."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.decoding.hypotheses import Step, best_words, log_normalizer
-from seq2seq_chat.decoding.restrictions import forbid
-from seq2seq_chat.model.output import MOST_FEW, Output
+from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer, top_k_words
+from seq2seq_chat.decoding.logit_rules import forbid
+from seq2seq_chat.model.output import MAX_FEW_ROWS, Output
 
 
-def said(logits: np.ndarray) -> Step:
+def step_output(logits: np.ndarray) -> StepOutput:
     values = tf.constant(logits, tf.float32)
-    return Step(values, tf.reduce_logsumexp(values, axis=1), (), tf.zeros([len(logits), 0]))
+    return StepOutput(values, tf.reduce_logsumexp(values, axis=1), (), tf.zeros([len(logits), 0]))
 
 
 @given(
     size=st.one_of(st.integers(1, 60), st.integers(600, 4000), st.sampled_from([1280, 5000, 6400])),
     count=st.integers(1, 12),
     forbidden=st.sampled_from([(0, 1), (0, 1, 3)]),
-    kinds=st.sampled_from([3, 50, 10**6]),
+    distinct_values=st.sampled_from([3, 50, 10**6]),
     seed=st.integers(0, 1000),
 )
-def test_they_are_those_of_a_stable_sort(size: int, count: int, forbidden: tuple, kinds: int, seed: int) -> None:
-    """Among few kinds of values there are many equal ones, of which the lowest id comes first."""
-    logits = np.random.default_rng(seed).integers(0, kinds, (3, size)).astype(np.float32) / 7
-    gains, words = best_words(forbid(forbidden)(said(logits), None, None), count)
+def test_top_k_equals_a_stable_sort(size: int, count: int, forbidden: tuple, distinct_values: int, seed: int) -> None:
+    """With few distinct values there are many ties, which are sorted by id."""
+    logits = np.random.default_rng(seed).integers(0, distinct_values, (3, size)).astype(np.float32) / 7
+    log_probabilities, words = top_k_words(forbid(forbidden)(step_output(logits), None, None), count)
     masked = logits.copy()
     masked[:, [word for word in forbidden if word < size]] = -np.inf
     order = np.argsort(-masked, axis=1, kind="stable")[:, :count]
     allowed = np.isfinite(np.take_along_axis(masked, order, axis=1))
     np.testing.assert_array_equal(np.where(allowed, words, -1), np.where(allowed, order, -1))
-    log_p = masked - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True)) if kinds < 100 else None
+    log_p = (
+        masked - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True)) if distinct_values < 100 else None
+    )
     if log_p is not None:
-        np.testing.assert_allclose(gains, np.take_along_axis(log_p, order, axis=1), rtol=1e-4, atol=1e-4)
-    assert np.all(np.isfinite(gains) == allowed)
+        np.testing.assert_allclose(log_probabilities, np.take_along_axis(log_p, order, axis=1), rtol=1e-4, atol=1e-4)
+    assert np.all(np.isfinite(log_probabilities) == allowed)
 
 
 @given(scale=st.sampled_from([0.0, 1.0, 30.0, 300.0]), seed=st.integers(0, 1000))
-def test_normalizer_is_the_log_sum_exp_however_peaked(scale: float, seed: int) -> None:
+def test_normalizer_equals_log_sum_exp(scale: float, seed: int) -> None:
     logits = (np.random.default_rng(seed).normal(size=[4, 70]) * scale).astype(np.float32)
     wide = logits.astype(np.float64)
     largest = wide.max(axis=1, keepdims=True)
@@ -50,11 +52,11 @@ def test_normalizer_is_the_log_sum_exp_however_peaked(scale: float, seed: int) -
     np.testing.assert_allclose(log_normalizer(tf.constant(logits)), expected, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [1, 2, MOST_FEW, MOST_FEW + 1])
-def test_logits_of_a_few_rows_are_those_of_many(rows: int) -> None:
+@pytest.mark.parametrize("rows", [1, 2, MAX_FEW_ROWS, MAX_FEW_ROWS + 1])
+def test_few_logits_equal_logits(rows: int) -> None:
     output = Output(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
     output.bias.assign(np.arange(30, dtype=np.float32))
     projected = np.random.default_rng(0).normal(size=[rows, 6]).astype(np.float32)
     expected = projected @ output.words.numpy().T + np.arange(30)
-    np.testing.assert_allclose(output.logits_of_few(tf.constant(projected)), expected, rtol=1e-5)
+    np.testing.assert_allclose(output.few_logits(tf.constant(projected)), expected, rtol=1e-5)
     np.testing.assert_allclose(output.logits(tf.constant(projected)), expected, rtol=1e-5)

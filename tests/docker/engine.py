@@ -1,4 +1,4 @@
-"""Containers as an ordinary user starts them, with as few rights as can be."""
+"""Containers as an ordinary user starts them, with minimal privileges."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-USER = 4321  # has no name in the image, owns nothing in it
+USER = 4321  # unknown in the image, owns nothing in it
 MEMORY = 2_000_000_000
-LEAST_RIGHTS = (
+MINIMAL_PRIVILEGES = (
     *("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges"),
     *(f"--memory={MEMORY}", f"--user={USER}:{USER}"),
 )
-DEADLINE = 900  # seconds that anything in a container may take
+DEADLINE = 900  # seconds
 
 
 class Engine:
-    """A running engine, and a folder that its containers have as ``results``.
+    """A running engine, and the folder that its containers mount as ``results``.
 
-    Containers share the network of the machine: a stand-in has none of its own.
+    Containers use the network of the host: a test engine has none of its own.
     """
 
     def __init__(self, environment: dict[str, str], results: Path) -> None:
@@ -30,9 +30,9 @@ class Engine:
         self.image = "seq2seq-chat"
 
     def docker(self, *arguments: object, timeout: float = DEADLINE, check: bool = True) -> str:
-        """What a docker command prints."""
+        """Run a docker command and return its output."""
         command = ["docker", *map(str, arguments)]
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             cwd=REPOSITORY,
             env=self.environment,
@@ -42,27 +42,27 @@ class Engine:
             timeout=timeout,
             check=False,
         )
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert not check or result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     def run(self, *arguments: object, options: tuple[str, ...] = (), check: bool = True) -> str:
-        """What the program prints in a container that is gone afterwards."""
+        """Run the program in a container that is removed afterwards, and return its output."""
         return self.docker("run", "--rm", *self._options(options), self.image, *arguments, check=check)
 
     def start(self, *arguments: object, options: tuple[str, ...] = ()) -> str:
-        """A container that goes on running; its health is looked at every second."""
+        """Start a container in the background, with a health check every second; return its id."""
         options = ("--health-interval=1s", *options)
         return self.docker("run", "--detach", *self._options(options), self.image, *arguments).strip()
 
-    def _options(self, more: tuple[str, ...]) -> list[str]:
-        return ["--network=host", *LEAST_RIGHTS, f"--volume={self.results}:/app/results", *more]
+    def _options(self, extra: tuple[str, ...]) -> list[str]:
+        return ["--network=host", *MINIMAL_PRIVILEGES, f"--volume={self.results}:/app/results", *extra]
 
     def wait_for(self, container: str, text: str) -> str:
-        """The first line of a container's log that has a text in it."""
+        """Wait for a line with a text in a container's log, and return it."""
         return self._first_line(["docker", "logs", "--follow", container], text)
 
     def wait_for_health(self, container: str) -> str:
-        """``healthy`` or ``unhealthy``, when it is known."""
+        """Wait for the first health check: ``healthy`` or ``unhealthy``."""
         watch = ["docker", "events", "--since=10m", f"--filter=container={container}", "--filter=event=health_status"]
         return self._first_line([*watch, "--format={{.Status}}"], "health_status: ").split(": ")[1].strip()
 
@@ -75,26 +75,26 @@ class Engine:
             text=True,
         ) as process:
             assert process.stdout is not None
-            seen = []
+            lines = []
             try:
                 for line in process.stdout:
-                    seen.append(line)
+                    lines.append(line)
                     if text in line:
                         return line
             finally:
                 process.kill()
-        pytest.fail(f"{' '.join(command)} ended without {text!r}:\n{''.join(seen)}")
+        pytest.fail(f"{' '.join(command)} ended without {text!r}:\n{''.join(lines)}")
 
     def stop(self, container: str) -> int:
-        """``docker stop``, as a person types it; the exit status."""
+        """Run ``docker stop`` and return the container's exit status."""
         self.docker("stop", container)
         return int(self.inspect(container)["State"]["ExitCode"])
 
     def log(self, container: str) -> str:
-        """All that a container printed, errors among it."""
+        """Standard output and error of a container."""
         command = ["docker", "logs", container]
         streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         return subprocess.run(command, env=self.environment, text=True, check=True, timeout=240, **streams).stdout
 
-    def inspect(self, thing: str) -> Any:
-        return json.loads(self.docker("inspect", thing))[0]
+    def inspect(self, name: str) -> Any:
+        return json.loads(self.docker("inspect", name))[0]

@@ -1,4 +1,4 @@
-"""The files beside the image: whom the health check asks, and what the compose files start."""
+"""The health check and the compose files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOCKER = REPOSITORY / "docker"
         ("bash", None),
     ],
 )
-def test_the_health_check_asks_a_server_and_nothing_else(command: str, address: str | None) -> None:
+def test_health_check_queries_servers_only(command: str, address: str | None) -> None:
     specification = importlib.util.spec_from_file_location("healthcheck", DOCKER / "healthcheck.py")
     assert specification and specification.loader
     healthcheck = importlib.util.module_from_spec(specification)
@@ -36,20 +36,21 @@ def test_the_health_check_asks_a_server_and_nothing_else(command: str, address: 
     assert healthcheck.served_address([*command.split(), ""]) == address
 
 
-def composed(*files: str, **variables: str) -> dict[str, Any]:
-    """What docker-compose understands of compose files."""
+def compose_services(*files: str, **variables: str) -> dict[str, Any]:
+    """Services of compose files as docker-compose reads them."""
     program = shutil.which("docker-compose")
     if program is None:
-        pytest.skip("there is no docker-compose")
+        pytest.skip("docker-compose is not installed")
     options = [option for name in files for option in ("--file", str(DOCKER / name))]
     command = [program, *options, "--profile", "train", "config"]
-    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=240)
-    assert (done.returncode, done.stderr) == (0, "")
-    return yaml.safe_load(done.stdout)["services"]
+    environment = os.environ | variables
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert (result.returncode, result.stderr) == (0, "")
+    return yaml.safe_load(result.stdout)["services"]
 
 
-def test_every_service_has_the_least_rights() -> None:
-    services = composed("compose.yaml", RESULTS="./mine", CONTAINER_USER="12:34")
+def test_services_have_minimal_privileges() -> None:
+    services = compose_services("compose.yaml", RESULTS="./mine", CONTAINER_USER="12:34")
     assert set(services) == {"train", "web", "tensorboard"}
     for service in services.values():
         assert service["read_only"] is True
@@ -61,7 +62,7 @@ def test_every_service_has_the_least_rights() -> None:
         assert "deploy" not in service
 
 
-def test_graphics_cards_are_for_whoever_computes() -> None:
-    services = composed("compose.yaml", "compose.gpu.yaml")
+def test_gpus_are_for_training_and_web() -> None:
+    services = compose_services("compose.yaml", "compose.gpu.yaml")
     assert {name for name, service in services.items() if "nvidia" in str(service.get("deploy"))} == {"train", "web"}
     assert services["train"]["entrypoint"] == ["seq2seq-chat", "train"]

@@ -1,4 +1,4 @@
-"""The image in use: small, without rights, healthy, stopped and gone on with, talked to."""
+"""The image in use: size, privileges, health, stopping and resuming, and the commands of docs/docker.md."""
 
 from __future__ import annotations
 
@@ -31,72 +31,72 @@ KILLED, TERMINATED = 128 + 9, 128 + 15
 
 @pytest.fixture(scope="module")
 def trained(image: Engine) -> Path:
-    """A run that was trained without a break."""
-    said = image.run("train", *CONFIG, "--results", "results/whole")
-    assert re.search(r"^no GPU found: training on \d+ processor cores?; .* --gpus all$", said, re.MULTILINE)
-    free = re.search(r"; ([\d.]+) GB are free", said)
+    """An uninterrupted run."""
+    output = image.run("train", *CONFIG, "--results", "results/uninterrupted")
+    assert re.search(r"^no GPU found: training on \d+ processor cores?; .* --gpus all$", output, re.MULTILINE)
+    free = re.search(r"; ([\d.]+) GB are free", output)
     assert free and float(free[1]) <= MEMORY / 1e9  # the container's, not the machine's
-    (run,) = (image.results / "whole").iterdir()
-    assert said.splitlines()[-1] == f"results/whole/{run.name}"
+    (run,) = (image.results / "uninterrupted").iterdir()
+    assert output.splitlines()[-1] == f"results/uninterrupted/{run.name}"
     assert run.stat().st_uid == USER
     assert json.loads((run / "environment.json").read_text(encoding="utf-8"))["code"]["revision"] == "a-revision"
     return run
 
 
-def test_no_tools_and_no_caches_are_left(image: Engine) -> None:
+def test_image_has_no_build_tools_or_caches(image: Engine) -> None:
     tools = "for tool in cc gcc g++ ld make; do command -v $tool; done"
     assert image.run("-c", tools, options=("--entrypoint=bash",), check=False) == ""
-    caches = "find / -xdev -path '*/.cache/*' -o -name '*.o'; echo looked"
-    assert image.run("-c", caches, options=("--entrypoint=bash", "--user=0:0")) == "looked\n"
+    caches = "find / -xdev -path '*/.cache/*' -o -name '*.o'; echo done"
+    assert image.run("-c", caches, options=("--entrypoint=bash", "--user=0:0")) == "done\n"
     layers = [int(size) for size in image.docker("history", "--human=false", "--format={{.Size}}", image.image).split()]
-    assert sorted(layers)[-3] < 10e6, layers  # the base, the dependencies; the program is small and apart from them
+    assert sorted(layers)[-3] < 10e6, layers  # only the base and the dependencies are large
     assert image.inspect(image.image)["Config"]["User"] not in ("", "0", "root")
 
 
-def test_a_training_stopped_goes_on_in_another_container_to_the_same_bits(image: Engine, trained: Path) -> None:
+def test_stopped_training_resumes_bit_for_bit_in_another_container(image: Engine, trained: Path) -> None:
     container = image.start("train", *CONFIG, "--results", "results/stopped")
     image.wait_for(container, f"step 20 of {STEPS}")
     assert image.wait_for_health(container) == "healthy"
     assert image.stop(container) == TERMINATED
-    said = image.log(container)
-    assert "go on with: seq2seq-chat train --resume results/stopped/" in said
-    assert f"step {STEPS} of" not in said
+    log = image.log(container)
+    assert "seq2seq-chat train --resume results/stopped/" in log
+    assert f"step {STEPS} of" not in log
     (run,) = (image.results / "stopped").iterdir()
     (stopped_at,) = sorted((run / "checkpoints").glob("0*.npz"))
     assert 20 <= int(stopped_at.stem) < STEPS
 
-    said = image.run("train", "--resume", "latest", "--results", "results/stopped")
-    assert f"going on from step {int(stopped_at.stem)}" in said
-    whole, resumed = (arrays(folder / "checkpoints" / f"{STEPS:010}.npz") for folder in (trained, run))
-    assert len(whole) > 10
-    assert whole == resumed
+    output = image.run("train", "--resume", "latest", "--results", "results/stopped")
+    assert f"from step {int(stopped_at.stem)}" in output
+    uninterrupted, resumed = (arrays(folder / "checkpoints" / f"{STEPS:010}.npz") for folder in (trained, run))
+    assert len(uninterrupted) > 10
+    assert uninterrupted == resumed
     assert reported(trained / "metrics.jsonl") == reported(run / "metrics.jsonl")
 
 
-def test_a_training_can_be_stopped_before_its_first_step(image: Engine) -> None:
+def test_training_can_be_stopped_before_its_first_step(image: Engine) -> None:
     container = image.start("train", *CONFIG, "--results", "results/early")
     image.wait_for(container, "parameters")
     assert image.stop(container) not in (0, KILLED)
     assert "Traceback" not in image.log(container)
 
 
-def test_the_page_is_healthy_and_answers_who_knows_the_token(image: Engine, trained: Path) -> None:
+def test_server_is_healthy_and_requires_the_token(image: Engine, trained: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     token = ("--env=SEQ2SEQ_CHAT_TOKEN=open-sesame",)
-    container = image.start("serve", "--port", port, "--results", "results/whole", options=token)
+    container = image.start("serve", "--port", port, "--results", "results/uninterrupted", options=token)
     address = image.wait_for(container, "http://").split()[0]
     assert address == f"http://127.0.0.1:{port}/#token=open-sesame"
     assert image.wait_for_health(container) == "healthy"
-    with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
+    with pytest.raises(urllib.error.HTTPError, match="401") as error_info:
         chat(port, "a guess")
-    refusal.value.close()
+    error_info.value.close()
     assert chat(port, "open-sesame")["reply"]
     assert image.stop(container) == 0
 
 
 def chat(port: int, token: str) -> Any:
-    """The server's answer to a greeting."""
+    """Greet the server and return its answer."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/api/chat",
         json.dumps({"run": "latest", "text": "hello !"}).encode(),
@@ -106,8 +106,8 @@ def chat(port: int, token: str) -> Any:
         return json.load(answer)
 
 
-def test_a_server_that_does_not_answer_is_unhealthy(image: Engine) -> None:
-    """A shell that is called like the server and is none."""
+def test_unresponsive_server_is_unhealthy(image: Engine) -> None:
+    """A shell with the command line of a server."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     options = ("--entrypoint=bash", "--health-start-period=1s", "--health-retries=1")
@@ -115,11 +115,11 @@ def test_a_server_that_does_not_answer_is_unhealthy(image: Engine) -> None:
     assert image.wait_for_health(container) == "unhealthy"
 
 
-def test_the_checks_pass(image: Engine) -> None:
-    """Those that need more than arithmetic: memory, a picture, another process."""
+def test_checks_pass(image: Engine) -> None:
+    """The checks that need memory limits, a figure, or another process."""
     only = [argument for name in ("memory", "gradients", "save-and-load") for argument in ("--only", name)]
-    said = image.run("check", "--fast", *CONFIG, *only, "--results", "results/checked")
-    assert "all checks passed" in said
+    output = image.run("check", "--fast", *CONFIG, *only, "--results", "results/checked")
+    assert "all checks passed" in output
     assert list((image.results / "checked").rglob("gradient_norms.png"))
 
 
@@ -135,36 +135,36 @@ SMALL = {
 }
 VOCABULARY = ["<pad>", "<go>", "<eos>", "<unknown>", "hello", "how", "are", "you", "!", "?"]
 STAND_IN = f"""#!/bin/bash
-# docker, as far as this engine has what was asked for: no cards, no network but the machine's, another base
+# docker with what this engine lacks removed (GPUs, a network) or replaced (the base image)
 docker={shutil.which("docker")}
-words=() more=() left_out= verb=
+words=() extra=() skipped= verb=
 for word in "$@"; do
-    if [[ -n "$left_out" ]]; then left_out= && continue; fi
+    if [[ -n "$skipped" ]]; then skipped= && continue; fi
     case "$word" in
-        --gpus | -p) left_out="$word" && continue ;;
+        --gpus | -p) skipped="$word" && continue ;;
         train | check | serve) verb="$word" ;;
     esac
     words+=("$word")
 done
 case "$verb" in
-    train) more=({" ".join(f"--set {key}={value}" for key, value in SMALL.items())}) ;;
-    check) more=(--fast --only memory) ;;
-    serve) more=(--port 0) ;;
+    train) extra=({" ".join(f"--set {key}={value}" for key, value in SMALL.items())}) ;;
+    check) extra=(--fast --only memory) ;;
+    serve) extra=(--port 0) ;;
 esac
 case "$1" in
-    build) more=(--build-arg=BASE_IMAGE=base --build-arg=REVISION=a-revision) ;;&
-    build | run) exec "$docker" "$1" --network=host "${{words[@]:1}}" "${{more[@]}}" ;;
+    build) extra=(--build-arg=BASE_IMAGE=base --build-arg=REVISION=a-revision) ;;&
+    build | run) exec "$docker" "$1" --network=host "${{words[@]:1}}" "${{extra[@]}}" ;;
 esac
 exit 2
 """
 
 
-def test_what_the_readme_says_can_be_typed(image: Engine, tmp_path: Path) -> None:
-    """Its commands as they stand there, but for what the engine lacks and for the size of the model."""
-    typed = [command.text for command in commands_of(REPOSITORY / "README.md")]
-    commands = [text for text in typed if re.match(r"docker (build|run) ", text)]
-    asked = [re.findall(r"build|train|serve|check", text)[0] for text in commands]
-    assert asked == ["build", "train", "serve", "check"]
+def test_documented_commands_work(image: Engine, tmp_path: Path) -> None:
+    """The commands of docs/docker.md, with a small model and without what the engine lacks."""
+    texts = [command.text for command in commands_of(REPOSITORY / "docs" / "docker.md")]
+    commands = [text for text in texts if re.match(r"docker (build|run) ", text)]
+    verbs = [re.findall(r"build|train|serve|check", text)[0] for text in commands]
+    assert verbs == ["build", "train", "serve", "check"]
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "docker").write_text(STAND_IN, encoding="utf-8")
     (tmp_path / "bin" / "docker").chmod(0o755)
@@ -187,10 +187,10 @@ def test_what_the_readme_says_can_be_typed(image: Engine, tmp_path: Path) -> Non
             text=True,
         ) as process:
             assert process.stdout is not None
-            said = []
+            lines = []
             for line in process.stdout:
-                said.append(line)
+                lines.append(line)
                 if line.startswith("http://"):
                     image.docker("stop", image.docker("ps", "--latest", "--quiet").strip())
-        assert process.returncode == 0, text + "\n" + "".join(said)
+        assert process.returncode == 0, text + "\n" + "".join(lines)
     assert list((folder / "results").glob("*_thesis_reddit/end.json"))

@@ -1,4 +1,4 @@
-"""An exported model says in plain TensorFlow what the chat bot of its run says."""
+"""An exported model gives the replies of its run's chatbot, in plain TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.chatbot import Chatbot
+from seq2seq_chat.checkpoint.variables import save_variables
 from seq2seq_chat.config import Decoding, parse_config
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
-from seq2seq_chat.exporting.folder import export_run, exported_searches
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.export.saved_model import export_saved_model, exported_searches
+from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.runs import Run, create_run
-from seq2seq_chat.training.checkpoints import save_variables
+from seq2seq_chat.runs.run import Run, create_run
 
 Cli = Callable[..., Any]
 
-PLAIN = """
+PLAIN_TENSORFLOW = """
 import json, sys
 import tensorflow as tf
 
-def ask(signature, **inputs):
-    found = signature(**{name: tf.constant(value) for name, value in inputs.items()})
-    named = {name: value.numpy().tolist() for name, value in found.items()}
-    texts = named.get("reply", named.get("replies"))
-    named["texts"] = [[t.decode() for t in row] if isinstance(row, list) else row.decode() for row in texts]
-    return named["texts"], named.get("score", named.get("scores"))
+def reply(signature, **inputs):
+    output = signature(**{name: tf.constant(value) for name, value in inputs.items()})
+    values = {name: value.numpy().tolist() for name, value in output.items()}
+    texts = values.get("reply", values.get("replies"))
+    texts = [[t.decode() for t in row] if isinstance(row, list) else row.decode() for row in texts]
+    return texts, values.get("score", values.get("scores"))
 
-answers = []
+outputs = []
 for job in json.load(sys.stdin):
     model = tf.saved_model.load(job["folder"])
-    text = [bytes.fromhex(one) for one in job["texts"]]
-    told = {"history": job["history"]} if job["history"] else {}
-    alone = [{name: [value[row]] for name, value in {"text": text, **told}.items()} for row in range(len(text))]
-    answers.append({
-        name: {"together": ask(model.signatures[name], text=text, **told),
-               "alone": [ask(model.signatures[name], **one) for one in alone]}
+    inputs = {"text": [bytes.fromhex(text) for text in job["texts"]]}
+    if job["history"]:
+        inputs["history"] = job["history"]
+    rows = [{name: [value[row]] for name, value in inputs.items()} for row in range(len(inputs["text"]))]
+    outputs.append({
+        name: {"batch": reply(model.signatures[name], **inputs),
+               "single": [reply(model.signatures[name], **row) for row in rows]}
         for name in ("greedy", "beam")
     })
-ours = [name for name in sys.modules if name.split(".")[0] in ("seq2seq_chat", "tensorflow_addons", "tensorflow_text")]
-assert not ours, ours
-json.dump(answers, sys.stdout)
+names = {name.split(".")[0] for name in sys.modules}
+assert not names & {"seq2seq_chat", "tensorflow_addons", "tensorflow_text"}
+json.dump(outputs, sys.stdout)
 """
 
 TEXTS = [
@@ -74,29 +75,29 @@ HISTORIES = [
 ]
 
 ARCHITECTURES: dict[str, list[str]] = {
-    "lstm, additive": [],
+    "lstm, additive, a beam with all options": [
+        *("decoding.method=beam", "decoding.beam_width=6", "decoding.n_best=4", "decoding.length_penalty=1.0"),
+        *("decoding.beam_groups=3", "decoding.no_repeat_ngram_size=2", "decoding.min_length=2"),
+    ],
     "gru, bidirectional, general, reversed": [
         *("model.cell=gru", "model.bidirectional=true", "model.layers=2", "model.attention=general"),
         *("data.reverse_input=true", "model.shared_embeddings=true", "model.projection_size=null"),
     ],
-    "rnn without attention": ["model.cell=rnn", "model.attention=none"],
-    "several turns, dot, reversed": [
-        *("data.context_turns=3", "model.attention=dot", "data.reverse_input=true"),
+    "rnn without attention, characters": [
+        *("model.cell=rnn", "model.attention=none", "data.level=character", "model.encoder_steps=12"),
+        "decoding.repetition_penalty=1.3",
     ],
-    "characters": ["data.level=character", "model.encoder_steps=12", "decoding.repetition_penalty=1.3"],
-    "a beam with all options": [
-        *("decoding.method=beam", "decoding.beam_width=6", "decoding.n_best=4", "decoding.length_penalty=1.0"),
-        *("decoding.beam_groups=3", "decoding.no_repeated_ngrams=2", "decoding.minimum_length=2"),
+    "several turns, dot, reversed, dynamic": [
+        *("data.context_turns=3", "model.attention=dot", "data.reverse_input=true", "model.unrolling=dynamic"),
     ],
     "unknown words replaced, reversed": [
         *("decoding.allow_unknown=true", "decoding.replace_unknown=true", "data.reverse_input=true"),
     ],
-    "dynamic, several turns": ["model.unrolling=dynamic", "data.context_turns=2"],
 }
 
 
 def random_run(folder: Path, changes: list[str]) -> Run:
-    """A run with large random weights, whose replies depend on every word that is read."""
+    """A run with large random weights, whose replies depend on every word of the source."""
     sizes = {"hidden_size": 12, "embedding_size": 10, "projection_size": 8, "encoder_steps": 8, "decoder_steps": 6}
     settings = {"name": "random", "data": {"train": "train.txt"}, "model": sizes, "decoding": {"beam_width": 5}}
     config = parse_config(settings, "x", changes)
@@ -114,90 +115,86 @@ def random_run(folder: Path, changes: list[str]) -> Run:
     return run
 
 
-def in_plain_tensorflow(program: str, said: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, input=said, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 @pytest.mark.slow
-def test_word_for_word_what_chat_says(tmp_path: Path) -> None:
-    """Every architecture, one by one and together, in a process that has never heard of this package."""
+def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
+    """Every architecture, single texts and batches, in a process that does not import this package."""
     jobs, bots = [], []
     for number, changes in enumerate(ARCHITECTURES.values()):
         run = random_run(tmp_path / "results" / str(number), changes)
         folder = tmp_path / f"exported {number}"
-        export_run(run, folder, n_best=4)
+        export_saved_model(run, folder, n_best=4)
         bots.append(Chatbot.load(run))
-        turns = bots[-1].config.data.context_turns
-        texts, history = [text.hex() for text in TEXTS], HISTORIES if turns > 1 else None
-        jobs.append({"folder": str(folder), "texts": texts, "history": history})
-    answers = json.loads(in_plain_tensorflow(PLAIN, json.dumps(jobs)))
-    said, different = [text.decode("utf-8", errors="replace") for text in TEXTS], set()
-    for name, bot, answer in zip(ARCHITECTURES, bots, answers, strict=True):
+        history = HISTORIES if run.config.data.context_turns > 1 else None
+        jobs.append({"folder": str(folder), "texts": [text.hex() for text in TEXTS], "history": history})
+    command = [sys.executable, "-c", PLAIN_TENSORFLOW]
+    process = subprocess.run(command, check=False, input=json.dumps(jobs), capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr[-2000:]
+    texts, distinct = [text.decode("utf-8", errors="replace") for text in TEXTS], set()
+    for name, bot, outputs in zip(ARCHITECTURES, bots, json.loads(process.stdout), strict=True):
         searches, _ = exported_searches(bot.config.decoding, n_best=4)
         for signature, decoding in searches.items():
-            replies = bot.replies(said, decoding, HISTORIES)
-            texts, scores = answer[signature]["together"]
+            expected = bot.replies(texts, decoding, HISTORIES)
+            exported, scores = outputs[signature]["batch"]
             if signature == "greedy":
-                texts, scores = [[text] for text in texts], [[score] for score in scores]
-            for reply, found, own_scores in zip(replies, texts, scores, strict=True):
-                expected = [hypothesis.text for hypothesis in reply.hypotheses]
-                missing = len(found) - len(expected)
-                assert found == expected + [""] * missing, (name, signature)
-                assert own_scores[len(expected) :] == [-np.inf] * missing
-                assert own_scores[: len(expected)] == pytest.approx([h.score for h in reply.hypotheses], abs=1e-4)
-            alone = [texts[0] for texts, _ in answer[signature]["alone"]]
-            assert alone == answer[signature]["together"][0], (name, signature)
-            assert [reply.text for reply in replies] == [found[0] for found in texts]
-            different |= {reply.text for reply in replies}
+                exported, scores = [[text] for text in exported], [[score] for score in scores]
+            for reply, reply_texts, reply_scores in zip(expected, exported, scores, strict=True):
+                expected_texts = [hypothesis.text for hypothesis in reply.hypotheses]
+                missing = len(reply_texts) - len(expected_texts)
+                assert reply_texts == expected_texts + [""] * missing, (name, signature)
+                assert reply_scores[len(expected_texts) :] == [-np.inf] * missing
+                expected_scores = [hypothesis.score for hypothesis in reply.hypotheses]
+                assert reply_scores[: len(expected_texts)] == pytest.approx(expected_scores, abs=1e-4)
+            single = [texts[0] for texts, _ in outputs[signature]["single"]]
+            assert single == outputs[signature]["batch"][0], (name, signature)
+            assert [reply.text for reply in expected] == [reply_texts[0] for reply_texts in exported]
+            distinct |= {reply.text for reply in expected}
             if decoding.replace_unknown and signature == "beam":
-                as_found = bot.replies(said, decoding.model_copy(update={"replace_unknown": False}))
-                assert sum(one.text.count("<unknown>") for reply in as_found for one in reply.hypotheses) > 5
-    assert len(different) > 40, "the models say too little to tell a right answer from a wrong one"
+                plain = bot.replies(texts, decoding.model_copy(update={"replace_unknown": False}))
+                assert sum(one.text.count("<unknown>") for reply in plain for one in reply.hypotheses) > 5
+    assert len(distinct) > 6 * len(ARCHITECTURES), "too few distinct replies for a meaningful comparison"
 
 
-def test_the_printed_program_says_what_chat_says(cli: Cli, own_run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "made on the way" / "exported"
-    answer = cli("export", own_run, "--output", folder, "--n-best", 2, "--snapshot", "10")
+def test_the_printed_program_gives_the_replies_of_chat(
+    cli: Cli, run_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new" / "exported"
+    answer = cli("export", run_copy, "--output", folder, "--n-best", 2, "--snapshot", "10")
     assert (answer.status, answer.err) == (0, "")
     first, _, program = answer.out.split("\n", 2)
-    assert first == f"{folder}: {own_run.name}, 10 (step 10), 60 words, 7,196 parameters; to use it:"
-    asked = b"how are you ?\ntell me a joke .\n"
-    greedy = cli("chat", own_run, "--snapshot", "10", stdin=asked).out.splitlines()
-    beam = cli("chat", own_run, "--snapshot", "10", "--n-best", 2, stdin=asked).out.splitlines()
-    printed = in_plain_tensorflow(program).splitlines()
+    assert first == f"{folder}: {run_copy.name}, 10 (step 10), 60 words, 7,196 parameters; to use it:"
+    questions = b"how are you ?\ntell me a joke .\n"
+    greedy = cli("chat", run_copy, "--snapshot", "10", stdin=questions).out.splitlines()
+    beam = cli("chat", run_copy, "--snapshot", "10", "--n-best", 2, stdin=questions).out.splitlines()
+    exec(program, {})
+    printed = capsys.readouterr().out.splitlines()
     assert printed[:2] == greedy
-    told, expected = ([line.split("\t") for line in lines if line] for lines in (printed[2:], beam))
-    assert [text for _, text in told] == [text for _, text in expected]
-    assert [float(score) for score, _ in told] == pytest.approx([float(score) for score, _ in expected], abs=2e-4)
+    exported, expected = ([line.split("\t") for line in lines if line] for lines in (printed[2:], beam))
+    assert [text for _, text in exported] == [text for _, text in expected]
+    assert [float(score) for score, _ in exported] == pytest.approx([float(score) for score, _ in expected], abs=2e-4)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    assert (about["step"], about["vocabulary_size"], about["otherwise_than_chat"]) == (10, 60, [])
+    assert (about["step"], about["vocabulary_size"], about["differences_from_chat"]) == (10, 60, [])
     assert about["signatures"]["beam"]["n_best"] == 2
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["exported"]  # nothing is left beside it
-    assert "something already" in cli("export", own_run, "--output", folder).complaint
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["exported"]  # no temporary files
+    assert "already exists" in cli("export", run_copy, "--output", folder).error_message
 
 
-def test_what_cannot_be_exported_is_told(cli: Cli, own_run: Path, tmp_path: Path) -> None:
+def test_errors(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     occupied = tmp_path / "occupied"
     occupied.mkdir()
     (occupied / "mine").write_text("kept", encoding="utf-8")
-    assert "something already" in cli("export", own_run, "--output", occupied).complaint
-    assert "something already" in cli("export", own_run, "--output", occupied / "mine").complaint
-    assert "cannot be written" in cli("export", own_run, "--output", occupied / "mine" / "deeper").complaint
-    assert "no snapshot" in cli("export", own_run, "--output", tmp_path / "x", "--snapshot", "11").complaint
-    assert (
-        "n_best is 9" in cli("export", own_run, "--output", tmp_path / "x", "--n-best", 9, "--beam-width", 3).complaint
-    )
-    assert "no run" in cli("export", "nobody", "--output", tmp_path / "x", "--results", tmp_path).complaint
+    new = tmp_path / "new"
+    assert "already exists" in cli("export", run_copy, "--output", occupied).error_message
+    assert "already exists" in cli("export", run_copy, "--output", occupied / "mine").error_message
+    assert "could not be written" in cli("export", run_copy, "--output", occupied / "mine" / "deeper").error_message
+    assert "no snapshot" in cli("export", run_copy, "--output", new, "--snapshot", "11").error_message
+    assert "n_best is 9" in cli("export", run_copy, "--output", new, "--n-best", 9, "--beam-width", 3).error_message
+    assert "no run" in cli("export", "nobody", "--output", new, "--results", tmp_path).error_message
     assert {path.name for path in tmp_path.iterdir()} == {"results", "occupied"}
     assert (occupied / "mine").read_text(encoding="utf-8") == "kept"
 
 
 @pytest.mark.parametrize(
-    ("decoding", "lost"),
+    ("decoding", "not_exported"),
     [
         (Decoding(), []),
         (Decoding(method="beam", n_best=3, length_penalty=1.0, unrolling="dynamic"), []),
@@ -206,12 +203,12 @@ def test_what_cannot_be_exported_is_told(cli: Cli, own_run: Path, tmp_path: Path
         (Decoding(method="beam", rerank="bidirectional", backward_run="back"), ["bidirectional"]),
     ],
 )
-def test_what_is_lost_of_a_way_of_decoding_is_said(decoding: Decoding, lost: list[str]) -> None:
-    searches, lacking = exported_searches(decoding)
-    assert len(lacking) == len(lost)
-    assert all(word in sentence for word, sentence in zip(lost, lacking, strict=True))
-    assert {name: one.method for name, one in searches.items()} == {"greedy": "greedy", "beam": "beam"}
-    assert {(one.unrolling, one.rerank) for one in searches.values()} == {("static", "none")}
+def test_differences_from_chat(decoding: Decoding, not_exported: list[str]) -> None:
+    searches, differences = exported_searches(decoding)
+    assert len(differences) == len(not_exported)
+    assert all(setting in sentence for setting, sentence in zip(not_exported, differences, strict=True))
+    assert {name: search.method for name, search in searches.items()} == {"greedy": "greedy", "beam": "beam"}
+    assert {(search.unrolling, search.rerank) for search in searches.values()} == {("static", "none")}
     if decoding.method == "beam":
         assert searches["beam"].length_penalty == decoding.length_penalty
         assert searches["beam"].n_best == decoding.n_best

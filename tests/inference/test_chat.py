@@ -1,11 +1,15 @@
-"""Talking: piped, in the terminal, and through :class:`Chatbot`, whatever a person may have typed."""
+"""Chatting through pipes, in the terminal, and with :class:`Chatbot`, with arbitrary input."""
 
 from __future__ import annotations
 
 import builtins
+import json
 import math
+import shutil
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,13 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Config, Decoding, parse_config
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.inference.chatbot import Chatbot, Reply
+from seq2seq_chat.inference.terminal import UNREADABLE, converse
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.runs import Run
-from seq2seq_chat.terminal import UNREADABLE, converse
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 
 Cli = Callable[..., Any]
 BEAM = Decoding(method="beam", beam_width=6, n_best=6)
@@ -33,7 +38,7 @@ def bot(tiny_run: Path) -> Chatbot:
 
 
 def random_bot(**overrides: Any) -> Chatbot:
-    """A model of large random weights, whose replies depend on every word it reads."""
+    """A model of large random weights, whose replies depend on every input word."""
     config: Config = parse_config(
         {"name": "random", "data": {"train": "train.txt"}, "model": {"encoder_steps": STEPS, "decoder_steps": 6}},
         "x",
@@ -57,11 +62,11 @@ def forward() -> Chatbot:
 
 @pytest.fixture(scope="module")
 def reversed_bot() -> Chatbot:
-    """The same weights as ``forward``; it reads the last word first."""
+    """``forward`` with reversed input."""
     return random_bot(**{"data.reverse_input": "true"})
 
 
-# piped
+# pipes
 
 ODD_LINES = {
     "ordinary": b"you see the tree1 ?",
@@ -88,25 +93,42 @@ ODD_LINES = {
 def test_one_line_in_one_line_out(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
     lines = list(ODD_LINES.values())
     answer = cli("chat", tiny_run, stdin=b"\n".join(lines) + b"\n")
-    assert (answer.status, answer.err) == (0, "")
+    assert answer.status == 0
     replies = answer.out.split("\n")
     assert len(replies) == len(lines) + 1
     assert replies[-1] == ""
-    found = dict(zip(ODD_LINES, replies, strict=False))
+    by_name = dict(zip(ODD_LINES, replies, strict=False))
     alone = {name: bot.reply(line.decode("utf-8", errors="replace")).text for name, line in ODD_LINES.items()}
-    assert found == alone
+    assert by_name == alone
     silent = {"empty", "spaces", "only punctuation that is not read", "only emoji", "right to left"}
-    assert {name for name, reply in found.items() if not reply} == silent
-    assert found["ordinary"] == found["carriage return"] == found["separators that are no line ends"]
+    assert {name for name, reply in by_name.items() if not reply} == silent
+    assert by_name["ordinary"] == by_name["carriage return"] == by_name["separators that are no line ends"]
+
+
+def test_one_warning_for_input_that_is_not_utf8(cli: Cli, tiny_run: Path) -> None:
+    answer = cli("chat", tiny_run, stdin="hello\ncafé\nnaïve\n".encode("latin-1"))
+    assert (answer.status, answer.out.count("\n")) == (0, 3)
+    assert answer.err == (
+        "seq2seq-chat: warning: line 2 of stdin is not UTF-8, so some of its letters are lost; convert the input, for "
+        "example with: iconv -f latin1 -t utf-8\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("stdin", "lines"), [(b"", 0), (b"\n", 1), (b"\n\n", 2), (b"you", 1), (b"you\n", 1), (b"you\n\nsee", 3)]
 )
-def test_lines_are_counted(cli: Cli, tiny_run: Path, stdin: bytes, lines: int) -> None:
+def test_number_of_lines(cli: Cli, tiny_run: Path, stdin: bytes, lines: int) -> None:
     answer = cli("chat", tiny_run, stdin=stdin)
     assert (answer.status, answer.err, answer.out.count("\n")) == (0, "", lines)
     assert answer.out.endswith("\n") or not lines
+
+
+def test_a_person_sees_that_the_model_is_loading(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(import_module("seq2seq_chat.cli.chat"), "sys", terminal)
+    answer = cli("chat", tiny_run, stdin=b"/quit\n")
+    assert answer.err == f"loading {tiny_run.name}…\n"
+    assert answer.out.startswith("You are talking to tiny.")
 
 
 def test_n_best(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
@@ -115,18 +137,18 @@ def test_n_best(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
     first, empty, last, end = _blocks(answer.out)
     assert (empty, end) == ([], [])
     for text, block in (("you see the tree1 ?", first), ("we like it", last)):
-        found = [line.split("\t") for line in block]
-        scores = [float(score) for score, _ in found]
-        assert len(found) == 3
+        pairs = [line.split("\t") for line in block]
+        scores = [float(score) for score, _ in pairs]
+        assert len(pairs) == 3
         assert scores == sorted(scores, reverse=True)
         assert max(scores) < 0
         expected = bot.reply(text, Decoding(method="beam", beam_width=5, n_best=3)).hypotheses
-        assert [reply for _, reply in found] == [hypothesis.text for hypothesis in expected]
+        assert [reply for _, reply in pairs] == [hypothesis.text for hypothesis in expected]
         assert scores == pytest.approx([hypothesis.score for hypothesis in expected], abs=1e-4)
 
 
 def _blocks(out: str) -> list[list[str]]:
-    """The answers of ``--n-best``, each ended by an empty line, and what comes after the last one."""
+    """The replies of ``--n-best``, each ended by an empty line, and any output after the last one."""
     blocks: list[list[str]] = [[]]
     for line in out.splitlines():
         if line:
@@ -142,31 +164,31 @@ def test_beam_width_alone_gives_one_line_without_a_score(cli: Cli, tiny_run: Pat
     assert answer.out.splitlines() == [bot.reply(text, beam).text for text in ("you see the tree1 ?", "we like it")]
 
 
-def test_a_snapshot_answers_with_its_own_weights(cli: Cli, tiny_run: Path) -> None:
+def test_snapshots(cli: Cli, tiny_run: Path) -> None:
     def scores(*options: str) -> str:
         answer = cli("chat", tiny_run, "--n-best", 2, *options, stdin=b"you see the tree1 ?\n")
         assert (answer.status, answer.err) == (0, "")
         return str(answer.out)
 
-    assert scores() == scores("--snapshot", "20") == scores("--snapshot", "latest")
-    assert scores("--snapshot", "10") != scores()
-    assert scores("--snapshot", "best") == scores()  # the loss was lowest at the end
+    latest = scores()
+    assert scores("--snapshot", "20") == scores("--snapshot", "latest") == latest
+    assert scores("--snapshot", "10") != latest
+    assert scores("--snapshot", "best") == latest  # the loss was lowest at the end
 
 
-def test_every_reply_is_there_before_the_next_question(tiny_run: Path, bot: Chatbot) -> None:
-    """Whoever asks may wait for the answer before asking on."""
-    from seq2seq_chat.terminal import answer_lines
+def test_each_reply_is_flushed_before_the_next_line_is_read(bot: Chatbot) -> None:
+    from seq2seq_chat.inference.terminal import answer_lines
 
-    class Person:
-        """Asks again only when the answer was flushed."""
+    class Pipe:
+        """Requires a flushed reply before the next line is read."""
 
         def __init__(self) -> None:
-            self.asked, self.flushed, self.unflushed = 0, 0, ""
+            self.lines, self.flushed, self.unflushed = 0, 0, ""
 
         def readline(self) -> bytes:
-            assert self.flushed == self.asked
-            self.asked += 1
-            return b"you see\n" if self.asked < 4 else b""
+            assert self.flushed == self.lines
+            self.lines += 1
+            return b"you see\n" if self.lines < 4 else b""
 
         def write(self, text: str) -> None:
             self.unflushed += text
@@ -175,9 +197,9 @@ def test_every_reply_is_there_before_the_next_question(tiny_run: Path, bot: Chat
             self.flushed += self.unflushed.count("\n")
             self.unflushed = ""
 
-    person: Any = Person()
-    answer_lines(bot, bot.config.decoding, False, person, person)
-    assert person.asked == 4
+    pipe: Any = Pipe()
+    answer_lines(bot, bot.config.decoding, False, pipe, pipe)
+    assert pipe.lines == 4
 
 
 # in the terminal
@@ -185,7 +207,7 @@ def test_every_reply_is_there_before_the_next_question(tiny_run: Path, bot: Chat
 
 @pytest.fixture
 def talk(bot: Chatbot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """A conversation: what a person types, or what happens then → the lines printed."""
+    """A conversation: typed lines, or exceptions → the printed lines."""
 
     def talk(*typed: str | BaseException, scores: bool = False) -> list[str]:
         remaining: Iterator[str | BaseException] = iter(typed)
@@ -212,15 +234,15 @@ def test_a_conversation(talk: Callable[..., list[str]], bot: Chatbot) -> None:
     assert lines[2:] == [f"bot: {bot.reply(text, beam).text}" for text in ("you see the tree1 ?", "we like it")]
 
 
-@pytest.mark.parametrize("end", ["/quit", EOFError(), KeyboardInterrupt()], ids=repr)
-def test_ends_of_a_conversation(talk: Callable[..., list[str]], end: str | BaseException) -> None:
-    assert talk(end)[1:] == ([""] if end == "/quit" else ["", ""])
+@pytest.mark.parametrize("end", ["/quit", "quit", "Exit", "bye !", EOFError(), KeyboardInterrupt()], ids=repr)
+def test_end_of_a_conversation(talk: Callable[..., list[str]], end: str | BaseException) -> None:
+    assert talk(end)[1:] == ([""] if isinstance(end, str) else ["", ""])
 
 
-def test_odd_things_said_in_a_conversation(talk: Callable[..., list[str]]) -> None:
+def test_unusual_input_in_a_conversation(talk: Callable[..., list[str]]) -> None:
     broken = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
     lines = talk("/why", "/nonsense", "😀", broken, "\udcff", "you \udcff see", "/quit")[2:]
-    assert lines[0] == "there is no reply yet"
+    assert lines[0] == "no reply yet"
     assert lines[1].startswith("/quit or Ctrl-D")
     assert lines[2:5] == [UNREADABLE] * 3
     assert len(lines) == 6
@@ -240,7 +262,7 @@ def test_why(talk: Callable[..., list[str]], bot: Chatbot) -> None:
 # replies
 
 
-def test_a_reply_tells_what_was_read(forward: Chatbot) -> None:
+def test_source_words_and_unknown_words(forward: Chatbot) -> None:
     reply = forward.reply("Word1 blah, WORD2 blah fnord!", BEAM)
     assert reply.source_words == ["word1", "blah", ",", "word2", "blah", "fnord", "!"]
     assert reply.unknown_words == ["blah", ",", "fnord", "!"]  # each once, in the order they were written
@@ -248,7 +270,7 @@ def test_a_reply_tells_what_was_read(forward: Chatbot) -> None:
     assert reply.seconds > 0
 
 
-def test_of_a_long_utterance_the_last_words_are_read(forward: Chatbot) -> None:
+def test_a_long_utterance_keeps_its_last_words(forward: Chatbot) -> None:
     reply = forward.reply(" ".join([*WORDS, "fnord"]), BEAM)
     assert reply.source_words == [*WORDS[-STEPS + 1 :], "fnord"]
     assert reply.unknown_words == ["fnord"]
@@ -256,14 +278,14 @@ def test_of_a_long_utterance_the_last_words_are_read(forward: Chatbot) -> None:
     assert _same(reply, alone)
 
 
-def test_nothing_to_read(forward: Chatbot) -> None:
+def test_utterances_without_words(forward: Chatbot) -> None:
     for text in ("", "  ", "😀", "\x00", "\udcff"):
         reply = forward.reply(text)
         assert (reply.text, reply.hypotheses, reply.source_words, reply.unknown_words) == ("", [], [], [])
     assert forward.replies([]) == []
 
 
-def test_hypotheses(forward: Chatbot) -> None:
+def test_hypotheses_are_distinct_and_sorted(forward: Chatbot) -> None:
     for text in ("word1", "word2 word3 word4", " ".join(WORDS[:STEPS])):
         hypotheses = forward.reply(text, BEAM).hypotheses
         assert len(hypotheses) == 6
@@ -278,13 +300,13 @@ def test_hypotheses(forward: Chatbot) -> None:
 
 
 def _same(one: Reply, other: Reply) -> bool:
-    """Whether two replies are equal, but for the time they took and rounding."""
+    """Whether two replies are equal except for time and rounding."""
 
     def close(numbers: Any, others: Any) -> bool:
         return bool(np.allclose(np.array(numbers), np.array(others), atol=1e-4))
 
-    told, others = ((reply.text, reply.source_words, reply.unknown_words) for reply in (one, other))
-    return told == others and all(
+    one_text, other_text = ((reply.text, reply.source_words, reply.unknown_words) for reply in (one, other))
+    return one_text == other_text and all(
         (a.words, a.ended) == (b.words, b.ended) and close(a.score, b.score) and close(a.attention, b.attention)
         for a, b in zip(one.hypotheses, other.hypotheses, strict=True)
     )
@@ -292,7 +314,7 @@ def _same(one: Reply, other: Reply) -> bool:
 
 @pytest.mark.parametrize("decoding", [Decoding(), BEAM], ids=["greedy", "beam"])
 @pytest.mark.parametrize("which", ["forward", "reversed_bot"])
-def test_answered_together_as_one_by_one(which: str, decoding: Decoding, request: pytest.FixtureRequest) -> None:
+def test_batched_and_single_replies_agree(which: str, decoding: Decoding, request: pytest.FixtureRequest) -> None:
     bot: Chatbot = request.getfixturevalue(which)
     texts = ["word1 word2", "", "word3", " ".join(WORDS), "fnord", "😀", "word1 word2"]
     together = bot.replies(texts, decoding)
@@ -304,7 +326,7 @@ def test_answered_together_as_one_by_one(which: str, decoding: Decoding, request
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([*WORDS, "fnord"]), min_size=1, max_size=STEPS + 4))
-def test_attention_lies_over_the_words_read(forward: Chatbot, reversed_bot: Chatbot, words: list[str]) -> None:
+def test_attention_covers_the_source_words(forward: Chatbot, reversed_bot: Chatbot, words: list[str]) -> None:
     for bot in (forward, reversed_bot):
         reply = bot.reply(" ".join(words), BEAM)
         assert reply.source_words == words[-STEPS:]
@@ -318,30 +340,28 @@ def test_attention_lies_over_the_words_read(forward: Chatbot, reversed_bot: Chat
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=STEPS))
-def test_reading_backwards_is_reading_the_reversed_words(
-    forward: Chatbot, reversed_bot: Chatbot, words: list[str]
-) -> None:
+def test_reverse_input_equals_reversed_words(forward: Chatbot, reversed_bot: Chatbot, words: list[str]) -> None:
     backwards = reversed_bot.reply(" ".join(words), BEAM)
     by_hand = forward.reply(" ".join(reversed(words)), BEAM)
     assert backwards.source_words == words == by_hand.source_words[::-1]
-    for found, expected in zip(backwards.hypotheses, by_hand.hypotheses, strict=True):
-        assert found.words == expected.words
-        assert found.score == pytest.approx(expected.score, abs=1e-4)
-        np.testing.assert_allclose(found.attention, [row[::-1] for row in expected.attention], atol=1e-5)
+    for actual, expected in zip(backwards.hypotheses, by_hand.hypotheses, strict=True):
+        assert actual.words == expected.words
+        assert actual.score == pytest.approx(expected.score, abs=1e-4)
+        np.testing.assert_allclose(actual.attention, [row[::-1] for row in expected.attention], atol=1e-5)
 
 
-def test_attention_is_in_the_order_the_words_were_written(reversed_bot: Chatbot) -> None:
-    """The model itself, fed by hand with the last word first, attends to the same words."""
+def test_attention_is_in_the_order_of_the_text(reversed_bot: Chatbot) -> None:
+    """The model, given the last word first, attends to the same words."""
     words = ["word3", "word1", "word4", "word7"]
     ids = reversed_bot.vocabulary.ids(words)
     source = np.zeros((1, STEPS), np.int32)
     source[0, : len(ids)] = ids[::-1]
-    found = reversed_bot._search(BEAM)(source, np.array([len(ids)], np.int32))
+    hypotheses = reversed_bot._search(BEAM)(source, np.array([len(ids)], np.int32))
     hypothesis = reversed_bot.reply(" ".join(words), BEAM).hypotheses[0]
     row = dict(zip(words, hypothesis.attention[0], strict=True))
     for place, word in enumerate(reversed(words)):
-        assert row[word] == pytest.approx(float(found.attention[0, 0, 0, place]), abs=1e-5)
-    assert len({round(weight, 3) for weight in row.values()}) == len(words)  # so that an order can be told
+        assert row[word] == pytest.approx(float(hypotheses.attention[0, 0, 0, place]), abs=1e-5)
+    assert len({round(weight, 3) for weight in row.values()}) == len(words)  # so that the order matters
 
 
 def test_without_attention() -> None:
@@ -358,50 +378,50 @@ def test_characters() -> None:
     assert all(len(row) == 4 for row in reply.hypotheses[0].attention)
 
 
-# what was said before
+# conversation history
 
 
-def conversing(**overrides: Any) -> Chatbot:
+def two_turn_bot(**overrides: Any) -> Chatbot:
     """A model of large random weights that reads two turns."""
     bot = random_bot(**{"data.context_turns": 2, **overrides})
     vocabulary = Vocabulary([*bot.vocabulary.words[:-1], "<turn>"])
     return Chatbot(bot._model, vocabulary, bot.config)
 
 
-def test_the_last_turns_are_read_with_a_marker_between_them() -> None:
-    bot = conversing()
+def test_history_is_read_with_markers_between_turns() -> None:
+    bot = two_turn_bot()
     plain, after, longer = (
         bot.reply("word1 word2", BEAM, history)
         for history in ([], ["word3", "word4 ?"], ["word9", "word3", "word4 ?", " "])
     )
     assert plain.source_words == ["word1", "word2"]
     assert after.source_words == ["word4", "?", "<turn>", "word1", "word2"]
-    assert longer.source_words == after.source_words  # one turn before, and one that says nothing is none
+    assert longer.source_words == after.source_words  # only one previous turn; blank turns do not count
     assert plain.hypotheses != after.hypotheses == longer.hypotheses
     assert "?" not in after.unknown_words
     together = bot.replies(["word1 word2"] * 2, BEAM, [[], ["word3", "word4 ?"]])
     assert [reply.text for reply in together] == [plain.text, after.text]
 
 
-def test_a_model_of_single_turns_reads_no_history(forward: Chatbot) -> None:
+def test_a_model_of_single_turns_ignores_history(forward: Chatbot) -> None:
     assert forward.reply("word1", BEAM, ["word2"]).hypotheses == forward.reply("word1", BEAM).hypotheses
 
 
-def test_reset_forgets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bot = conversing()
-    said = iter(["word1", "word2", "/reset", "word2", "/quit"])
-    monkeypatch.setattr(builtins, "input", lambda prompt: next(said))
+def test_reset(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    bot = two_turn_bot()
+    typed = iter(["word1", "word2", "/reset", "word2", "/quit"])
+    monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
     converse(bot, BEAM, False)
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bot: ")]
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bot: ")]
     first = bot.reply("word1", BEAM).text
     expected = [first, bot.reply("word2", BEAM, ["word1", first]).text, bot.reply("word2", BEAM).text]
-    assert told == [f"bot: {text}" for text in expected]
+    assert printed == [f"bot: {text}" for text in expected]
 
 
-# options of decoding
+# decoding settings
 
 
-def test_an_unknown_word_is_replaced_by_the_word_with_the_most_attention(forward: Chatbot) -> None:
+def test_replace_unknown(forward: Chatbot) -> None:
     decoding = Decoding(method="beam", beam_width=6, n_best=6, allow_unknown=True)
     texts = [f"word{n} strange word{n + 1}" for n in range(20)]
     before = forward.replies(texts, decoding)
@@ -415,7 +435,7 @@ def test_an_unknown_word_is_replaced_by_the_word_with_the_most_attention(forward
     assert replaced, "no reply had an unknown word"
 
 
-def test_the_same_seed_draws_the_same_replies_alone_and_in_company(forward: Chatbot) -> None:
+def test_sampling_depends_on_the_seed_only(forward: Chatbot) -> None:
     decoding = Decoding(method="sample", seed=5, temperature=1.5, n_best=3)
     texts = [f"word{n}" for n in range(6)]
     together = [reply.hypotheses for reply in forward.replies(texts, decoding)]
@@ -424,18 +444,18 @@ def test_the_same_seed_draws_the_same_replies_alone_and_in_company(forward: Chat
         assert [h.words for h in alone] == [h.words for h in expected]
     other = forward.replies(texts, decoding.model_copy(update={"seed": 6}))
     assert any(reply.hypotheses[0].words != one[0].words for reply, one in zip(other, together, strict=True))
-    assert len(forward._searches) <= 8, "a seed is no reason for another graph"
+    assert len(forward._searches) <= 8, "a seed must not cost another graph"
 
 
-def test_reranking_against_generic_replies(forward: Chatbot) -> None:
-    """By the formula: log p(T|S) less the weighted log p of the first words, asked with no source at all."""
+def test_rerank_anti_language_model(forward: Chatbot) -> None:
+    """By the formula: log p(T|S) minus the weighted log p of the first words given an empty source."""
     decoding = Decoding(method="beam", beam_width=6, n_best=6, rerank="anti_language_model", rerank_weight=0.7)
-    decoding = decoding.model_copy(update={"rerank_words": 2})
+    decoding = decoding.model_copy(update={"rerank_prefix_length": 2})
     plain = forward.reply("word1 word2 word3", BEAM).hypotheses
-    found = forward.reply("word1 word2 word3", decoding).hypotheses
-    assert {h.text for h in found} == {h.text for h in plain}
+    reranked = forward.reply("word1 word2 word3", decoding).hypotheses
+    assert {h.text for h in reranked} == {h.text for h in plain}
     model, ranks = forward._model, []
-    for hypothesis in found:
+    for hypothesis in reranked:
         ids = [*forward.vocabulary.ids(hypothesis.words), *([2] if hypothesis.ended else [])]
         target = np.zeros([1, 6], np.int32)
         target[0, : len(ids)] = ids
@@ -445,27 +465,29 @@ def test_reranking_against_generic_replies(forward: Chatbot) -> None:
         assert hypothesis.rank == pytest.approx(ranks[-1], abs=1e-3)
     assert ranks == sorted(ranks, reverse=True)
     best = forward.reply("word1 word2 word3", decoding.model_copy(update={"n_best": 1})).hypotheses
-    assert [h.words for h in best] == [found[0].words]
+    assert [h.words for h in best] == [reranked[0].words]
 
 
-def test_reranking_with_a_backward_model(
-    cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other run judges what was said, given the reply."""
-    from seq2seq_chat.runs import find_run
-
-    for name, swap in (("forward", "false"), ("backward", "true")):
-        changes = ["--set", f"name={name}", "--set", f"data.swap_samples={swap}", "--set", "training.steps=5"]
-        assert cli("train", tiny_config, "--results", tmp_path, *changes).status == 0
+def test_rerank_bidirectional(tiny_run: Path, tmp_path: Path) -> None:
+    """The backward run scores the utterance given the reply."""
+    backward_run = tmp_path / "backward"
+    shutil.copytree(tiny_run, backward_run)
+    config = json.loads((backward_run / "config.json").read_text())
+    config["data"]["swap_source_target"] = True
+    (backward_run / "config.json").write_text(json.dumps(config))
+    for file in backward_run.rglob("*.npz"):  # so that the runs have different weights
+        shutil.copyfile(tiny_run / "snapshots" / "10" / "weights.npz", file)
+    shutil.copytree(tiny_run, tmp_path / "forward")
     forward, backward = (Chatbot.load(find_run(name, tmp_path)) for name in ("forward", "backward"))
-    decoding = BEAM.model_copy(update={"rerank": "bidirectional", "backward_run": "backward", "rerank_weight": 0.3})
-    said = "i see the tree1 ?"
-    found = forward.reply(said, decoding).hypotheses
-    for hypothesis in found:
-        judged = backward.log_probabilities([[hypothesis.words]], [said.split()])
-        expected = 0.7 * hypothesis.score + 0.3 * float(judged[0, 0])
+    decoding = BEAM.model_copy(update={"rerank": "bidirectional", "backward_run": "backward", "rerank_weight": 0.9})
+    text = "you see the tree1 ?"
+    hypotheses = forward.reply(text, decoding).hypotheses
+    for hypothesis in hypotheses:
+        log_p = backward.log_probabilities([[hypothesis.words]], [text.split()])
+        expected = 0.1 * hypothesis.score + 0.9 * float(log_p[0, 0])
         assert hypothesis.rank == pytest.approx(expected, abs=1e-4)
-    assert [h.rank for h in found] == sorted((h.rank for h in found), reverse=True)
-    wrong = decoding.model_copy(update={"backward_run": "forward"})
-    with pytest.raises(UserError, match=r"was not trained with data\.swap_samples"):
-        forward.reply(said, wrong)
+    ranks, scores = ([getattr(hypothesis, name) for hypothesis in hypotheses] for name in ("rank", "score"))
+    assert ranks == sorted(ranks, reverse=True)
+    assert scores != sorted(scores, reverse=True), "reranking changes the order"
+    with pytest.raises(UserError, match=r"was not trained with data\.swap_source_target"):
+        forward.reply(text, decoding.model_copy(update={"backward_run": "forward"}))

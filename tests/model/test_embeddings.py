@@ -1,4 +1,4 @@
-"""Pretrained vectors: word2vec and fastText text files, whole and broken ones."""
+"""Pretrained vectors: word2vec and fastText text files, valid and invalid."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.errors import UserError
 from seq2seq_chat.model.embeddings import load_vectors
+from seq2seq_chat.system.errors import UserError
 
 WORDS = ["<pad>", "<go>", "<eos>", "<unknown>", "the", "cat", "sat"]
 
 
-@pytest.mark.parametrize("header", ["", "3 2\n"], ids=["plain", "with a header"])
+@pytest.mark.parametrize("header", ["", "3 2\n"], ids=["no header", "header"])
 def test_vectors_of_known_words_are_read(tmp_path: Path, header: str) -> None:
     file = tmp_path / "vectors.vec"
     file.write_text(header + "cat 1.0 -2.5 \nzebra 9 9\nthe 3e-1 4\ncat 7 7\n")
@@ -30,22 +30,22 @@ def test_vectors_of_known_words_are_read(tmp_path: Path, header: str) -> None:
     [
         (b"cat 1 2 3\n", r"line 1: 3 numbers, but model.embedding_size is 2"),
         (b"1 2\ncat 1 2\nsat 1 two\n", r"line 3: .*two"),
-        (b"1 2\ncat 1 nan\n", "line 2: the vector of cat has a number that is not finite"),
-        (b"cat \xff\xfe 1\n", "not a text file in UTF-8"),
+        (b"1 2\ncat 1 nan\n", "line 2: the vector of cat is not finite"),
+        (b"cat \xff\xfe 1\n", "not a UTF-8 text file"),
     ],
 )
-def test_broken_files_are_told(tmp_path: Path, contents: bytes, message: str) -> None:
+def test_invalid_files(tmp_path: Path, contents: bytes, message: str) -> None:
     (tmp_path / "vectors.vec").write_bytes(contents)
     with pytest.raises(UserError, match=message):
         load_vectors(tmp_path / "vectors.vec", WORDS, size=2)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read: No such file"):
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="could not read pretrained embeddings: No such file"):
         load_vectors(tmp_path / "nowhere.vec", WORDS, size=2)
 
 
-def test_no_word_found_gives_no_rows(tmp_path: Path) -> None:
+def test_no_known_word_gives_no_rows(tmp_path: Path) -> None:
     (tmp_path / "vectors.vec").write_text("zebra 1 2\n")
     rows, vectors = load_vectors(tmp_path / "vectors.vec", WORDS, size=2)
     assert rows.shape == (0,) and vectors.shape == (0, 2)

@@ -1,4 +1,4 @@
-"""Sampled softmax: what is drawn, how often, and that its estimate tends to the exact loss."""
+"""Sampled softmax: the distribution of the words, and the loss."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from seq2seq_chat.config import Model
 from seq2seq_chat.model.output import Output, WordSampler, softmax_sampler
 
 
-def test_every_word_is_drawn_as_often_as_the_sampler_says() -> None:
+def test_words_have_their_expected_counts() -> None:
     sampler = WordSampler(vocabulary_size=40, sampled=12, seed=7)
-    draw = tf.function(lambda step: sampler(step).words)
+    sample = tf.function(lambda step: sampler(step).words)
     rounds = 4000
-    counts = np.bincount(np.concatenate([draw(tf.constant(step)) for step in range(rounds)]), minlength=40)
+    counts = np.bincount(np.concatenate([sample(tf.constant(step)) for step in range(rounds)]), minlength=40)
     expected = sampler(tf.constant(0)).expected_counts.numpy() * rounds
     assert expected.sum() == pytest.approx(12 * rounds, rel=1e-5)
-    assert np.all(np.diff(expected) <= 1e-3), "frequent words, which have low ids, are drawn more often"
-    # each unit of the line is one draw: the variance of a count is at most its mean
+    assert np.all(np.diff(expected) <= 1e-3), "frequent words, which have low ids, must be sampled more often"
+    # one word is sampled in each unit of the line: the variance of a count is at most its mean
     assert np.all(np.abs(counts - expected) <= 5 * np.sqrt(expected) + 1)
     certain = expected >= rounds * (1 - 1e-6)
     assert certain.any()
     np.testing.assert_allclose(counts[certain], rounds, atol=1)
 
 
-def test_uncapped_shares_are_those_of_the_log_uniform_distribution() -> None:
+def test_expected_counts_are_log_uniform() -> None:
     counts = WordSampler(vocabulary_size=50_000, sampled=2, seed=1)(tf.constant(0)).expected_counts.numpy()
     rank = np.arange(50_000)
     log_uniform = np.log((rank + 2) / (rank + 1)) / np.log(50_001)  # as TensorFlow documents its candidate sampler
     np.testing.assert_allclose(counts, 2 * log_uniform, rtol=1e-4)
 
 
-def test_a_step_is_drawn_the_same_again_and_differently_from_others() -> None:
+def test_words_are_a_function_of_seed_and_step() -> None:
     first = WordSampler(1000, 64, seed=1)(tf.constant(5)).words
     np.testing.assert_array_equal(WordSampler(1000, 64, seed=1)(tf.constant(5)).words, first)
     assert np.any(WordSampler(1000, 64, seed=1)(tf.constant(6)).words != first)
     assert np.any(WordSampler(1000, 64, seed=2)(tf.constant(5)).words != first)
 
 
-def test_the_loss_is_the_one_of_the_paper() -> None:
-    """Cross-entropy over the target and the drawn words, logits less log Q; a drawn word that is the target is out."""
+def test_loss_equals_the_paper() -> None:
+    """Cross-entropy over target and sampled words, logits minus log Q, accidental hits excluded."""
     output = Output(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
     rng = np.random.default_rng(0)
     hidden = rng.standard_normal([50, 8]).astype(np.float32)
     targets = rng.integers(0, 30, 50).astype(np.int32)
     sample = next(
-        draw
-        for draw in (WordSampler(30, 9, seed=1)(tf.constant(step)) for step in range(100))
-        if set(targets) & {word for word, times in Counter(draw.words.numpy()).items() if times == 2}
-    )  # a right word was drawn twice
+        sample
+        for sample in (WordSampler(30, 9, seed=1)(tf.constant(step)) for step in range(100))
+        if set(targets) & {word for word, times in Counter(sample.words.numpy()).items() if times == 2}
+    )  # a target was sampled twice
     logits = hidden @ output.projection.matrix.numpy() @ output.words.numpy().T + output.bias.numpy()
     logits -= np.log(sample.expected_counts.numpy())
     expected = []
@@ -62,7 +62,7 @@ def test_the_loss_is_the_one_of_the_paper() -> None:
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
-def test_where_all_words_would_be_sampled_the_softmax_is_full() -> None:
+def test_no_sampler_where_all_words_would_be_sampled() -> None:
     assert softmax_sampler(100, 100, seed=1) is None
     assert softmax_sampler(100, None, seed=1) is None
     assert softmax_sampler(101, 100, seed=1) is not None

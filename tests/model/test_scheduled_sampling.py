@@ -1,4 +1,4 @@
-"""Scheduled sampling: the schedules by hand, and what the decoder is given."""
+"""Scheduled sampling: schedules computed by hand, and the decoder's inputs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.corpus.vocabulary import GO
+from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import WordSampler
-from seq2seq_chat.model.own_words import OwnWords, schedule
+from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.scheduled_sampling import sampling_mask, sampling_schedule
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
 VOCABULARY = 23
 
 
 @pytest.mark.parametrize(
-    ("kind", "most", "steps", "step", "expected"),
+    ("kind", "max_probability", "steps", "step", "expected"),
     [
         ("constant", 0.3, 100, 0, 0.3),
         ("constant", 0.3, 100, 10**6, 0.3),
@@ -33,22 +34,23 @@ VOCABULARY = 23
         ("inverse_sigmoid", 0.5, 10, 10**6, 0.5),
     ],
 )
-def test_a_schedule(kind: str, most: float, steps: int, step: int, expected: float) -> None:
-    found = schedule(kind, most, steps)(tf.constant(step, tf.int64))
-    assert float(found) == pytest.approx(expected, rel=1e-5, abs=1e-7)
+def test_schedule(kind: str, max_probability: float, steps: int, step: int, expected: float) -> None:
+    probability = sampling_schedule(kind, max_probability, steps)(tf.constant(step, tf.int64))
+    assert float(probability) == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-def own(probability: float, step: int = 3, part: int = 0) -> OwnWords:
-    return OwnWords(schedule("constant", probability, 1), 7, tf.constant(step, tf.int64), part)
+def context(probability: float, step: int = 3, micro_batch: int = 0) -> RandomContext:
+    step_tensor, probability_tensor = tf.constant(step, tf.int64), tf.constant(probability)
+    return RandomContext(7, step_tensor, sampling_probability=probability_tensor, micro_batch=micro_batch)
 
 
-def test_words_are_chosen_as_often_as_said_and_without_state() -> None:
-    chosen = own(0.3).choose(tf.constant(2000), 11).numpy()
-    assert not chosen[0].any(), "before the first word there is no own one"
-    assert chosen[1:].mean() == pytest.approx(0.3, abs=4 * math.sqrt(0.21 / 20000))
-    np.testing.assert_array_equal(chosen, own(0.3).choose(tf.constant(2000), 11))
-    for other in (own(0.3, step=4), own(0.3, part=1)):
-        assert np.any(chosen != other.choose(tf.constant(2000), 11))
+def test_mask_has_the_given_probability_and_is_stateless() -> None:
+    mask = sampling_mask(context(0.3), tf.constant(2000), 11).numpy()
+    assert not mask[0].any(), "the first word was replaced"
+    assert mask[1:].mean() == pytest.approx(0.3, abs=4 * math.sqrt(0.21 / 20000))
+    np.testing.assert_array_equal(mask, sampling_mask(context(0.3), tf.constant(2000), 11))
+    for other in (context(0.3, step=4), context(0.3, micro_batch=1)):
+        assert np.any(mask != sampling_mask(other, tf.constant(2000), 11))
 
 
 def model_and_batch(**settings: object) -> tuple[Seq2Seq, tuple[np.ndarray, ...]]:
@@ -62,14 +64,16 @@ def model_and_batch(**settings: object) -> tuple[Seq2Seq, tuple[np.ndarray, ...]
     return model, tuple(part.astype(np.int32) for part in (source, lengths[0], target, lengths[1]))
 
 
-def test_never_is_teacher_forcing() -> None:
+def test_probability_0_is_teacher_forcing() -> None:
     model, batch = model_and_batch()
-    assert float(model.loss(*batch, own_words=own(0.0)).nats) == pytest.approx(float(model.loss(*batch).nats), rel=1e-6)
+    assert float(model.loss(*batch, random=context(0.0)).nats) == pytest.approx(
+        float(model.loss(*batch).nats), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_always_is_free_running(cell: str) -> None:
-    """Step by step: each word given is the most probable one of the step before, each word judged the right one."""
+def test_probability_1_is_free_running(cell: str) -> None:
+    """Step by step: each input is the most probable word of the previous step, each target the true word."""
     model, (source, source_length, target, target_length) = model_and_batch(cell=cell, layers=2)
     state, memory = model.start(model.encode(source, source_length))
     words, nats = tf.fill([6], GO), 0.0
@@ -78,27 +82,27 @@ def test_always_is_free_running(cell: str) -> None:
         log_p = tf.nn.log_softmax(logits).numpy()
         nats -= sum(log_p[row, target[row, t]] for row in range(6) if t < target_length[row])
         words = tf.argmax(logits, axis=1, output_type=tf.int32)
-    loss = model.loss(source, source_length, target, target_length, own_words=own(1.0))
+    loss = model.loss(source, source_length, target, target_length, random=context(1.0))
     assert float(loss.nats) == pytest.approx(nats, rel=1e-5)
 
 
 @pytest.mark.parametrize("sampled", [None, 8])
-def test_gradients_are_those_of_automatic_differentiation(sampled: int | None) -> None:
-    """The choice of an own word is no function with a gradient; its word vector is learned."""
+def test_gradients_equal_automatic_differentiation(sampled: int | None) -> None:
+    """Choosing a word has no gradient, but its word vector is trained."""
     model, batch = model_and_batch(layers=2)
     sampler = None if sampled is None else WordSampler(VOCABULARY, sampled, seed=1)
-    step = tf.constant(3, tf.int64)
 
     def loss() -> tf.Tensor:
-        return model.loss(*batch, sampler=sampler, step=step, own_words=own(0.5)).nats
+        random = context(0.5)
+        return model.loss(*batch, random=random, sampled_words=sampler and sampler(random.step)).nats
 
     with tf.GradientTape() as plain:
         expected_loss = loss()
     with DeferredGradients() as tape:
-        found_loss = loss()
-    assert float(found_loss) == pytest.approx(float(expected_loss), rel=1e-6)
+        deferred_loss = loss()
+    assert float(deferred_loss) == pytest.approx(float(expected_loss), rel=1e-6)
     variables = model.trainable_variables
     expected = plain.gradient(expected_loss, variables)
-    for variable, *gradients in zip(variables, tape.gradient(found_loss, variables), expected, strict=True):
+    for variable, *gradients in zip(variables, tape.gradient(deferred_loss, variables), expected, strict=True):
         ours, theirs = map(tf.convert_to_tensor, gradients)
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=variable.name)

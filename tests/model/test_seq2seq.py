@@ -1,4 +1,4 @@
-"""The model against an implementation of its equations in plain NumPy, and what must not change its loss."""
+"""The model against an implementation of its equations in NumPy, and invariances of its loss."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.corpus.vocabulary import EOS, GO
-from seq2seq_chat.model.seq2seq import Seq2Seq, parameters_by_part
+from seq2seq_chat.data.vocabulary import EOS, GO
+from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
 
 VOCABULARY = 19
 
@@ -25,7 +26,7 @@ def make_model(**changes: object) -> Seq2Seq:
     }
     model = Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=2)
     rng = np.random.default_rng(1)
-    for variable in model.trainable_variables:  # larger than they start, so that nothing is nearly linear
+    for variable in model.trainable_variables:  # larger than initial values, so that nothing is nearly linear
         variable.assign(rng.standard_normal(variable.shape) * 0.6)
     return model
 
@@ -35,7 +36,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 class Reference:
-    """One sample at a time, float64, written down from the equations."""
+    """The equations for one sample at a time, in float64."""
 
     def __init__(self, model: Seq2Seq) -> None:
         self.v = {v.name.split(":")[0]: v.numpy().astype(np.float64) for v in model.trainable_variables}
@@ -44,7 +45,7 @@ class Reference:
         self.projects = model.config.projection_size is not None
 
     def matrix(self, name: str, *parts: str) -> np.ndarray:
-        """The rows for the known input, if there is one, above those for the rest."""
+        """The rows of the input, if there is one, above those of the step input and state."""
         return np.concatenate([self.v[f"{name}/{part}"] for part in parts if f"{name}/{part}" in self.v])
 
     def cell(self, name: str, inputs: list[np.ndarray], state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -153,11 +154,11 @@ def test_loss_equals_the_equations(architecture: dict[str, object]) -> None:
     batch = *padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5)
     loss = model.loss(*batch)
     assert float(loss.nats) == pytest.approx(sum(expected), rel=1e-5)
-    np.testing.assert_allclose(model.log_probabilities(*batch), np.negative(expected), rtol=1e-5)
+    np.testing.assert_allclose(Scorer(model).log_probabilities(*batch), np.negative(expected), rtol=1e-5)
     assert int(loss.tokens) == sum(len(target) for _, target in SAMPLES)
 
 
-def test_decoding_step_by_step_gives_the_teacher_forced_loss() -> None:
+def test_decoding_step_by_step_equals_teacher_forcing() -> None:
     model = make_model(layers=2)
     for source, target in SAMPLES:
         state, memory = model.start(model.encode(*padded([source], 5)))
@@ -167,12 +168,12 @@ def test_decoding_step_by_step_gives_the_teacher_forced_loss() -> None:
             nats -= float(tf.nn.log_softmax(logits)[0, word])
             assert attention is not None
             assert float(tf.reduce_sum(attention[0, : len(source)])) == pytest.approx(1, abs=1e-6)
-            assert not np.any(attention[0, len(source) :]), "padding receives attention"
+            assert not np.any(attention[0, len(source) :]), "padding gets attention"
         assert nats == pytest.approx(float(model.loss(*padded([source], 5), *padded([target], 5)).nats), rel=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["additive", "none"])
-def test_padding_and_company_do_not_change_a_loss(attention: str) -> None:
+def test_loss_does_not_depend_on_padding_or_batch(attention: str) -> None:
     together = make_model(attention=attention)
     longer = make_model(attention=attention, encoder_steps=9, decoder_steps=8)
     alone = [float(together.loss(*padded([s], 5), *padded([t], 5)).nats) for s, t in SAMPLES]
@@ -182,18 +183,18 @@ def test_padding_and_company_do_not_change_a_loss(attention: str) -> None:
     assert float(batch.nats) == pytest.approx(sum(alone), rel=1e-5)
 
 
-def test_the_thought_vector_is_the_state_after_the_last_real_word() -> None:
+def test_thought_vector_is_the_state_after_the_last_word() -> None:
     model = make_model()
     words, lengths = padded([[5, 6]], 5)
     noisy = words.copy()
-    noisy[0, 2:] = 13  # whatever stands where padding should be
+    noisy[0, 2:] = 13  # arbitrary ids instead of padding
     for ids in (words, noisy):
         encoded = model.encode(ids, lengths)
         np.testing.assert_allclose(encoded.states[0].output[0], encoded.outputs[0, 1], rtol=1e-6)
     np.testing.assert_array_equal(model.encode(words, lengths).states[0].memory, encoded.states[0].memory)
 
 
-def test_an_untrained_model_finds_all_words_equally_likely() -> None:
+def test_untrained_model_finds_all_words_equally_likely() -> None:
     model = Seq2Seq(Model(hidden_size=64, embedding_size=32, projection_size=32), vocabulary_size=3000, seed=1)
     source, target = np.random.default_rng(1).integers(4, 3000, (2, 8, 30)).astype(np.int32)
     full = np.full(8, 30, np.int32)
@@ -201,12 +202,12 @@ def test_an_untrained_model_finds_all_words_equally_likely() -> None:
     assert float(loss.nats / loss.tokens) == pytest.approx(math.log(3000), rel=0.01)
 
 
-def test_parameters_by_part_counts_the_thesis_model() -> None:
+def test_parameter_counts() -> None:
     """By hand: tables 2·50000·1024; LSTMs (E+H)·4H+4H and (E+2H)·4H+4H; attention 2·H²+H; W_c 2H·H; W_p, W_s, b."""
     small = Model(hidden_size=20, embedding_size=10, projection_size=10)
-    parts = parameters_by_part(Seq2Seq(small, vocabulary_size=500, seed=1))
+    counts = parameter_counts(Seq2Seq(small, vocabulary_size=500, seed=1))
     e, h, p, v = 10, 20, 10, 500
-    assert parts == {
+    assert counts == {
         "embedding": 2 * v * e,
         "encoder": (e + h) * 4 * h + 4 * h,
         "decoder": (e + 2 * h) * 4 * h + 4 * h + 2 * h * h + h + 2 * h * h,

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.corpus import (
-    CorpusError,
-    EncodedCorpus,
-    Vocabulary,
-    VocabularyError,
-    prepare,
-    read_utterances,
-)
-from seq2seq_chat.corpus.split import split_of
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.vocabulary import Vocabulary, VocabularyError
+from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.split import split_of
+from seq2seq_chat.system.errors import UserError
+from tests.prepare.raw import contents
 
 Write = Callable[..., Path]
 
@@ -27,91 +25,90 @@ FILES = ["statistics.json", "test.txt", "train.txt", "utterances.parquet", "vali
 
 
 def conversations(path: Path) -> list[tuple[str, ...]]:
-    """The conversations of a corpus file, none for a file of no bytes."""
-    found: dict[int, list[str]] = {}
+    """The conversations of a corpus file, which may be empty."""
+    by_index: dict[int, list[str]] = {}
     if path.stat().st_size:
         for index, utterance in read_utterances(path):
-            found.setdefault(index, []).append(utterance)
-    return [tuple(utterances) for utterances in found.values()]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() if file.is_file() else b"" for file in folder.iterdir()}
+            by_index.setdefault(index, []).append(utterance)
+    return [tuple(utterances) for utterances in by_index.values()]
 
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """300 dialogues, ``a0 x / b0 y`` and so on, in a folder."""
+    """A folder with 300 dialogues ``a0 x / b0 y`` and so on."""
     folder = tmp_path / "raw"
     folder.mkdir()
     lines = [f"A{n} X ! __eou__ B{n} y __eou__\n" for n in range(300)]
     (folder / "one.txt").write_text("".join(lines[:100]))
     (folder / "two.txt.gz").write_bytes(gzip.compress("".join(lines[100:]).encode()))
-    (folder / "readme.md").write_text("not to be read")
-    (folder / ".hidden.txt").write_text("not to be read")
+    (folder / "readme.md").write_text("must be ignored")
+    (folder / ".hidden.txt").write_text("must be ignored")
     return folder
 
 
-def test_split_by_whole_conversations(raw: Path, tmp_path: Path) -> None:
+def test_conversations_are_not_divided_between_splits(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "output"
-    prepare("dailydialog", [raw], output, split=(3, 1, 2), seed=5)
+    prepare(PrepareSettings("dailydialog", split=(3, 1, 2), seed=5), [raw], output)
     assert sorted(contents(output)) == FILES
     expected: dict[str, list[tuple[str, ...]]] = {"train": [], "validation": [], "test": []}
     for n in range(300):
         expected[split_of(n, (3, 1, 2), 5)].append((f"a{n} x !", f"b{n} y"))
-    for name, wanted in expected.items():
-        assert conversations(output / f"{name}.txt") == wanted
+    for name, pairs in expected.items():
+        assert conversations(output / f"{name}.txt") == pairs
 
 
-def test_vocabulary_is_of_train_alone_and_statistics_of_all(raw: Path, tmp_path: Path) -> None:
+def test_vocabulary_counts_train_and_statistics_count_all(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
-    statistics = prepare("dailydialog", [raw], output, split=(1, 1, 1), source_steps=2, target_steps=3)
+    statistics = prepare(
+        PrepareSettings("dailydialog", split=(1, 1, 1), encoder_steps=2, decoder_steps=3), [raw], output
+    )
     assert json.loads((output / "statistics.json").read_text()) == statistics
     train = conversations(output / "train.txt")
     words = Vocabulary.load(output / "vocabulary.txt").words
-    own = sorted(word for pair in train for word in (pair[0].split()[0], pair[1].split()[0]))
-    assert words == ["<pad>", "<go>", "<eos>", "<unknown>", "!", "x", "y", *own]
+    unique = sorted(word for pair in train for word in (pair[0].split()[0], pair[1].split()[0]))
+    assert words == ["<pad>", "<go>", "<eos>", "<unknown>", "!", "x", "y", *unique]
     assert statistics["train"]["coverage_percent"] == 100
-    assert statistics["test"]["coverage_percent"] == 60  # of 5 words 2 are of one dialogue only
+    assert statistics["test"]["coverage_percent"] == 60  # 2 of 5 words occur in one dialogue only
     assert statistics["total"]["conversations"] == statistics["total"]["samples"] == 300
     assert statistics["total"]["words"] == 1500
     assert statistics["total"]["too_long_percent"] == 100
-    corpus = EncodedCorpus.open(output / "train.txt", Vocabulary(words))
+    corpus = Dataset.open(output / "train.txt", Vocabulary(words))
     assert len(corpus) == len(train)
 
 
 def test_vocabulary_size(raw: Path, tmp_path: Path) -> None:
-    prepare("dailydialog", [raw], tmp_path / "output", vocabulary_size=6)
+    prepare(PrepareSettings("dailydialog", vocabulary_size=6), [raw], tmp_path / "output")
     assert Vocabulary.load(tmp_path / "output" / "vocabulary.txt").words[4:] == ["!", "x"]
 
 
 def test_character_level(raw: Path, tmp_path: Path) -> None:
-    prepare("dailydialog", [raw], tmp_path / "output", level="character")
+    prepare(PrepareSettings("dailydialog", level="character"), [raw], tmp_path / "output")
     words = Vocabulary.load(tmp_path / "output" / "vocabulary.txt").words
     assert set(words[4:]) == {"<space>", *"abxy!0123456789"}
 
 
 def test_repeatable(raw: Path, tmp_path: Path) -> None:
-    prepare("dailydialog", [raw], tmp_path / "first")
-    prepare("dailydialog", [raw / "one.txt", raw], tmp_path / "second")
-    prepare("dailydialog", [raw], tmp_path / "second")
+    prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "first")
+    prepare(PrepareSettings("dailydialog"), [raw / "one.txt", raw], tmp_path / "second")
+    prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
-    prepare("dailydialog", [raw], tmp_path / "second", seed=2)
+    prepare(PrepareSettings("dailydialog", seed=2), [raw], tmp_path / "second")
     assert contents(tmp_path / "first") != contents(tmp_path / "second")
 
 
-def test_repeatable_under_hash_randomisation(raw: Path, tmp_path: Path) -> None:
-    found = []
-    for seed in ("1", "2"):
-        output = tmp_path / f"output{seed}"
-        code = "import sys; from seq2seq_chat.corpus import prepare;prepare('dailydialog', [sys.argv[1]], sys.argv[2])"
-        subprocess.run(
-            [sys.executable, "-c", code, raw, output],
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        found.append(contents(output))
-    assert found[0] == found[1]
+def test_repeatable_under_hash_randomization(raw: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from seq2seq_chat.prepare.pipeline import prepare; "
+        "from seq2seq_chat.prepare.settings import PrepareSettings; "
+        "prepare(PrepareSettings('dailydialog'), [sys.argv[1]], sys.argv[2])"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, raw, tmp_path / "first"],
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "second")
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
 @pytest.fixture
@@ -125,7 +122,7 @@ def official(tmp_path: Path) -> Path:
 
 
 def test_official_split_is_kept(official: Path, tmp_path: Path) -> None:
-    statistics = prepare("dailydialog", [official], tmp_path / "output")
+    statistics = prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
     assert {name: statistics[name]["conversations"] for name in ("train", "validation", "test", "total")} == {
         "train": 5,
         "validation": 3,
@@ -133,12 +130,12 @@ def test_official_split_is_kept(official: Path, tmp_path: Path) -> None:
         "total": 10,
     }
     for name in ("train", "validation", "test"):
-        found = conversations(tmp_path / "output" / f"{name}.txt")
-        assert all(pair[0].startswith(name) for pair in found)
+        pairs = conversations(tmp_path / "output" / f"{name}.txt")
+        assert all(pair[0].startswith(name) for pair in pairs)
 
 
-def test_shares_overrule_the_official_split(official: Path, tmp_path: Path) -> None:
-    statistics = prepare("dailydialog", [official], tmp_path / "output", split=(1, 0, 0))
+def test_shares_override_the_official_split(official: Path, tmp_path: Path) -> None:
+    statistics = prepare(PrepareSettings("dailydialog", split=(1, 0, 0)), [official], tmp_path / "output")
     assert statistics["train"]["conversations"] == 10
     assert (tmp_path / "output" / "test.txt").read_bytes() == b""
 
@@ -147,66 +144,54 @@ def test_shares_overrule_the_official_split(official: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("seed", range(5))
 def test_tiny_corpora(corpus_file: Write, tmp_path: Path, count: int, seed: int) -> None:
     path = corpus_file(*(f"a{n} / b{n}" for n in range(count)))
-    statistics = prepare("lines", [path], tmp_path / "output", seed=seed)
+    statistics = prepare(PrepareSettings("lines", seed=seed), [path], tmp_path / "output")
     sizes = [statistics[name]["conversations"] for name in ("train", "validation", "test")]
     assert sum(sizes) == count
     assert sizes == [count, 0, 0] if count < 3 else min(sizes) >= 1
-    found = [
+    pairs = [
         conversation
         for name in ("train", "validation", "test")
         for conversation in conversations(tmp_path / "output" / f"{name}.txt")
     ]
-    assert sorted(found) == sorted((f"a{n}", f"b{n}") for n in range(count))
+    assert sorted(pairs) == sorted((f"a{n}", f"b{n}") for n in range(count))
 
 
-def test_a_film_whose_name_is_not_utf8(tmp_path: Path) -> None:
+def test_film_name_that_is_not_utf8(tmp_path: Path) -> None:
     film = "<document><s><w>hello</w></s><s><w>you</w></s></document>"
     try:
         (tmp_path / os.fsdecode(b"\xe9t\xe9.xml")).write_text(film)
     except OSError:
-        pytest.skip("this file system takes no such name")
-    statistics = prepare("opensubtitles", [tmp_path], tmp_path / "out", vocabulary_size=50)
+        pytest.skip("the file system does not allow this name")
+    statistics = prepare(PrepareSettings("opensubtitles", vocabulary_size=50), [tmp_path], tmp_path / "out")
     assert statistics["total"]["utterances"] == 2
 
 
-def test_a_time_too_large_for_a_number_is_damage(tmp_path: Path) -> None:
-    comments = [
-        {"id": "a", "link_id": "t3_x", "parent_id": "t3_x", "subreddit": "s", "body": "hello", "created_utc": 1},
-        {"id": "b", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "you", "created_utc": 2},
-        {"id": "c", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "no", "created_utc": 10**400},
-    ]
-    (tmp_path / "RC_2011-01").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
-    statistics = prepare("reddit", [tmp_path], tmp_path / "out", vocabulary_size=50, max_bad=50)
-    assert (statistics["reading"]["damaged"], statistics["total"]["utterances"]) == (1, 2)
-
-
-def test_a_file_without_markers_is_split_by_blocks(tmp_path: Path) -> None:
+def test_file_without_markers_is_split_by_blocks(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("".join(f"w{n}\n" for n in range(1000)))
-    prepare("lines", [path], tmp_path / "output", split=(1, 1, 1))
+    prepare(PrepareSettings("lines", split=(1, 1, 1)), [path], tmp_path / "output")
     for name in ("train", "validation", "test"):
-        found = conversations(tmp_path / "output" / f"{name}.txt")
-        assert found
-        for block in found:
+        blocks = conversations(tmp_path / "output" / f"{name}.txt")
+        assert blocks
+        for block in blocks:
             start = int(block[0][1:])
             assert start % 100 == 0
             assert block == tuple(f"w{n}" for n in range(start, start + 100))
 
 
-def test_an_error_leaves_the_output_as_it_was(raw: Path, tmp_path: Path) -> None:
+def test_error_leaves_the_output_unchanged(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     with pytest.raises(VocabularyError, match="size 4"):
-        prepare("dailydialog", [raw], output, vocabulary_size=4)
+        prepare(PrepareSettings("dailydialog", vocabulary_size=4), [raw], output)
     assert not output.exists()
-    prepare("dailydialog", [raw], output)
+    prepare(PrepareSettings("dailydialog"), [raw], output)
     (output / "notes").write_text("mine")
     before = contents(output)
     (raw / "zzz.txt").write_bytes(b"good __eou__\n" + b"bad \xff __eou__\n" * 4)
     with pytest.raises(CorpusError, match=r"zzz\.txt, line 2: byte 4 of the line is not UTF-8.* 4 of 305 lines"):
-        prepare("dailydialog", [raw], output)
-    # Beside what the next attempt will not read again.
-    assert {name: data for name, data in contents(output).items() if not name.startswith(".")} == before
-    statistics = prepare("dailydialog", [raw], output, max_bad=2)
+        prepare(PrepareSettings("dailydialog"), [raw], output)
+    assert contents(output) == before
+    statistics = prepare(PrepareSettings("dailydialog", max_bad=2), [raw], output)
     assert statistics["reading"]["damaged"] == 4
     assert statistics["total"]["conversations"] == 301
     assert sorted(contents(output)) == sorted([*FILES, "notes"])
@@ -215,19 +200,39 @@ def test_an_error_leaves_the_output_as_it_was(raw: Path, tmp_path: Path) -> None
 def test_errors(raw: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     with pytest.raises(CorpusError, match="does not exist"):
-        prepare("lines", [raw / "none"], output)
-    with pytest.raises(CorpusError, match="nothing to prepare"):
-        prepare("lines", [], output)
+        prepare(PrepareSettings("lines"), [raw / "none"], output)
+    with pytest.raises(CorpusError, match="no input files"):
+        prepare(PrepareSettings("lines"), [], output)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match=r"holds no \.txt"):
-        prepare("lines", [tmp_path / "empty"], output)
+    with pytest.raises(CorpusError, match=r"contains no \.txt"):
+        prepare(PrepareSettings("lines"), [tmp_path / "empty"], output)
     (tmp_path / "foreign.txt").write_text("你好\n再见\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="cleaning leaves no word"):
-        prepare("lines", [tmp_path / "foreign.txt"], output)
-    with pytest.raises(UserError, match="cannot be split by"):
-        prepare("dailydialog", [raw], output, split=(0, 1, 1))
-    with pytest.raises(UserError, match="holds inputs"):
-        prepare("dailydialog", [raw], raw)
+    with pytest.raises(CorpusError, match="after cleaning"):
+        prepare(PrepareSettings("lines"), [tmp_path / "foreign.txt"], output)
+    with pytest.raises(UserError, match="is not a valid split"):
+        prepare(PrepareSettings("dailydialog", split=(0, 1, 1)), [raw], output)
+    with pytest.raises(UserError, match="contains input files"):
+        prepare(PrepareSettings("dailydialog"), [raw], raw)
     assert not output.exists()
-    with pytest.raises(UserError, match="cannot be written to"):
-        prepare("dailydialog", [raw], tmp_path / "foreign.txt")
+    with pytest.raises(UserError, match="could not be written"):
+        prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "foreign.txt")
+
+
+@pytest.mark.parametrize("name", ["~", "it's [a] %2a * ? ü", '"quoted"', "new\nline"])
+def test_folder_names(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepare(PrepareSettings("reddit"), [months], "plain")
+    (tmp_path / name).mkdir()
+    prepare(PrepareSettings("reddit"), [months], name)
+    assert contents(tmp_path / "plain") == contents(tmp_path / name)
+
+
+def test_imports_that_take_long_are_deferred() -> None:
+    """Reading starts, in every reader process, before the engine and the configuration are imported."""
+    code = (
+        "import sys, seq2seq_chat.prepare.pipeline; "
+        "print(sorted({'ibis', 'duckdb', 'pandas', 'pydantic', 'tensorflow'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
+    assert run.stdout == "[]\n"

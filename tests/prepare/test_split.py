@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.corpus.split import (
+from seq2seq_chat.prepare.split import (
     SPLITS,
+    all_splits_filled,
     check_shares,
-    complete_splits,
-    is_complete,
+    fill_empty_splits,
     official_splits,
     split_of,
 )
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
 
 shares = st.tuples(st.integers(1, 99), st.integers(0, 99), st.integers(0, 99))
 
 
-def test_split_is_stateless_and_follows_the_shares() -> None:
+def test_split_is_stateless_and_matches_the_shares() -> None:
     splits = [split_of(number, (97, 1, 2), 1) for number in range(20_000)]
     assert splits == [split_of(number, (97, 1, 2), 1) for number in range(20_000)]
     sizes = Counter(splits)
@@ -30,40 +30,40 @@ def test_split_is_stateless_and_follows_the_shares() -> None:
     assert abs(sizes["test"] - 400) < 80
 
 
-def test_split_is_the_same_everywhere() -> None:
+def test_split_does_not_depend_on_the_machine() -> None:
     # By hand: ``printf "1 0" | md5sum`` and so on, as thirds of 2 ** 128.
     thirds = [1, 1, 0, 2, 1, 2, 2, 1]
     assert [split_of(number, (1, 1, 1), 1) for number in range(8)] == [SPLITS[n] for n in thirds]
 
 
-def test_all_and_nothing() -> None:
+def test_shares_of_zero() -> None:
     assert {split_of(number, (1, 0, 0), 3) for number in range(1000)} == {"train"}
     assert {split_of(f"t3_{number}", (1e-300, 0, 1), 3) for number in range(1000)} == {"test"}
 
 
-def test_the_seed_matters_and_the_scale_of_shares_does_not() -> None:
+def test_split_depends_on_the_seed_but_not_on_the_scale_of_the_shares() -> None:
     first = [split_of(number, (2, 1, 1), 1) for number in range(100)]
     assert first == [split_of(number, (0.5, 0.25, 0.25), 1) for number in range(100)]
     assert first != [split_of(number, (2, 1, 1), 2) for number in range(100)]
 
 
 @given(st.integers(0, 200), shares, st.integers(0, 5))
-def test_complete_splits(count: int, shares: tuple[int, int, int], seed: int) -> None:
-    moved = complete_splits(map(str, range(count)), shares, seed)
+def test_fill_empty_splits(count: int, shares: tuple[int, int, int], seed: int) -> None:
+    moved = fill_empty_splits(map(str, range(count)), shares, seed)
     splits = [moved.get(str(number), split_of(number, shares, seed)) for number in range(count)]
-    assert is_complete(Counter(splits), shares)
+    assert all_splits_filled(Counter(splits), shares)
     assert set(moved) <= set(map(str, range(count)))
     if count < 3:
         assert set(splits) <= {"train"}
     else:
-        wanted = {name for name, share in zip(SPLITS, shares, strict=True) if share}
-        assert set(splits) == wanted
+        expected = {name for name, share in zip(SPLITS, shares, strict=True) if share}
+        assert set(splits) == expected
         assert len(moved) <= 2
 
 
 @pytest.mark.parametrize("bad", [(0, 1, 1), (-1, 1, 1), (97, -1, 2), (1, 2), (1, 1, 1, 1)])
-def test_shares_without_sense(bad) -> None:
-    with pytest.raises(UserError, match="cannot be split by"):
+def test_invalid_shares(bad) -> None:
+    with pytest.raises(UserError, match="is not a valid split"):
         check_shares(bad)
 
 
@@ -85,5 +85,5 @@ def test_shares_without_sense(bad) -> None:
 )
 def test_official_splits(names: list[str], expected: list[str] | None) -> None:
     files = [Path("train", name) for name in names]
-    found = official_splits(files)
-    assert found == (None if expected is None else dict(zip(files, expected, strict=True)))
+    splits = official_splits(files)
+    assert splits == (None if expected is None else dict(zip(files, expected, strict=True)))

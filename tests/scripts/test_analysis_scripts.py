@@ -1,33 +1,35 @@
-"""The analysis scripts as a person runs them: on a tiny run, without a display."""
+"""The analysis scripts on a tiny run."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 SIGNATURES = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-PICTURES: dict[str, tuple[list[str], list[str]]] = {
-    "plot_learning_curves.py": ([], ["learning_curves"]),
-    "plot_attention.py": (["you see the tree1 ?", "--n-best", "2"], ["attention", "attention_overlay"]),
-    "plot_embeddings.py": (["--word", "the"], ["word_embeddings"]),
-    "plot_thought_vectors.py": (["--limit", "20"], ["thought_vectors"]),
-    "plot_ngrams.py": (["--limit", "6"], ["ngrams_10", "ngrams_20", "ngram_ranks", "ngram_divergence"]),
-    "plot_beam_study.py": (["--widest", "4"], ["beam_study"]),
-    "inspect_model.py": ([], ["gates_encoder", "gates_decoder", "weights", "gradients_by_step"]),
-    "compare_replies.py": ([], ["replies"]),
+SCRIPT_RUNS: dict[str, tuple[str, list[str], list[str]]] = {  # format, arguments, pictures
+    "plot_learning_curves": ("png", [], ["learning_curves"]),
+    "plot_attention": ("svg", ["you see the tree1 ?", "--n-best", "2"], ["attention", "attention_overlay"]),
+    "plot_embeddings": ("pdf", ["--word", "the"], ["word_embeddings"]),
+    "plot_thought_vectors": ("png", ["--limit", "20"], ["thought_vectors"]),
+    "plot_ngrams": ("svg", ["--limit", "6"], ["ngrams_10", "ngrams_20", "ngram_ranks", "ngram_divergence"]),
+    "plot_beam_study": ("pdf", ["--widest", "4"], ["beam_study"]),
+    "inspect_model": ("svg", [], ["gates_encoder", "gates_decoder", "weights", "gradients_by_step"]),
+    "compare_replies": ("pdf", [], ["replies"]),
 }
 
 
-def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a script as a process without a display."""
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MPLBACKEND")}
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
     return subprocess.run(
-        command,
+        [sys.executable, str(SCRIPTS / script), *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -36,36 +38,65 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
-@pytest.mark.parametrize("script", PICTURES)
-def test_pictures_of_a_run(script: str, form: str, own_run: Path, tmp_path: Path) -> None:
-    arguments, names = PICTURES[script]
-    result = run(script, own_run, *arguments, "--output", tmp_path / "pictures", "--format", form)
-    assert (result.returncode, result.stderr) == (0, "")
+def check_pictures(folder: Path, file_format: str, names: list[str], output: str) -> None:
     for name in names:
-        picture = tmp_path / "pictures" / f"{name}.{form}"
-        assert picture.read_bytes().startswith(SIGNATURES[form])
-        assert f"written: {picture}" in result.stdout
-    assert len(list((tmp_path / "pictures").glob(f"*.{form}"))) == len(names)
+        picture = folder / f"{name}.{file_format}"
+        assert picture.read_bytes().startswith(SIGNATURES[file_format])
+        assert f"written: {picture}" in output
+    assert len(list(folder.glob(f"*.{file_format}"))) == len(names)
 
 
-def test_learning_curves_as_a_file_and_what_is_wrong_as_a_sentence(tiny_run: Path, tmp_path: Path) -> None:
-    result = run("plot_learning_curves.py", tiny_run, tiny_run, "--output", tmp_path / "x.svg", "--by-time")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPT_RUNS)
+def test_pictures_of_a_run(name: str, run_copy: Path, tmp_path: Path) -> None:
+    file_format, arguments, pictures = SCRIPT_RUNS[name]
+    options = [*arguments, "--output", str(tmp_path / "pictures"), "--format", file_format]
+    result = CliRunner().invoke(import_module(name).main, [str(run_copy), *options])
+    assert (result.exit_code, result.stderr) == (0, ""), result.exception
+    check_pictures(tmp_path / "pictures", file_format, pictures, result.stdout)
+
+
+def test_a_damaged_checkpoint_is_reported(run_copy: Path, tmp_path: Path) -> None:
+    newest = run_copy / "checkpoints" / "0000000020.npz"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    result = CliRunner().invoke(
+        import_module("plot_attention").main, [str(run_copy), "you see the tree1 ?", "--output", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.exception
+    assert result.stderr.startswith("seq2seq-chat: warning: ")
+    assert "0000000020.npz" in result.stderr
+
+
+def test_formats_without_a_display(tiny_run: Path, tmp_path: Path) -> None:
+    for file_format in SIGNATURES:
+        folder = tmp_path / file_format
+        result = run_script("plot_learning_curves.py", tiny_run, "--output", folder, "--format", file_format)
+        assert (result.returncode, result.stderr) == (0, "")
+        check_pictures(folder, file_format, ["learning_curves"], result.stdout)
+
+
+def test_output_as_a_file(tiny_run: Path, tmp_path: Path) -> None:
+    result = run_script("plot_learning_curves.py", tiny_run, tiny_run, "--output", tmp_path / "x.svg", "--by-time")
     assert (result.returncode, result.stderr) == (0, "")
     assert (tmp_path / "x.svg").read_bytes().startswith(b"<?xml")
     assert "best validation loss" in result.stdout
-    for arguments, message in (
-        (("nowhere", "--results", tmp_path), "no run"),
-        ((tiny_run, "--output", "x.svg", "--format", "png"), "two formats"),
-        ((tiny_run, "--output", tmp_path / "x.svg" / "x.png"), "cannot be written"),
-    ):
-        result = run("plot_learning_curves.py", *arguments)
-        assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
 
 
-def test_every_analysis_script_is_here() -> None:
-    """Each is a page long and of this list; what they share is no script of its own."""
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere", "--results", "."), "no run"),
+        (("RUN", "--output", "x.svg", "--format", "png"), "different formats"),
+        (("RUN", "--output", "taken/x.png"), "could not write"),
+    ],
+)
+def test_errors_are_messages(arguments: tuple[str, ...], message: str, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("not a folder")
+    replacements = {"RUN": str(tiny_run), ".": str(tmp_path), "taken/x.png": str(tmp_path / "taken" / "x.png")}
+    result = run_script("plot_learning_curves.py", *(replacements.get(a, a) for a in arguments))
+    assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_all_analysis_scripts_are_tested() -> None:
     patterns = ("plot_*.py", "inspect_*.py", "compare_replies.py")
-    scripts = {path.name for pattern in patterns for path in SCRIPTS.glob(pattern)}
-    assert scripts == set(PICTURES)
+    assert {path.stem for pattern in patterns for path in SCRIPTS.glob(pattern)} == set(SCRIPT_RUNS)

@@ -1,4 +1,4 @@
-"""The benchmarks run, at a size that says nothing about speed, and write their figures."""
+"""The benchmarks run at a tiny size and write their results."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 def run(script: str, *arguments: str, folder: Path) -> dict[str, Any]:
-    figures = folder / "figures.json"
-    command = [sys.executable, str(SCRIPTS / script), *arguments, "--json", str(figures)]
+    results = folder / "results.json"
+    command = [sys.executable, str(SCRIPTS / script), *arguments, "--json", str(results)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS.parent)}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("| ")
-    content: dict[str, Any] = json.loads(figures.read_text())
+    content: dict[str, Any] = json.loads(results.read_text())
     return content
 
 
 @pytest.mark.slow
-def test_training_steps_of_all_contenders_are_timed(tmp_path: Path) -> None:
-    figures = run("benchmark_training.py", "--size", "tiny", "--steps", "2", folder=tmp_path)
-    labels = {row["contender"] for row in figures["contenders"]}
+def test_benchmark_training(tmp_path: Path) -> None:
+    results = run("benchmark_training.py", "--size", "tiny", "--steps", "2", folder=tmp_path)
+    labels = {row["contender"] for row in results["contenders"]}
     assert {"ours, float32", "ours, plain automatic differentiation"} <= labels
-    for row in figures["contenders"]:
-        assert row["loss"] == pytest.approx(figures["contenders"][0]["loss"], rel=1e-2)
+    for row in results["contenders"]:
+        assert row["loss"] == pytest.approx(results["contenders"][0]["loss"], rel=1e-2)
         assert row["GFLOP/s"] == pytest.approx(row["% of peak"] / 100 * row["peak GFLOP/s"])
         assert len(row["seconds"]) == 2 and row["first step s"] > max(row["seconds"]) and row["GB"] > 0.1
 
 
 @pytest.mark.slow
-def test_searches_are_timed(tmp_path: Path) -> None:
-    figures = run("benchmark_decoding.py", "--size", "tiny", "--calls", "3", folder=tmp_path)
-    kinds = [(row["search"], row["at once"]) for row in figures["searches"] if row["contender"] == "ours"]
+def test_benchmark_decoding(tmp_path: Path) -> None:
+    results = run("benchmark_decoding.py", "--size", "tiny", "--calls", "3", folder=tmp_path)
+    kinds = [(row["search"], row["batch"]) for row in results["searches"] if row["contender"] == "ours"]
     assert kinds == [("greedy", 1), ("beam 10", 1), ("greedy", 32), ("beam 10", 32)]
-    assert all(row["95 % ms"] >= row["median ms"] > 0 for row in figures["searches"])
+    assert all(row["95 % ms"] >= row["median ms"] > 0 for row in results["searches"])
 
 
 @pytest.mark.slow
-def test_what_several_devices_exchange_is_computed(tmp_path: Path) -> None:
-    """The thesis's model, counted by hand: tables of 50,000 words are sent by rows, all else whole."""
+def test_benchmark_distribution_computes_traffic(tmp_path: Path) -> None:
+    """The thesis model, counted by hand: gradients of embeddings are sent as rows, all others as dense tensors."""
     config = str(SCRIPTS.parent / "configs" / "thesis_reddit.json")
-    figures = run("benchmark_distribution.py", config, "--rounds", "0", folder=tmp_path)
+    results = run("benchmark_distribution.py", config, "--rounds", "0", folder=tmp_path)
     hidden, embedding, gates = 2048, 1024, 4 * 2048
     encoder = (embedding + hidden + 1) * gates
     decoder = (embedding + 2 * hidden + 1) * gates
@@ -57,7 +57,7 @@ def test_what_several_devices_exchange_is_computed(tmp_path: Path) -> None:
     dense = 4 * (encoder + decoder + attention + projection)
     samples = 64 // 8
     rows = 2 * samples * 30 * (4 * embedding + 8) + (samples * 30 + 512) * (4 * 1024 + 8 + 4 + 8)
-    row = figures["computed"][0]
+    row = results["computed"][0]
     assert row["devices"].startswith("8 GPUs")
     assert row["batch"] == "64 (divided)"
     assert row["dense MB"] == pytest.approx(dense / 1e6, rel=1e-3)
@@ -66,11 +66,11 @@ def test_what_several_devices_exchange_is_computed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_are_timed_against_one(tmp_path: Path) -> None:
+def test_benchmark_distribution_times_two_workers(tmp_path: Path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")
     config = str(SCRIPTS.parent / "configs" / "thesis_reddit.json")
     small = ["--hidden", "16", "--rounds", "1", "--steps", "10"]
     (row,) = run("benchmark_distribution.py", config, *small, folder=tmp_path)["measured"]
-    assert row["gain"] == f"{row['one core ms'] / row['two workers ms']:.2f}"
-    assert row["waits ms"] == pytest.approx(row["two workers ms"] - row["half a batch ms"])
+    assert row["speedup"] == f"{row['one core ms'] / row['two workers ms']:.2f}"
+    assert row["waiting ms"] == pytest.approx(row["two workers ms"] - row["half a batch ms"])

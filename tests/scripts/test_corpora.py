@@ -1,38 +1,44 @@
-"""The scripts about corpora, and the thesis's settings from a generated dump to ten steps of training."""
+"""The scripts that analyse corpora, and the thesis's configurations from a generated dump to ten training steps."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import benchmark_prepare
 import pytest
+from click.testing import CliRunner
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.conftest import shipped_configs
 
-
-def run(script: str, *arguments: object, folder: Path) -> str:
-    command = [sys.executable, str(REPOSITORY / "scripts" / script), *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+Run = Callable[..., str]
 
 
-@pytest.mark.slow
-def test_scripts_print_and_write_what_they_found(tmp_path: Path) -> None:
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a script in ``tmp_path`` and return its output: ``run("build_vocabulary", corpus, "--size", 6)``."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(name: str, *arguments: object) -> str:
+        result = CliRunner().invoke(import_module(name).main, list(map(str, arguments)), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return call
+
+
+def test_analysis_of_a_corpus_file(run: Run, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("a b c a\nb\n<<<<<END-CONV>>>>>\na b d\nx\n")
-    assert "vocabulary_6.txt" in run("build_vocabulary.py", corpus, "--size", 6, "--output", "v", folder=tmp_path)
+    assert "vocabulary_6.txt" in run("build_vocabulary", corpus, "--size", 6, "--output", "v")
     vocabulary = tmp_path / "v" / "vocabulary_6.txt"
     assert vocabulary.read_text().split()[4:] == ["a", "b"]
-    run("analyze_coverage.py", corpus, "--vocabulary", vocabulary, folder=tmp_path)
+    run("analyze_coverage", corpus, "--vocabulary", vocabulary)
     (row,) = json.loads((tmp_path / "coverage.json").read_text())
     assert row["missing"] == {"0": 1, "1": 3}
     assert (row["known words"], row["unknown words"], row["known occurrences"], row["unknown occurrences"]) == (
@@ -41,24 +47,29 @@ def test_scripts_print_and_write_what_they_found(tmp_path: Path) -> None:
         6,
         3,
     )
-    run("analyze_ngrams.py", corpus, "--top", 2, folder=tmp_path)
+    run("analyze_ngrams", corpus, "--top", 2)
     with open(tmp_path / "ngrams.csv", newline="") as file:
-        found = [(row["ngram"], int(row["count"])) for row in csv.DictReader(file)]
-    assert found == [("a", 3), ("b", 3), ("a b", 2), ("b c", 1), ("a b c", 1), ("a b d", 1)]
-    assert "corpus.txt" in run("corpus_statistics.py", corpus, folder=tmp_path)
+        ngrams = [(row["ngram"], int(row["count"])) for row in csv.DictReader(file)]
+    assert ngrams == [("a", 3), ("b", 3), ("a b", 2), ("b c", 1), ("a b c", 1), ("a b d", 1)]
+    assert "corpus.txt" in run("corpus_statistics", corpus)
     assert (tmp_path / "corpora.png").stat().st_size > 5000
     assert (tmp_path / "ngrams_graph.png").stat().st_size > 5000
 
 
-@pytest.mark.slow
+def test_missing_corpus(tmp_path: Path) -> None:
+    result = CliRunner().invoke(import_module("analyze_ngrams").main, [str(tmp_path / "missing.txt")])
+    assert result.exit_code == 2
+    assert "missing.txt does not exist" in result.output
+
+
 @pytest.mark.parametrize(
     ("between", "pairs", "close"),
     [("starts", {"0": 1, "2": 1, "5": 1, "9": 1}, 75.0), ("silence", {"0": 1, "1": 3, "5": 1}, 100.0)],
 )
 def test_time_lags(
-    cli: Callable[..., object], tmp_path: Path, between: str, pairs: dict[str, int], close: float
+    cli: Callable[..., Any], run: Run, tmp_path: Path, between: str, pairs: dict[str, int], close: float
 ) -> None:
-    # Seconds at which seven utterances begin and end; when the last but one begins is not known.
+    # Start and end of seven utterances in seconds; the start of the last but one is unknown.
     clocks = [(1.0, 1.1), (1.4, 2.2), (3.4, 7.0), (8.4, 12.6), (17.4, 18.0), (None, 20.0), (21.0, 22.0)]
     film = ""
     for number, clock in enumerate(clocks):
@@ -72,41 +83,32 @@ def test_time_lags(
     (tmp_path / "1.xml").write_text(f"<document>{film}</document>")
     answer = cli("prepare", "opensubtitles", tmp_path / "1.xml", "--output", tmp_path / "data", "--max-gap", "off")
     assert answer.status == 0, answer
-    printed = run("analyze_time_lags.py", tmp_path / "data", "--between", between, "--most", 10, folder=tmp_path)
-    (found,) = json.loads((tmp_path / "time_lags.json").read_text())
-    assert {row["seconds"]: row["pairs"] for row in found["histogram"] if row["pairs"]} == pairs
-    assert [row["seconds"] for row in found["histogram"]] == ["<0", *map(str, range(10)), "10+"]
-    assert found["within_5_seconds_percent"] == close
+    printed = run("analyze_time_lags", tmp_path / "data", "--between", between, "--max-seconds", 10)
+    (result,) = json.loads((tmp_path / "time_lags.json").read_text())
+    assert {row["seconds"]: row["pairs"] for row in result["histogram"] if row["pairs"]} == pairs
+    assert [row["seconds"] for row in result["histogram"]] == ["<0", *map(str, range(10)), "10+"]
+    assert result["within_5_seconds_percent"] == close
     assert f"{close:.1f} % within 5 seconds" in printed
     with open(tmp_path / "time_lags.csv", newline="") as file:
         assert sum(int(row["pairs"]) for row in csv.DictReader(file)) == sum(pairs.values())
     assert (tmp_path / "time_lags.png").stat().st_size > 5000
 
 
-@pytest.fixture(scope="module")
-def generator(script: Callable[[str], Any]) -> Any:
-    """The benchmark, which generates dumps."""
-    return script("benchmark_prepare")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
-def test_the_thesis_settings_train(
-    cli: Callable[..., Any], generator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str
-) -> None:
+def test_thesis_configurations_train(cli: Callable[..., Any], run: Run, tmp_path: Path, corpus: str) -> None:
     if corpus == "reddit":
-        generator.generate_reddit(tmp_path / "RC_2015-01", 90)
-        how = [tmp_path / "RC_2015-01", "--split", "97,2,1"]
+        benchmark_prepare.generate_reddit(tmp_path / "RC_2015-01", 90)
+        arguments = [tmp_path / "RC_2015-01", "--split", "97,2,1"]
     else:
-        generator.generate_opensubtitles(tmp_path / "tree", 150)
-        how = [tmp_path / "tree", "--split", "97,1,2", "--max-gap", "off"]
+        benchmark_prepare.generate_opensubtitles(tmp_path / "tree", 150)
+        arguments = [tmp_path / "tree", "--split", "97,1,2", "--max-gap", "off"]
     data = tmp_path / "data" / corpus
-    answer = cli("prepare", corpus, *how, "--output", data)
+    answer = cli("prepare", corpus, *arguments, "--output", data)
     assert answer.status == 0, answer
-    run("build_vocabulary.py", data, "--split", "train", "--size", 100_000, "--output", data, folder=tmp_path)
+    run("build_vocabulary", data, "--split", "train", "--size", 100_000, "--output", data)
     assert len((data / "vocabulary.txt").read_text().split()) == 50_000
     assert len((data / "vocabulary_100000.txt").read_text().split()) == 100_000
-    monkeypatch.chdir(tmp_path)  # where the settings find the corpus
     small = {
         "model.hidden_size": 8,
         "model.embedding_size": 4,
@@ -117,7 +119,7 @@ def test_the_thesis_settings_train(
         "training.validation_limit": 8,
     }
     options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
-    settings = sorted((REPOSITORY / "configs").glob(f"thesis_{corpus}*.json"))
+    settings = [path for path in shipped_configs() if path.stem.startswith(f"thesis_{corpus}")]
     assert len(settings) == 2
     for config in settings:
         answer = cli("train", config, "--results", "results", *options)
@@ -128,4 +130,4 @@ def test_the_thesis_settings_train(
         words = len((folder / "vocabulary.txt").read_text().split())
         assert words == json.loads(config.read_text())["data"]["vocabulary_size"]
         exact = [line["loss"] for line in metrics if line["kind"] == "validation"]
-        assert exact and all(abs(loss - math.log(words)) < 0.5 for loss in exact)  # it has hardly learned
+        assert exact and all(abs(loss - math.log(words)) < 0.5 for loss in exact)  # hardly trained

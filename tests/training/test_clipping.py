@@ -1,4 +1,4 @@
-"""Clipping by the global norm, with hand-made gradients."""
+"""Clipping by the global norm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.training.gradients import clip_by_global_norm, sum_repeated_rows
+from seq2seq_chat.training.clipping import clip_by_global_norm, sum_repeated_rows
 
 
 def sparse(rows: list[int], values: list[list[float]]) -> tf.IndexedSlices:
@@ -21,7 +21,7 @@ def test_repeated_rows_are_summed() -> None:
 
 
 def test_the_norm_of_repeated_rows_is_that_of_their_sum() -> None:
-    """Row 0 twice with 3 and -3 adds up to nothing; row 1 is 3 in all; the dense gradient is 4: the norm is 5."""
+    """Row 0 adds up to 3 - 3 = 0, row 1 to 1 + 2 = 3, and the dense gradient is 4: the norm is 5."""
     gradients = [sparse([0, 1, 0, 1], [[3.0], [1.0], [-3.0], [2.0]]), tf.constant([4.0])]
     unclipped, norm = clip_by_global_norm(gradients, None)
     assert float(norm) == pytest.approx(5.0)
@@ -32,7 +32,7 @@ def test_the_norm_of_repeated_rows_is_that_of_their_sum() -> None:
     np.testing.assert_allclose(tf.convert_to_tensor(clipped[0])[:2], [[0.0], [0.6]], atol=1e-7)
 
 
-def test_short_gradients_are_left_as_they_are() -> None:
+def test_gradients_below_the_limit_do_not_change() -> None:
     gradients, norm = clip_by_global_norm([tf.constant([0.3, 0.4])], 10.0)
     assert float(norm) == pytest.approx(0.5)
     np.testing.assert_allclose(gradients[0], [0.3, 0.4])

@@ -1,4 +1,4 @@
-"""Products in narrow types: rounded as they should be, weights not rounded, overflow survived, refused where absent."""
+"""Products in narrow types: operands are rounded, weights are not, overflow is handled, unavailable types rejected."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from ml_dtypes import bfloat16
 
-from seq2seq_chat.model.deferred import DeferredGradients, product, product_with_rows
+from seq2seq_chat.checkpoint.variables import load_variables, save_variables
+from seq2seq_chat.model.deferred import DeferredGradients, matmul, matmul_transposed
 from seq2seq_chat.training import precision
-from seq2seq_chat.training.checkpoints import load_variables, save_variables
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import PrecisionUnavailable, ensure_available, loss_scale_variables
 from tests.training.test_step import configuration, make_step, random_batch
@@ -27,8 +27,8 @@ def test_products_round_their_operands_and_keep_float32_around_them() -> None:
     x, w, rows, dy = (rng.normal(size=s).astype(np.float32) for s in [(7, 5), (5, 3), (4, 3), (7, 4)])
     matrix, table = tf.Variable(w), tf.Variable(rows)
     with DeferredGradients(tf.bfloat16) as tape:
-        y = product(tf.constant(x), matrix)
-        z = product_with_rows(y, table)
+        y = matmul(tf.constant(x), matrix)
+        z = matmul_transposed(y, table)
         loss = tf.reduce_sum(z * dy)
     d_matrix, d_table = tape.gradient(loss, [matrix, table])
     assert {t.dtype for t in (y, z, d_matrix, d_table)} == {tf.float32}
@@ -43,19 +43,19 @@ def test_products_round_their_operands_and_keep_float32_around_them() -> None:
 
 @pytest.mark.parametrize("sampled", [8, None])
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_gradients_are_those_of_float32_but_for_rounding(kind: str, sampled: int | None) -> None:
+def test_gradients_equal_those_of_float32_up_to_rounding(kind: str, sampled: int | None) -> None:
     def gradients(precision: str) -> list[np.ndarray]:
         _, step = make_step(configuration(precision=precision, sampled_softmax=sampled))
-        found = step.gradients(random_batch(1), tf.constant(0, tf.int64))[1]
-        return [tf.convert_to_tensor(gradient).numpy() for gradient in found]
+        computed = step.gradients(random_batch(1), tf.constant(0, tf.int64))[1]
+        return [tf.convert_to_tensor(gradient).numpy() for gradient in computed]
 
     exact, narrow = gradients("float32"), gradients(kind)
     flat, near = (np.concatenate([g.ravel() for g in part]) for part in (exact, narrow))
-    assert np.any(flat != near)  # else nothing was computed in the narrow type
+    assert np.any(flat != near)  # otherwise nothing was computed in the narrow type
     assert np.linalg.norm(flat - near) < 0.02 * np.linalg.norm(flat)
 
 
-def test_updates_smaller_than_the_narrow_type_can_tell_are_kept() -> None:
+def test_updates_below_the_precision_of_the_narrow_type_are_kept() -> None:
     model, step = make_step(configuration(precision="bfloat16", optimizer="sgd", learning_rate=1e-3))
     assert {variable.dtype for variable in model.trainable_variables} == {tf.float32}
     matrix = model.encoder.cells[0].recurrent.matrix
@@ -66,7 +66,7 @@ def test_updates_smaller_than_the_narrow_type_can_tell_are_kept() -> None:
     assert np.mean(matrix.numpy().astype(bfloat16) != before.astype(bfloat16)) < 0.05
 
 
-def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
+def test_a_step_that_overflows_is_skipped_and_halves_the_scale() -> None:
     config = configuration(precision="float16", learning_rate=0.1)
     model, step = make_step(config)
     scale, good_steps = loss_scale_variables(step._optimizer)
@@ -83,7 +83,7 @@ def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
     assert any(np.any(v.numpy() != old) for v, old in zip(model.trainable_variables, before, strict=True))
 
 
-def test_a_training_goes_on_in_another_precision(tmp_path: Path) -> None:
+def test_a_training_is_resumed_in_another_precision(tmp_path: Path) -> None:
     config = configuration(precision="float16")
     model, step = make_step(config)
     optimizer = step._optimizer
@@ -109,16 +109,16 @@ class Gpu:
         ("float32", set(), None, None),
         ("bfloat16", {"avx512_bf16"}, None, None),
         ("bfloat16", {"amx_bf16"}, None, None),
-        ("bfloat16", {"avx512f"}, None, "no instructions"),
+        ("bfloat16", {"avx512f"}, None, "needs a processor with avx512_bf16"),
         ("float16", {"avx512_bf16"}, None, "precision=bfloat16"),
         ("float16", {"avx512f"}, None, "precision=float32"),
         ("float16", set(), (7, 0), None),
-        ("float16", set(), (6, 1), "needs compute capability 7.0, and a GPU has 6.1"),
-        ("bfloat16", {"avx512_bf16"}, (7, 5), "needs compute capability 8.0"),
+        ("float16", set(), (6, 1), "compute capability 7.0, but a GPU has 6.1"),
+        ("bfloat16", {"avx512_bf16"}, (7, 5), "compute capability 8.0"),
         ("bfloat16", set(), (9, 0), None),
     ],
 )
-def test_what_the_device_cannot_is_refused_with_a_reason(
+def test_unavailable_precisions_are_rejected_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, kind: str, flags: set[str], capability: Any, refused: str | None
 ) -> None:
     monkeypatch.setattr(precision, "processor_flags", lambda: flags)

@@ -1,4 +1,4 @@
-"""A training killed at any moment goes on to the same bits; what cannot be repaired is refused in a sentence."""
+"""A training killed at any moment is resumed bit for bit; damage that cannot be repaired is reported."""
 
 from __future__ import annotations
 
@@ -17,47 +17,53 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run
+from seq2seq_chat.checkpoint.variables import variable_name
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.learner import build_learner
+from seq2seq_chat.training.resume import load_newest_checkpoint
 
 Cli = Callable[..., Any]
 
-KILLS = 20
-STEPS = 130
+KILLS = 8
+STEPS = 70
 DEADLINE = 900  # seconds for one training process
 TIMES = ("seconds", "data_seconds")  # of a line of metrics: what no two trainings have in common
 
 DRIVER = '''
-"""Trains like the command line does, tells what it is doing, and notes the order of the samples."""
+"""Trains like the command line does, prints what it is doing, and records the order of the samples."""
 import sys
 import numpy as np
-from seq2seq_chat.environment import load_tensorflow
+from seq2seq_chat.system.versions import load_tensorflow
 load_tensorflow()
 from seq2seq_chat.cli import main
 from seq2seq_chat.training import learner, saving, validation
 
-def tell(text):
+def report(text):
     sys.__stdout__.write(f"AT {text}\\n")
     sys.__stdout__.flush()
 
-batch, write, measure = learner.Learner._batch, saving.write_arrays, validation.LossFunction.__call__
+batch, write, measure = learner.Learner._batch, saving.write_arrays, validation.corpus_loss
 
-def noted_batch(self, step):
-    found = batch(self, step)
+def recorded_batch(self, step):
+    result = batch(self, step)
     with open(ORDER, "a") as file:
-        file.write(f"{step} {found.source.tolist()} {found.target.tolist()}\\n")
-    tell(f"step {step}")
-    return found
+        file.write(f"{step} {result.source.tolist()} {result.target.tolist()}\\n")
+    report(f"step {step}")
+    return result
 
-def noted_write(path, arrays, metadata):
-    tell(f"save {path.name}")
+def reported_write(path, arrays, metadata):
+    report(f"save {path.name}")
     write(path, arrays, metadata)
 
-def noted_measure(self, *arguments):
-    tell("validation")
-    return measure(self, *arguments)
+def reported_measure(*arguments):
+    report("validation")
+    return measure(*arguments)
 
-learner.Learner._batch, saving.write_arrays, validation.LossFunction.__call__ = noted_batch, noted_write, noted_measure
+learner.Learner._batch = recorded_batch
+saving.write_arrays = reported_write
+validation.corpus_loss = reported_measure
 main()
 '''
 
@@ -66,13 +72,13 @@ def settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
     """Dropout, sampled softmax, buckets and a shuffled order, all on; saving and validating often."""
     tiny_settings["name"] = "killed"
     tiny_settings["data"]["buckets"] = [[5, 5]]
-    often = {"steps": STEPS, "log_every": 3, "validate_every": 10, "checkpoint_every": 4, "snapshot_every": 50}
+    often = {"steps": STEPS, "log_every": 3, "validate_every": 10, "checkpoint_every": 4, "snapshot_every": 30}
     tiny_settings["training"] |= often | {"validation_limit": 20}
     return tiny_settings
 
 
 class Training:
-    """A training in a process of its own."""
+    """A training in a separate process."""
 
     def __init__(self, order: Path, *arguments: object) -> None:
         driver = order.with_suffix(".py")
@@ -83,7 +89,7 @@ class Training:
         self._process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 
     def events(self) -> Iterator[str]:
-        """What it is doing, as it does it."""
+        """The events the process reports, as they happen."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("AT "):
@@ -98,25 +104,24 @@ class Training:
         assert self._process.returncode == 0, err
 
 
-def kill_somewhere(training: Training, draw: random.Random) -> str:
-    """Kill it during a step, a validation or the writing of a file, and tell where that was."""
-    kind = draw.choice(["step", "step", "save", "validation"])
-    first = draw.randrange(6, 14)  # it gets on a little in between
+def kill_somewhere(training: Training, kind: str, rng: random.Random) -> str:
+    """Kill it during a step, a validation or the writing of a file; returns where, or "" if it ended before."""
+    first = rng.randrange(6, 14)  # some progress in between
     for number, event in enumerate(training.events()):
         if number >= first and event.startswith(kind):
-            delay = draw.uniform(0, 0.015)
+            delay = rng.uniform(0, 0.015)
             end = time.monotonic() + delay
             while time.monotonic() < end:
                 pass
             training.kill()
-            return f"{1000 * delay:.1f} ms after the beginning of {event}"
+            return f"{1000 * delay:.1f} ms after the start of {event}"
     training.finish()
     return ""
 
 
 def the_run(results: Path) -> Run:
-    (found,) = [entry for entry in results.iterdir() if (entry / "config.json").is_file()]
-    return Run(found)
+    (folder,) = [entry for entry in results.iterdir() if (entry / "config.json").is_file()]
+    return Run(folder)
 
 
 def arrays(path: Path) -> dict[str, bytes]:
@@ -130,7 +135,7 @@ def reported(path: Path) -> list[dict[str, Any]]:
 
 
 def order_of(path: Path) -> dict[int, set[str]]:
-    """What each step was trained with; a killed process may leave half a line."""
+    """The batches of each step; a killed process may leave an incomplete line."""
     steps: dict[int, set[str]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.endswith("]]"):
@@ -140,9 +145,9 @@ def order_of(path: Path) -> dict[int, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def straight(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[int, set[str]], Path]:
-    """A run that nothing happened to, the order of its samples, and its configuration."""
-    folder = tmp_path_factory.mktemp("straight")
+def uninterrupted(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[int, set[str]], Path]:
+    """A run without interruptions, the order of its samples, and its configuration."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
     tiny = json.loads(tiny_config.read_text(encoding="utf-8"))
     config = folder / "config.json"
     config.write_text(json.dumps(settings(tiny)), encoding="utf-8")
@@ -152,48 +157,50 @@ def straight(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 
 def ensure_same(run: Run, expected: Run) -> None:
-    """Everything a training leaves behind is the same, to the last bit."""
-    for name in (f"checkpoints/{STEPS:010d}.npz", "checkpoints/best.npz", "snapshots/50/weights.npz"):
+    """Everything a training writes is equal, bit for bit."""
+    for name in (f"checkpoints/{STEPS:010d}.npz", "checkpoints/best.npz", "snapshots/30/weights.npz"):
         assert arrays(run.path / name) == arrays(expected.path / name), name
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert reported(run.path / name) == reported(expected.path / name)
     assert [step for step, _ in run.checkpoints()] == [step for step, _ in expected.checkpoints()]
-    assert not list(run.path.rglob("*.tmp")), "what a killed process left half written is tidied up"
+    assert not list(run.path.rglob("*.tmp")), "incomplete files of a killed process are removed"
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_moments_it_ends_in_the_same_bits(
-    straight: tuple[Run, dict[int, set[str]], Path], tmp_path: Path
+def test_a_training_killed_at_random_moments_ends_bit_for_bit_the_same(
+    uninterrupted: tuple[Run, dict[int, set[str]], Path], tmp_path: Path
 ) -> None:
-    expected, order, config = straight
+    expected, order, config = uninterrupted
     seed = random.SystemRandom().randrange(10**6)
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     print(f"seed {seed}")
-    results, kills, begin = tmp_path / "results", 0, [str(config)]
-    noted = tmp_path / "order.txt"
+    results, kills, arguments = tmp_path / "results", 0, [str(config)]
+    order_file = tmp_path / "order.txt"
+    kinds = ["save", "validation", *rng.choices(["step", "step", "save", "validation"], k=KILLS - 2)]
     while kills < KILLS:
-        where = kill_somewhere(Training(noted, *begin, "--results", results), draw)
-        if not where:  # it was at its end; from the beginning, then
+        where = kill_somewhere(Training(order_file, *arguments, "--results", results), kinds[kills], rng)
+        if not where:  # it ended before; start again
             ensure_same(the_run(results), expected)
             shutil.rmtree(results)
-            begin = [str(config)]
+            arguments = [str(config)]
             continue
         kills += 1
         print(f"kill {kills}: {where}")
-        begin = ["--resume", str(the_run(results).path)]
-    Training(noted, *begin, "--results", results).finish()
+        arguments = ["--resume", str(the_run(results).path)]
+    Training(order_file, *arguments, "--results", results).finish()
     ensure_same(the_run(results), expected)
-    found = order_of(noted)
-    assert {step: found[step] for step in range(STEPS)} == {step: order[step] for step in range(STEPS)}
+    seen = order_of(order_file)
+    assert {step: seen[step] for step in range(STEPS)} == {step: order[step] for step in range(STEPS)}
 
 
 @pytest.mark.slow
-def test_it_goes_on_elsewhere_and_without_the_cache(
-    straight: tuple[Run, dict[int, set[str]], Path], corpora: Path, tmp_path: Path
+def test_a_moved_run_without_cache_is_resumed(
+    uninterrupted: tuple[Run, dict[int, set[str]], Path], corpora: Path, tmp_path: Path
 ) -> None:
-    """The folder of the run is moved, and the corpus is encoded anew."""
-    expected, _, config = straight
-    assert kill_somewhere(Training(tmp_path / "order.txt", config, "--results", tmp_path / "results"), random.Random(1))
+    """The folder of the run is moved, and the corpus is encoded again."""
+    expected, _, config = uninterrupted
+    training = Training(tmp_path / "order.txt", config, "--results", tmp_path / "results")
+    assert kill_somewhere(training, "step", random.Random(1))
     moved = tmp_path / "elsewhere" / "with another name"
     moved.parent.mkdir()
     the_run(tmp_path / "results").path.rename(moved)
@@ -205,58 +212,81 @@ def test_it_goes_on_elsewhere_and_without_the_cache(
     ensure_same(Run(moved), expected)
 
 
-@pytest.mark.slow
-def test_a_checkpoint_cut_or_changed_anywhere_is_left_aside(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    """The training goes on from the one before to the same end, or at once, where nothing it needs has changed."""
-    expected = arrays(tiny_run / "checkpoints" / "0000000020.npz")
-    size = (tiny_run / "checkpoints" / "0000000020.npz").stat().st_size
-    draw = random.Random(5)
-    damages = [("cut", size * part // 16) for part in range(16)] + [("bit", draw.randrange(8 * size)) for _ in range(4)]
-    for number, (kind, place) in enumerate(damages):
-        run = tmp_path / str(number)
-        shutil.copytree(tiny_run, run)
-        newest = run / "checkpoints" / "0000000020.npz"
-        content = bytearray(newest.read_bytes())
-        if kind == "cut":
-            del content[place:]
-        else:
-            content[place // 8] ^= 1 << place % 8
+def damage(path: Path, kind: str, position: int) -> None:
+    """Truncate a file at a byte, or flip a bit of it."""
+    content = bytearray(path.read_bytes())
+    if kind == "cut":
+        del content[position:]
+    else:
+        content[position // 8] ^= 1 << position % 8
+    path.write_bytes(content)
+
+
+def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
+    """The previous checkpoint is loaded, or the newest one, if none of its values are damaged."""
+    run = Run(run_copy)
+    config, vocabulary = run.config, run.vocabulary
+    corpus = Dataset.open(config.data.train, vocabulary, config.data)
+    learner = build_learner(config, vocabulary, corpus)
+    newest, previous = run.checkpoint_path(20), run.checkpoint_path(15)
+    content, expected = newest.read_bytes(), {20: arrays(newest), 15: arrays(previous)}
+    rng, size = random.Random(5), len(content)
+    damages = [("cut", size * part // 16) for part in range(16)] + [("bit", rng.randrange(8 * size)) for _ in range(24)]
+    for kind, position in damages:
         newest.write_bytes(content)
-        answer = cli("train", "--resume", run)
-        assert answer.status == 0, (kind, place, answer)
-        assert "Traceback" not in answer.out + answer.err
-        assert "the checkpoint of step 20 is damaged" in answer.out or kind == "bit"
-        assert arrays(newest) == expected, (kind, place)
-        assert reported(run / "metrics.jsonl") == reported(tiny_run / "metrics.jsonl")
+        damage(newest, kind, position)
+        messages: list[str] = []
+        metadata = load_newest_checkpoint(run, config, vocabulary, corpus, learner, messages.append)
+        assert metadata is not None
+        assert metadata["step"] == 15 or kind == "bit", (kind, position)
+        assert bool(messages) == (metadata["step"] == 15)
+        assert all("the checkpoint of step 20 is damaged" in message for message in messages)
+        loaded = {variable_name(variable): variable.numpy().tobytes() for variable in learner.variables}
+        assert loaded == expected[metadata["step"]], (kind, position)
 
 
-def test_lines_that_are_lost_are_told(cli: Cli, own_run: Path) -> None:
-    metrics = own_run / "metrics.jsonl"
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cut", "bit"])
+def test_a_training_with_a_damaged_checkpoint_ends_bit_for_bit_the_same(
+    cli: Cli, tiny_run: Path, run_copy: Path, kind: str
+) -> None:
+    newest = run_copy / "checkpoints" / "0000000020.npz"
+    damage(newest, kind, newest.stat().st_size // 2)
+    answer = cli("train", "--resume", run_copy)
+    assert answer.status == 0, answer
+    assert "Traceback" not in answer.out + answer.err
+    assert "the checkpoint of step 20 is damaged" in answer.out or kind == "bit"
+    assert arrays(newest) == arrays(tiny_run / "checkpoints" / "0000000020.npz")
+    assert reported(run_copy / "metrics.jsonl") == reported(tiny_run / "metrics.jsonl")
+
+
+def test_missing_metrics_are_reported(cli: Cli, run_copy: Path) -> None:
+    metrics = run_copy / "metrics.jsonl"
     text = metrics.read_text(encoding="utf-8")
     metrics.write_text(text[: len(text) // 2], encoding="utf-8")  # somewhere in the middle of a line
-    answer = cli("train", "--resume", own_run, "--set", "training.steps=22")
+    answer = cli("train", "--resume", run_copy, "--set", "training.steps=22")
     assert answer.status == 0
-    assert "of the lines that metrics.jsonl had are missing or damaged" in answer.out
+    assert "lines of metrics.jsonl are missing or damaged" in answer.out
     assert all(isinstance(line["step"], int) for line in reported(metrics))
 
 
 @pytest.mark.parametrize(
-    ("edit", "told"),
+    ("edit", "message"),
     [
-        (lambda text: text[:-20], "not valid JSON"),
+        (lambda text: text[:-20], "invalid JSON"),
         (lambda text: text.replace('"seed": 3', '"seed": 4'), "other settings of seed (3 → 4)"),
         (lambda text: text.replace('"dropout": 0.1', '"dropout": 0.2'), "model.dropout (0.1 → 0.2)"),
         (lambda text: text.replace('"hidden_size": 16', '"hidden_size": 17'), "model.hidden_size (16 → 17)"),
         (lambda text: text.replace("hidden_size", "hiden_size"), "hiden_size"),
-        (lambda text: "", "not valid JSON"),
+        (lambda text: "", "invalid JSON"),
     ],
     ids=["cut", "seed", "dropout", "size", "misspelt", "empty"],
 )
-def test_a_configuration_edited_by_hand(cli: Cli, own_run: Path, edit: Callable[[str], str], told: str) -> None:
-    path = own_run / "config.json"
+def test_a_configuration_edited_by_hand(cli: Cli, run_copy: Path, edit: Callable[[str], str], message: str) -> None:
+    path = run_copy / "config.json"
     path.write_text(edit(path.read_text(encoding="utf-8")), encoding="utf-8")
-    before = {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file() and file.name != "train.log"}
-    assert told in cli("train", "--resume", own_run, "--set", "training.steps=22").complaint
+    before = {file: file.read_bytes() for file in run_copy.rglob("*") if file.is_file() and file.name != "train.log"}
+    assert message in cli("train", "--resume", run_copy, "--set", "training.steps=22").error_message
     assert {file: file.read_bytes() for file in before} == before
 
 
@@ -267,17 +297,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount a small file system")
+        pytest.skip("needs permission to mount a small file system")
     try:
         yield disk
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_a_training_that_fails_before_its_first_checkpoint_names_no_run_to_go_on_with(
+def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_run(
     cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its folder is gone."""
+    """And the message suggests none to resume."""
     from seq2seq_chat.training import saving
 
     def full(path: Path, *arguments: Any) -> None:
@@ -287,27 +317,25 @@ def test_a_training_that_fails_before_its_first_checkpoint_names_no_run_to_go_on
     answer = cli("train", tiny_config, "--results", tmp_path / "results")
     assert answer.status == 1
     assert "could not be written" in answer.err
-    assert "begin anew" in answer.err
+    assert "start it again" in answer.err
     assert "--resume" not in answer.err
     assert not list((tmp_path / "results").iterdir())
 
 
-def test_on_a_disk_that_is_still_full_a_training_does_not_begin(
-    cli: Cli, own_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    before = {path: path.read_bytes() for path in (own_run / "checkpoints").iterdir()}
-    monkeypatch.setattr("seq2seq_chat.runs.os.write", full)  # who holds the run
-    monkeypatch.setattr("seq2seq_chat.training.console.Console._log", full)
-    answer = cli("train", "--resume", own_run, "--set", "training.steps=22")
+    before = {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()}
+    monkeypatch.setattr("seq2seq_chat.runs.lock.os.write", full)  # writes who holds the run
+    monkeypatch.setattr("seq2seq_chat.training.console.Console._append", full)
+    answer = cli("train", "--resume", run_copy, "--set", "training.steps=22")
     assert answer.status == 1
-    assert f"{own_run}: No space left on device; the training did not begin" in answer.err
-    assert {path: path.read_bytes() for path in (own_run / "checkpoints").iterdir()} == before
+    assert f"{run_copy}: No space left on device; the training did not start" in answer.err
+    assert {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()} == before
 
 
-def test_a_full_disk_stops_the_training_and_loses_nothing(
+def test_a_full_disk_stops_the_training_without_losses(
     cli: Cli, tiny_config: Path, tiny_run: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from seq2seq_chat.training import saving
@@ -328,13 +356,13 @@ def test_a_full_disk_stops_the_training_and_loses_nothing(
     (run,) = (Run(entry) for entry in small_disk.iterdir() if entry.is_dir())
     assert answer.status == 1
     assert "No space left on device" in answer.err
-    assert f"go on with: seq2seq-chat train --resume {run.path}" in answer.err
+    assert f"resume with: seq2seq-chat train --resume {run.path}" in answer.err
     assert "Traceback" not in answer.err
     assert [step for step, _ in run.checkpoints()] == [5]
     assert not list(run.path.rglob("*.tmp"))
     ballast.unlink()
     answer = cli("train", "--resume", run.path)
-    assert "going on from step 5" in answer.out
+    assert "resuming from step 5" in answer.out
     expected = arrays(tiny_run / "checkpoints" / "0000000020.npz")
     assert arrays(run.checkpoint_path(20)) == expected
     assert reported(run.metrics_file) == reported(tiny_run / "metrics.jsonl")

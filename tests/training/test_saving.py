@@ -1,9 +1,10 @@
-"""What a run records besides its checkpoints, and how checkpoints get to the disk."""
+"""How checkpoints are written, and what else a run records."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,11 +16,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat import direct
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run
+from seq2seq_chat.checkpoint.variables import read_arrays
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import saving
-from seq2seq_chat.training.checkpoints import read_arrays
+from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.saving import BackgroundWriter
 
 Cli = Callable[..., Any]
@@ -36,10 +38,8 @@ def end(run: Path) -> dict[str, Any]:
 # the writer
 
 
-def test_what_is_written_is_what_was_there_when_it_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The training goes on, and changes the variables, while the file is being written."""
+def test_the_values_at_the_call_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training continues, and changes the variables, while the file is being written."""
     changed, write = threading.Event(), saving.write_arrays
 
     def late_write(path: Path, arrays: Any, metadata: Any) -> None:
@@ -48,10 +48,10 @@ def test_what_is_written_is_what_was_there_when_it_was_asked_for(
 
     monkeypatch.setattr(saving, "write_arrays", late_write)
     variable, writer, done = tf.Variable([1.0, 2.0], name="w"), BackgroundWriter(), []
-    writer.write(5, tmp_path / "a.npz", [variable], {"step": 5}, then=lambda: done.append("a"))
+    writer.write(5, tmp_path / "a.npz", [variable], {"step": 5}, on_written=lambda: done.append("a"))
     writer.write(5, tmp_path / "b.npz", [variable], {"step": 5})
     variable.assign([7.0, 8.0])
-    writer.check()  # nothing went wrong so far, and it does not wait
+    writer.check()  # no error so far, and it does not wait
     assert not done
     changed.set()
     writer.finish()
@@ -62,7 +62,7 @@ def test_what_is_written_is_what_was_there_when_it_was_asked_for(
         assert metadata == {"step": 5}
 
 
-def test_the_next_step_gets_a_copy_of_its_own(tmp_path: Path) -> None:
+def test_the_next_step_is_copied_again(tmp_path: Path) -> None:
     variable, writer = tf.Variable([1.0], name="w"), BackgroundWriter()
     for step in (1, 2):
         variable.assign([float(step)])
@@ -71,7 +71,7 @@ def test_the_next_step_gets_a_copy_of_its_own(tmp_path: Path) -> None:
     assert [float(read_arrays(tmp_path / f"{step}.npz", ["w"])[0]["w"][0]) for step in (1, 2)] == [1.0, 2.0]
 
 
-def test_without_memory_for_a_copy_it_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_for_a_copy_it_writes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "free_memory", lambda: 100.0)  # bytes
     variable, writer = tf.Variable(np.arange(50, dtype=np.float32), name="w"), BackgroundWriter()
     writer.write(1, tmp_path / "a.npz", [variable], {})
@@ -80,23 +80,18 @@ def test_without_memory_for_a_copy_it_is_written_at_once(tmp_path: Path, monkeyp
     assert read_arrays(tmp_path / "a.npz", ["w"])[0]["w"].tolist() == list(range(50))
 
 
-@pytest.fixture(params=[False, True], ids=["slow disk", "fast disk"])
-def large_model(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[tf.Variable, tf.Variable, BackgroundWriter]:
-    """A small and a large variable, and a writer to which they are too much to be copied."""
-    monkeypatch.setattr(saving, "is_fast", lambda folder: request.param and direct.is_fast(folder))
-    monkeypatch.setattr(direct, "FAST", 0.0)
-    monkeypatch.setattr(direct, "TRIAL", direct.BLOCK)
-    monkeypatch.setattr(saving, "MOST_COPIED", 150.0)  # bytes
+@pytest.fixture
+def large_model(monkeypatch: pytest.MonkeyPatch) -> tuple[tf.Variable, tf.Variable, BackgroundWriter]:
+    """A small and a large variable, and a writer for which they are too large to copy."""
+    monkeypatch.setattr(saving, "MAX_COPIED", 150.0)  # bytes
     small, large = tf.Variable([1.0], name="s"), tf.Variable(np.ones(50, np.float32), name="w")
-    return small, large, BackgroundWriter([small, large], tmp_path)
+    return small, large, BackgroundWriter([small, large])
 
 
 def test_a_large_model_is_not_copied(
     tmp_path: Path, large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter]
 ) -> None:
-    """Not even the part of it that is small enough; yet its files hold what was there when they were asked for."""
+    """Not even the part that is small enough; yet the files contain the values at the call."""
     small, large, writer = large_model
     writer.write(1, tmp_path / "best.npz", [small], {"step": 1})
     writer.write(1, tmp_path / "snapshots" / "1.npz", [small], {"step": 1})
@@ -113,15 +108,15 @@ def test_a_large_model_is_not_copied(
         "other": {"step": 1, "more": 2},
     }
     for name, metadata in expected.items():
-        arrays, found = read_arrays(tmp_path / f"{name}.npz", ["s"])
-        assert (arrays["s"].tolist(), found) == ([1.0], metadata)
+        arrays, saved = read_arrays(tmp_path / f"{name}.npz", ["s"])
+        assert (arrays["s"].tolist(), saved) == ([1.0], metadata)
     assert read_arrays(tmp_path / "checkpoint.npz", ["w"])[0]["w"].tolist() == [1.0] * 50
     assert set(tmp_path.rglob("*.*")) == {tmp_path / f"{name}.npz" for name in expected}
-    writer.write(2, tmp_path / "best.npz", [small], {"step": 1})  # the same words of a later step are other values
+    writer.write(2, tmp_path / "best.npz", [small], {"step": 1})  # the same metadata, but values of a later step
     writer.finish()
     assert read_arrays(tmp_path / "best.npz", ["s"])[0]["s"].tolist() == [5.0]
     assert read_arrays(tmp_path / "snapshots" / "1.npz", ["s"])[0]["s"].tolist() == [1.0], (
-        "no file shares another's fate"
+        "files are independent copies"
     )
 
 
@@ -136,10 +131,10 @@ def test_the_training_does_not_wait_for_the_disk(
         assert reached.wait(30)
         fsync(descriptor)
 
-    monkeypatch.setattr("seq2seq_chat.atomic.os.fsync", late_fsync)
+    monkeypatch.setattr("seq2seq_chat.system.files.os.fsync", late_fsync)
     small, large, writer = large_model
     done: list[str] = []
-    writer.write(1, tmp_path / "a.npz", [small, large], {}, then=lambda: done.append("a"))
+    writer.write(1, tmp_path / "a.npz", [small, large], {}, on_written=lambda: done.append("a"))
     writer.check()
     assert not done
     assert not (tmp_path / "a.npz").exists()
@@ -155,15 +150,15 @@ def test_a_failure_is_raised_at_the_next_step(tmp_path: Path) -> None:
     writer.write(1, tmp_path / "file" / "a.npz", [tf.Variable([1.0], name="w")], {})
     with pytest.raises((UserError, OSError)):
         writer.finish()
-    writer.check()  # told once
+    writer.check()  # raised once
 
 
-def test_what_could_not_be_written_is_not_copied_from_an_earlier_step(
+def test_a_failed_write_is_not_replaced_by_an_earlier_file(
     tmp_path: Path,
     large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A snapshot is kept for ever; it must not hold the best weights of some step before."""
+    """A snapshot must not contain the best weights of an earlier step."""
     small, _, writer = large_model
     writer.write(1, tmp_path / "best.npz", [small], {"step": 1})
     writer.finish()
@@ -174,7 +169,7 @@ def test_what_could_not_be_written_is_not_copied_from_an_earlier_step(
             raise failures.pop()
         fsync(descriptor)
 
-    monkeypatch.setattr("seq2seq_chat.atomic.os.fsync", failing_once)
+    monkeypatch.setattr("seq2seq_chat.system.files.os.fsync", failing_once)
     small.assign([2.0])
     writer.write(2, tmp_path / "best.npz", [small], {"step": 2})
     writer.write(2, tmp_path / "snapshot.npz", [small], {"step": 2})
@@ -184,14 +179,14 @@ def test_what_could_not_be_written_is_not_copied_from_an_earlier_step(
     assert read_arrays(tmp_path / "best.npz", [])[1] == {"step": 1}
 
 
-def test_after_a_failure_nothing_is_written_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was told lets go of the run, which another process may then train."""
-    told, write = threading.Event(), saving.write_arrays
+def test_after_a_failure_nothing_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller releases the run, which another process may then train."""
+    raised, write = threading.Event(), saving.write_arrays
 
     def failing_first(path: Path, arrays: Any, metadata: Any) -> None:
         if path.name == "a.npz":
             raise UserError("no")
-        told.wait(0.5)  # whoever does not wait is told meanwhile
+        raised.wait(0.5)  # without waiting, the error would be raised meanwhile
         write(path, arrays, metadata)
 
     monkeypatch.setattr(saving, "write_arrays", failing_first)
@@ -201,70 +196,86 @@ def test_after_a_failure_nothing_is_written_any_more(tmp_path: Path, monkeypatch
     with pytest.raises(UserError):
         writer.finish()
     assert (tmp_path / "b.npz").exists()
-    told.set()
+    raised.set()
 
 
 # what is recorded
 
 
-def test_a_training_records_its_beginning_and_its_end(tiny_run: Path) -> None:
-    (begun,) = history(tiny_run)
-    assert begun["step"] == 0
-    assert begun["changes"] == {}
-    assert begun["environment"]["packages"]["tensorflow"].startswith("2.15")
+def test_a_training_records_its_start_and_its_end(tiny_run: Path) -> None:
+    (entry,) = history(tiny_run)
+    assert entry["step"] == 0
+    assert entry["changes"] == {}
+    assert entry["environment"]["packages"]["tensorflow"].startswith("2.15")
     assert end(tiny_run)["state"] == "finished"
     assert end(tiny_run)["step"] == 20
 
 
-def test_changed_settings_are_recorded(cli: Cli, own_run: Path) -> None:
+def test_changed_settings_are_recorded(cli: Cli, run_copy: Path) -> None:
     changes = ["--set", "training.steps=23", "--set", "training.learning_rate=0.01"]
-    answer = cli("train", "--resume", own_run, *changes)
+    answer = cli("train", "--resume", run_copy, *changes)
     assert answer.status == 0
     assert "changed: training.learning_rate from 0.05 to 0.01" in answer.out
-    _, second = history(own_run)
+    _, second = history(run_copy)
     assert second["step"] == 20
     assert second["changes"] == {"training.steps": [20, 23], "training.learning_rate": [0.05, 0.01]}
-    assert Run(own_run).config.training.learning_rate == 0.01
-    assert end(own_run)["step"] == 23
+    assert Run(run_copy).config.training.learning_rate == 0.01
+    assert end(run_copy)["step"] == 23
 
 
-def test_a_training_that_fails_says_why(cli: Cli, own_run: Path) -> None:
-    answer = cli("train", "--resume", own_run, "--set", "training.steps=60", "--set", "training.learning_rate=1e30")
+def test_a_failed_training_records_the_reason(cli: Cli, run_copy: Path) -> None:
+    answer = cli("train", "--resume", run_copy, "--set", "training.steps=60", "--set", "training.learning_rate=1e30")
     assert answer.status == 1
-    assert end(own_run)["state"] == "failed"
-    assert "not a finite number" in end(own_run)["reason"]
+    assert end(run_copy)["state"] == "failed"
+    assert "not finite" in end(run_copy)["reason"]
 
 
-def test_a_run_left_behind_by_a_killed_process_is_taken_over(cli: Cli, own_run: Path) -> None:
+def test_the_run_of_a_killed_process_is_taken_over(cli: Cli, run_copy: Path) -> None:
     command = f"""
 import os, signal
-from seq2seq_chat.runs import Run
-with Run({str(own_run)!r}).lock():
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.runs.run import Run
+with Run({str(run_copy)!r}).lock():
     os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", command], check=False, env={"PYTHONPATH": ":".join(sys.path)})
-    holder = json.loads((own_run / "lock").read_text(encoding="utf-8"))
-    answer = cli("train", "--resume", own_run, "--set", "training.steps=21")
+    holder = json.loads((run_copy / "lock").read_text(encoding="utf-8"))
+    answer = cli("train", "--resume", run_copy, "--set", "training.steps=21")
     assert answer.status == 0
     assert f"process {holder['pid']} on {holder['host']} since {holder['since']} ended without" in answer.out
-    assert (own_run / "lock").read_text(encoding="utf-8") == ""
+    assert (run_copy / "lock").read_text(encoding="utf-8") == ""
 
 
 # another batch size
 
 
-def test_another_batch_size_begins_another_order_that_can_be_resumed(cli: Cli, own_run: Path, tmp_path: Path) -> None:
-    """Steps are places in the data; those of other batches are other places. The new order goes on when resumed."""
-    import shutil
+def test_another_batch_size_starts_a_new_order_that_can_be_resumed(run_copy: Path) -> None:
+    """Step numbers mean other samples with another batch size. The new order continues when it is resumed."""
+    run = Run(run_copy)
+    config, vocabulary = run.config, run.vocabulary
+    corpus = Dataset.open(config.data.train, vocabulary, config.data)
+    training = config.training.model_copy(update={"batch_size": 12})
+    smaller = config.model_copy(update={"training": training})
+    original, changed, resumed = (build_learner(c, vocabulary, corpus) for c in (config, smaller, smaller))
+    assert original.resume_at(20, original.sampler_state)
+    assert not changed.resume_at(20, original.sampler_state)
+    assert changed.sampler_state == {"batch_size": 12, "order_begun": 20}
+    assert resumed.resume_at(25, changed.sampler_state)
+    for step in (20, 25, 40):
+        assert np.array_equal(changed._batch(step).source, resumed._batch(step).source)
+    assert not np.array_equal(changed._batch(20).source, original._batch(20).source[:12])
 
-    broken = tmp_path / "broken"
-    shutil.copytree(own_run, broken)
+
+@pytest.mark.slow
+def test_another_batch_size_is_resumed_bit_for_bit(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
+    interrupted = tmp_path / "interrupted"
+    shutil.copytree(run_copy, interrupted)
     smaller = ["--set", "training.batch_size=12"]
-    answer = cli("train", "--resume", own_run, "--set", "training.steps=30", *smaller)
-    assert "with another batch size a new order of the samples begins" in answer.out
-    cli("train", "--resume", broken, "--set", "training.steps=25", *smaller)
-    answer = cli("train", "--resume", broken, "--set", "training.steps=30")
+    answer = cli("train", "--resume", run_copy, "--set", "training.steps=30", *smaller)
+    assert "the batch size has changed, so the samples come in a new order" in answer.out
+    cli("train", "--resume", interrupted, "--set", "training.steps=25", *smaller)
+    answer = cli("train", "--resume", interrupted, "--set", "training.steps=30")
     assert "new order" not in answer.out
-    names = [name for name in np.load(own_run / "checkpoints" / "0000000030.npz").files if name != "metadata.json"]
-    whole, other = (np.load(run / "checkpoints" / "0000000030.npz") for run in (own_run, broken))
-    assert all(whole[name].tobytes() == other[name].tobytes() for name in names)
+    files = [np.load(run / "checkpoints" / "0000000030.npz") for run in (run_copy, interrupted)]
+    names = [name for name in files[0].files if name != "metadata.json"]
+    assert all(files[0][name].tobytes() == files[1][name].tobytes() for name in names)

@@ -12,47 +12,47 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, Training, parse_config
-from seq2seq_chat.training.gradients import clip_by_value
-from seq2seq_chat.training.schedules import Progress
+from seq2seq_chat.training.clipping import clip_by_value
+from seq2seq_chat.training.schedules import Schedule
 
 
-def progress(**settings: object) -> Progress:
-    return Progress(Training(learning_rate=0.8, learning_rate_decay=0.25, **settings))
+def schedule(**settings: object) -> Schedule:
+    return Schedule(Training(learning_rate=0.8, learning_rate_decay=0.25, **settings))
 
 
 def test_a_constant_rate() -> None:
-    assert [progress().learning_rate(step) for step in (0, 10**6)] == [0.8, 0.8]
+    assert [schedule().learning_rate(step) for step in (0, 10**6)] == [0.8, 0.8]
 
 
 def test_an_exponential_rate() -> None:
-    falling = progress(learning_rate_schedule="exponential", learning_rate_decay_steps=100)
+    falling = schedule(learning_rate_schedule="exponential", learning_rate_decay_steps=100)
     assert [falling.learning_rate(step) for step in (0, 50, 100, 200)] == pytest.approx([0.8, 0.4, 0.2, 0.05])
 
 
-def test_a_rate_that_falls_at_plateaus() -> None:
-    falling = progress(learning_rate_schedule="plateau", learning_rate_patience=2)
+def test_a_rate_that_drops_at_plateaus() -> None:
+    falling = schedule(learning_rate_schedule="plateau", learning_rate_patience=2)
     rates = []
     for best in (True, False, True, False, False, False, False, False, True):
-        falling.validated(best)
+        falling.record_validation(best)
         rates.append(falling.learning_rate(0))
     assert rates == pytest.approx([0.8, 0.8, 0.8, 0.8, 0.2, 0.2, 0.05, 0.05, 0.05])
-    resumed = progress(learning_rate_schedule="plateau", learning_rate_patience=2)
+    resumed = schedule(learning_rate_schedule="plateau", learning_rate_patience=2)
     resumed.restore(json.loads(json.dumps(falling.state)))
     assert resumed.learning_rate(0) == falling.learning_rate(0)
 
 
-def test_early_stopping_counts_validations_without_a_best() -> None:
-    patient = progress(early_stopping=3)
+def test_early_stopping_counts_validations_without_improvement() -> None:
+    patient = schedule(early_stopping=3)
     seen = []
     for best in (True, False, False, True, False, False, False):
-        patient.validated(best)
-        seen.append(patient.gave_up)
+        patient.record_validation(best)
+        seen.append(patient.stopped_early)
     assert seen == [False] * 6 + [True]
-    assert not progress().gave_up
+    assert not schedule().stopped_early
 
 
 def test_clipping_by_value() -> None:
-    """Repeated rows of a sparse gradient belong together: 0.4 + 0.4 is more than 0.5."""
+    """Repeated rows of a sparse gradient are summed first: 0.4 + 0.4 is more than 0.5."""
     sparse = tf.IndexedSlices(tf.constant([[0.4], [0.1], [0.4]]), tf.constant([2, 0, 2]), tf.constant([3, 1]))
     (dense, rows), norm = clip_by_value([tf.constant([[3.0, -0.2], [-4.0, 0.5]]), sparse], 0.5)
     np.testing.assert_allclose(dense, [[0.5, -0.2], [-0.5, 0.5]])
@@ -61,18 +61,18 @@ def test_clipping_by_value() -> None:
 
 
 def lines(run: Path, kind: str) -> list[dict[str, Any]]:
-    told = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return [line for line in told if line["kind"] == kind]
+    metrics = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in metrics if line["kind"] == kind]
 
 
 def test_a_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_config: Path, tmp_path: Path) -> None:
-    """With a rate this high the validation gets no better after a while."""
+    """With a rate this high, the validation loss stops improving after a while."""
     settings = {"learning_rate": 0.5, "learning_rate_schedule": "plateau", "learning_rate_patience": 1}
     settings |= {"early_stopping": 2, "validate_every": 2, "steps": 200, "log_every": 1}
     changes = [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
     answer = cli("train", tiny_config, "--results", tmp_path, *changes)
     assert answer.status == 0, answer
-    assert "no better validation in 2; stopped early, the best is kept" in answer.out
+    assert "stopped early: no improvement in 2 validations" in answer.out
     run = Path(answer.out.splitlines()[-1])
     losses = [line["loss"] for line in lines(run, "validation")]
     assert losses.index(min(losses)) == len(losses) - 3
@@ -88,6 +88,6 @@ def test_a_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_
 
 
 @pytest.mark.parametrize("setting", [{"early_stopping": 2}, {"learning_rate_schedule": "plateau"}])
-def test_what_needs_a_validation_says_so(setting: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"needs a data\.validation"):
+def test_settings_that_need_a_validation_corpus(setting: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"requires data\.validation"):
         parse_config({"name": "x", "data": {"train": "t.txt"}, "training": setting}, where="test")

@@ -1,4 +1,4 @@
-"""The compiled training step: one graph for each bucket, and an update that is AdaGrad's."""
+"""The training step: one trace for each bucket, and the updates of the optimizers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.corpus.encoded import Batch
-from seq2seq_chat.corpus.vocabulary import EOS
+from seq2seq_chat.data.dataset import Batch
+from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
@@ -43,10 +43,10 @@ def make_step(config: Config) -> tuple[Seq2Seq, TrainingStep]:
     model = Seq2Seq(config.model, VOCABULARY, config.seed)
     optimizer = build_optimizer(config.training)
     optimizer._create_all_weights(model.trainable_variables)
-    return model, TrainingStep(model, optimizer, config)
+    return model, TrainingStep(model, optimizer, config.training)
 
 
-def test_one_graph_for_each_bucket_and_never_another() -> None:
+def test_one_trace_for_each_bucket() -> None:
     _, step = make_step(configuration())
     for number in range(12):
         step(random_batch(number, *((5, 4), (3, 2))[number % 2]), number)
@@ -70,7 +70,7 @@ def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
     assert loss() < before - 0.05
 
 
-def test_an_update_is_adagrads() -> None:
+def test_adagrad_update() -> None:
     """w ← w - η g / sqrt(0.1 + g²) after one step, also for rows of a table that occur several times."""
     config = configuration(learning_rate=0.5, sampled_softmax=None, gradient_clipping=None).model_copy(
         update={"model": configuration().model.model_copy(update={"dropout": 0.0})}
@@ -89,7 +89,7 @@ def test_an_update_is_adagrads() -> None:
         np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4, atol=1e-6, err_msg=variable.name)
 
 
-def test_random_draws_are_a_function_of_the_step() -> None:
+def test_random_numbers_are_a_function_of_the_step() -> None:
     losses = []
     for numbers in ([0, 0], [0, 1]):
         _, step = make_step(configuration(learning_rate=1e-9))

@@ -1,4 +1,4 @@
-"""The thesis's own configuration at full size, on made-up corpora of 50,000 and 100,000 words."""
+"""The thesis's configurations, on generated corpora with vocabularies of their size."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GIGABYTE = 1e9
+SMALL = {
+    "model.hidden_size": 24,
+    "model.embedding_size": 12,
+    "model.projection_size": 16,
+    "model.encoder_steps": 6,
+    "model.decoder_steps": 6,
+}
 
 
 def write_corpus(folder: Path, words: int) -> dict[str, Path]:
-    """A vocabulary of ``words`` words, and 64 samples of 25 of them, frequent ones more often, as in language."""
+    """A vocabulary of ``words`` words, and 64 samples of 25 of them with frequencies as in language."""
     names = [f"word{number}" for number in range(words - 4)]
     rng = np.random.default_rng(1)
     ranks = np.minimum(rng.zipf(1.2, (65, 25)) - 1, words - 5)
@@ -27,29 +36,53 @@ def write_corpus(folder: Path, words: int) -> dict[str, Path]:
     return {"data.train": corpus, "data.validation": corpus, "data.vocabulary": vocabulary}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "words"), [("thesis_opensubtitles_100k", 100_000), ("thesis_reddit", 50_000)])
-def test_two_steps_at_full_size(name: str, words: int, tmp_path: Path) -> None:
-    settings = write_corpus(tmp_path, words) | {
+def two_steps(name: str, words: int, folder: Path) -> list[str]:
+    """The arguments of a training of two steps."""
+    settings: dict[str, object] = {
+        **write_corpus(folder, words),
         "data.pairing": "sliding",
         "training.steps": 2,
         "training.log_every": 1,
         "training.validate_every": 1,
     }
-    command = [sys.executable, "-m", "seq2seq_chat", "train", CONFIGS / f"{name}.json", "--results", tmp_path / "runs"]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
-    with open(tmp_path / "said", "w+") as said, open(tmp_path / "complaint", "w+") as complaint:
-        training = subprocess.Popen([str(part) for part in command], stdout=said, stderr=complaint)
+    overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    return ["train", str(CONFIGS / f"{name}.json"), "--results", str(folder / "runs"), *overrides]
+
+
+def losses(run: Path, kind: str) -> list[float]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if line["kind"] == kind]
+
+
+@pytest.mark.slow
+def test_two_steps_at_full_size(tmp_path: Path) -> None:
+    """In a separate process, whose peak memory is measured."""
+    words = 100_000
+    command = [sys.executable, "-m", "seq2seq_chat", *two_steps("thesis_opensubtitles_100k", words, tmp_path)]
+    with open(tmp_path / "output", "w+") as output, open(tmp_path / "errors", "w+") as errors:
+        training = subprocess.Popen(command, stdout=output, stderr=errors)
         _, status, usage = os.wait4(training.pid, 0)
         training.returncode = os.waitstatus_to_exitcode(status)
-    assert training.returncode == 0, (tmp_path / "complaint").read_text()
-    run = Path((tmp_path / "said").read_text().splitlines()[-1])
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in lines if line["kind"] == "train"]
-    exact = [line["loss"] for line in lines if line["kind"] == "validation"]
+    assert training.returncode == 0, (tmp_path / "errors").read_text()
+    run = Path((tmp_path / "output").read_text().splitlines()[-1])
+    sampled, exact = losses(run, "train"), losses(run, "validation")
     peak = usage.ru_maxrss * 1024
-    print(f"{name}: losses {losses}, exact {exact}, peak resident {peak / GIGABYTE:.2f} GB")
-    assert len(losses) == 2 and all(math.isfinite(loss) for loss in losses)
+    print(f"losses {sampled}, exact {exact}, peak resident {peak / GIGABYTE:.2f} GB")
+    assert len(sampled) == 2 and all(math.isfinite(loss) for loss in sampled)
     assert exact[1] < exact[0] < math.log(words)
     assert peak < (4.2 + 1.6 * words / 100_000) * GIGABYTE  # four matrices of 1024 float32 a word
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("thesis_opensubtitles", 50_000), ("thesis_reddit", 50_000), ("thesis_reddit_25k", 25_000)],
+)
+def test_two_steps_with_small_cells(cli: Callable[..., Any], name: str, words: int, tmp_path: Path) -> None:
+    small = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+    answer = cli(*two_steps(name, words, tmp_path), *small, "--set", "training.learning_rate=0.1")
+    assert answer.status == 0, answer
+    run = Path(answer.out.splitlines()[-1])
+    sampled, exact = losses(run, "train"), losses(run, "validation")
+    assert len(sampled) == 2 and all(math.isfinite(loss) for loss in sampled)
+    assert exact[1] < exact[0] < 1.1 * math.log(words)

@@ -1,4 +1,4 @@
-"""A page over the tiny run: a client without a network, a server, and a browser."""
+"""The web UI over the tiny run: a test client, a server and a browser."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.server import running
 
-LIMITS = Limits(models=3, waiting=20, waiting_in_all=40, patience=60.0)
+LIMITS = Limits(max_models=3, max_queued=20, max_queued_total=40, timeout=60.0)
 
 
 @pytest.fixture(scope="session")
 def shared_results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A results folder with two runs, for tests that change nothing: tiny, and other, which is the same."""
+    """A read-only results folder with two equal runs, ``tiny`` and ``other``."""
     results = tmp_path_factory.mktemp("shared") / "results"
     shutil.copytree(tiny_run, results / "tiny")
     shutil.copytree(tiny_run, results / "other")
@@ -29,7 +29,7 @@ def shared_results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def shared_client(shared_results: Path) -> Iterator[FlaskClient]:
-    """A client of an application over ``shared_results``, for tests that change nothing; its runs are loaded once."""
+    """A client of an application over ``shared_results``, which loads its models once."""
     app = create_app(shared_results, LIMITS)
     yield app.test_client()
     close_app(app)
@@ -37,7 +37,7 @@ def shared_client(shared_results: Path) -> Iterator[FlaskClient]:
 
 @pytest.fixture
 def results(tiny_run: Path, tmp_path: Path) -> Path:
-    """A results folder with the tiny run, called ``tiny``, that a test may change."""
+    """A results folder with the run ``tiny``, which a test may change."""
     results = tmp_path / "results"
     shutil.copytree(tiny_run, results / "tiny")
     return results
@@ -45,7 +45,7 @@ def results(tiny_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_client(results: Path) -> Iterator[Callable[..., FlaskClient]]:
-    """``make_client(token="…")``: a client of an application over ``results``, or another folder."""
+    """``make_client(token="…")``: a client of an application over ``results`` or another folder."""
     with contextlib.ExitStack() as stack:
 
         def make(folder: Path = results, **settings: Any) -> FlaskClient:
@@ -71,7 +71,7 @@ def shared_server(shared_results: Path) -> Iterator[str]:
 
 @pytest.fixture
 def serve() -> Callable[..., contextlib.AbstractContextManager[str]]:
-    """``with serve(results) as address``: a server, for tests that stop it."""
+    """``with serve(results) as address``: a server for one test."""
     return serving
 
 
@@ -84,7 +84,7 @@ def serving(results: Path, port: int = 0, limits: Limits = LIMITS, token: str | 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """The system's Chromium."""
+    """The system's Chromium, one process for all tests."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         pytest.skip("there is no Chromium; apt-get install chromium")
@@ -98,19 +98,19 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A page of a browser that knows nothing yet. What it complains about, a broken script or policy, is a failure."""
+    """A page with an empty profile. Errors in its console, of scripts or of the security policy, fail the test."""
     context = browser.new_context(viewport={"width": 1100, "height": 800}, accept_downloads=True)
     context.set_default_timeout(60_000)
     page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
-    page.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if _is_error(message) else None)
+    page.on("dialog", lambda dialog: (errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     yield page
     context.close()
-    assert not complaints
+    assert not errors
 
 
-def _is_complaint(message: Any) -> bool:
-    """Errors and warnings, but those of answers that are errors or do not come: some tests want those."""
+def _is_error(message: Any) -> bool:
+    """Whether a console message is an error, other than an HTTP error, which some tests provoke."""
     return message.type in ("error", "warning") and "Failed to load resource" not in message.text

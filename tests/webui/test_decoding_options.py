@@ -1,108 +1,110 @@
-"""The form of decoding options follows the configuration, whatever fields that has."""
+"""The decoding options of the web UI follow the fields of the configuration."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import pytest
 from pydantic import Field
 
-from seq2seq_chat.config import ConfigError, Decoding, Section, reading
-from webui import options
+from seq2seq_chat.config import ConfigError, Decoding, Section, loading
+from webui import decoding_options
 from webui.limits import Limits
 
-LIMITS = Limits(beam_width=50)
+LIMITS = Limits(max_beam_width=50)
 
 
-def test_every_setting_of_decoding_can_be_chosen() -> None:
-    found = {option["name"]: option for option in options.options(LIMITS)}
-    assert set(found) == set(Decoding.model_fields) - set(options.NOT_OFFERED)
-    for name, option in found.items():
+def test_every_decoding_setting_is_an_option() -> None:
+    by_name = {option["name"]: option for option in decoding_options.decoding_options(LIMITS)}
+    assert set(by_name) == set(Decoding.model_fields) - set(decoding_options.CONFIG_ONLY)
+    for name, option in by_name.items():
         described = Decoding.model_fields[name].description
         assert option["description"] and described is not None and described.endswith(option["description"])
         assert option["default"] == Decoding.model_fields[name].default
-    assert found["method"]["kind"] == "choice"
-    assert {"greedy", "beam"} <= set(found["method"]["choices"])
-    width = found["beam_width"]
+    assert by_name["method"]["kind"] == "choice"
+    assert {"greedy", "beam"} <= set(by_name["method"]["choices"])
+    width = by_name["beam_width"]
     assert (width["kind"], width["above"], width["maximum"], width["methods"]) == ("integer", 0, 50, ["beam"])
 
 
-class Later(Section):
-    """Decoding as it may be one day."""
+class OtherDecoding(Section):
+    """Decoding settings with fields of every plain type."""
 
     method: Literal["greedy", "beam", "sample"] = "greedy"
     n_best: int = Field(1, gt=0)
     beam_width: int = Field(10, gt=0)
-    temperature: float = Field(1.0, gt=0, description="how bold")
-    top_p: Optional[float] = Field(None, gt=0, le=1)
-    seed: Optional[int] = None
-    penalty: float = Field(0.0, ge=0, lt=2, json_schema_extra={"methods": ["beam"]})
+    temperature: float = Field(1.0, gt=0, description="of the softmax")
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = None
+    penalty: float = Field(0.0, ge=0, lt=2)
     order: Literal["first", "last"] = "first"
     strict: bool = False
     words: list[str] = []  # noqa: RUF012  pydantic copies it
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "Decoding", Later)
-    monkeypatch.setattr(reading, "Decoding", Later)
-    monkeypatch.setattr(reading, "OPTIONS_OF_METHOD", {"sample": ("temperature", "top_p", "seed")})
+def other_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_options, "Decoding", OtherDecoding)
+    monkeypatch.setattr(loading, "Decoding", OtherDecoding)
+    monkeypatch.setattr(loading, "OPTIONS_OF_METHOD", {"sample": ("temperature", "top_p", "seed")})
 
 
-@pytest.mark.usefixtures("later")
-def test_new_settings_of_plain_types_appear_by_themselves() -> None:
-    found = {option["name"]: option for option in options.options(LIMITS)}
-    assert "words" not in found  # no field of a form asks for a list
+@pytest.mark.usefixtures("other_decoding")
+def test_settings_of_plain_types_become_options() -> None:
+    by_name = {option["name"]: option for option in decoding_options.decoding_options(LIMITS)}
+    assert "words" not in by_name  # a list has no form control
 
-    def told(name: str, *keys: str) -> tuple[Any, ...]:
-        return tuple(found[name][key] for key in keys)
+    def values(name: str, *keys: str) -> tuple[Any, ...]:
+        return tuple(by_name[name][key] for key in keys)
 
-    assert told("temperature", "kind", "above", "optional", "methods") == ("number", 0, False, ["sample"])
-    assert told("top_p", "kind", "above", "maximum", "optional") == ("number", 0, 1, True)
-    assert told("seed", "kind", "default", "optional") == ("integer", None, True)
-    assert told("penalty", "minimum", "below", "methods") == (0, 2, ["beam"])
-    assert told("order", "kind", "choices", "methods") == ("choice", ["first", "last"], [])
-    assert told("strict", "kind") == ("boolean",)
-    assert told("method", "choices") == (["greedy", "beam", "sample"],)
-
-
-@pytest.mark.usefixtures("later")
-def test_null_is_a_value_of_optional_settings() -> None:
-    base: Any = Later(method="sample", top_p=0.5)
-    assert options.choose(base, {"top_p": None}, LIMITS).model_dump()["top_p"] is None
-    assert options.choose(base, {}, LIMITS).model_dump()["top_p"] == 0.5
+    assert values("temperature", "kind", "above", "optional", "methods") == ("number", 0, False, ["sample"])
+    assert values("top_p", "kind", "above", "maximum", "optional") == ("number", 0, 1, True)
+    assert values("seed", "kind", "default", "optional") == ("integer", None, True)
+    assert values("penalty", "minimum", "below", "methods") == (0, 2, [])
+    assert values("order", "kind", "choices", "methods") == ("choice", ["first", "last"], [])
+    assert values("strict", "kind") == ("boolean",)
+    assert values("method", "choices") == (["greedy", "beam", "sample"],)
 
 
-def test_what_is_left_out_is_as_in_the_run() -> None:
+@pytest.mark.usefixtures("other_decoding")
+def test_optional_settings_accept_null() -> None:
+    base: Any = OtherDecoding(method="sample", top_p=0.5)
+    assert decoding_options.merge_decoding(base, {"top_p": None}, LIMITS).model_dump()["top_p"] is None
+    assert decoding_options.merge_decoding(base, {}, LIMITS).model_dump()["top_p"] == 0.5
+
+
+def test_missing_settings_come_from_the_run() -> None:
     base = Decoding(method="beam", beam_width=7, n_best=2)
-    assert options.choose(base, {}, LIMITS) == base
-    assert options.choose(base, {"n_best": 7}, LIMITS) == Decoding(method="beam", beam_width=7, n_best=7)
+    assert decoding_options.merge_decoding(base, {}, LIMITS) == base
+    assert decoding_options.merge_decoding(base, {"n_best": 7}, LIMITS) == Decoding(
+        method="beam", beam_width=7, n_best=7
+    )
 
 
-def test_a_number_of_replies_nobody_asked_for_is_no_obstacle() -> None:
+def test_conflicting_settings_of_the_run_give_way() -> None:
     base = Decoding(method="beam", beam_width=7, n_best=2)
-    assert options.choose(base, {"method": "greedy"}, LIMITS).method == "greedy"
-    assert options.choose(base, {"beam_width": 1}, LIMITS).n_best == 1
+    assert decoding_options.merge_decoding(base, {"method": "greedy"}, LIMITS).method == "greedy"
+    assert decoding_options.merge_decoding(base, {"beam_width": 1}, LIMITS).n_best == 1
     with pytest.raises(ConfigError, match="n_best"):
-        options.choose(base, {"method": "greedy", "n_best": 2}, LIMITS)
+        decoding_options.merge_decoding(base, {"method": "greedy", "n_best": 2}, LIMITS)
 
 
 @pytest.mark.parametrize("changes", [{"beam_width": 51}, {"method": "beam", "beam_width": 50, "n_best": 51}])
-def test_what_costs_too_much_is_refused(changes: dict[str, Any]) -> None:
+def test_expensive_settings_are_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="at most 50"):
-        options.choose(Decoding(), changes, LIMITS)
+        decoding_options.merge_decoding(Decoding(), changes, LIMITS)
     for huge in (1e400, 10**400):
         with pytest.raises(ConfigError):
-            options.choose(Decoding(), {"beam_width": huge}, LIMITS)
+            decoding_options.merge_decoding(Decoding(), {"beam_width": huge}, LIMITS)
 
 
 @pytest.mark.parametrize(
     "base", [Decoding(), Decoding(method="beam", beam_width=3), Decoding(method="beam", beam_width=40, n_best=9)]
 )
-def test_a_page_starts_from_settings_that_work(base: Decoding) -> None:
-    for method, settings in options.defaults(base, LIMITS).items():
-        chosen = options.choose(base, settings, LIMITS)
+def test_default_settings_are_valid(base: Decoding) -> None:
+    for method, settings in decoding_options.default_settings(base, LIMITS).items():
+        chosen = decoding_options.merge_decoding(base, settings, LIMITS)
         assert chosen.method == method
         assert chosen.beam_width == base.beam_width
-    shown = options.defaults(base, LIMITS)["beam"]["n_best"]
-    assert shown == (base.n_best if base.n_best > 1 else min(5, base.beam_width))
+    n_best = decoding_options.default_settings(base, LIMITS)["beam"]["n_best"]
+    assert n_best == (base.n_best if base.n_best > 1 else min(5, base.beam_width))

@@ -1,4 +1,4 @@
-"""Models in memory: decoded together, loaded once, let go in time, and nobody kept waiting by somebody else's."""
+"""The model pool: batching, loading, eviction, limits, errors."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
-from seq2seq_chat.chatbot import Hypothesis, Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.runs import Run, RunError
-from webui import models
+from seq2seq_chat.inference.chatbot import Hypothesis, Reply
+from seq2seq_chat.runs.run import Run, RunError
+from webui import model_pool
 from webui.limits import Limits
-from webui.models import Answer, Busy, CannotAnswer, Pool, Utterance
+from webui.model_pool import Answer, ModelPool, ModelUnavailable, ServerBusy, Utterance
 
 GREEDY, BEAM = Decoding(), Decoding(method="beam", beam_width=3)
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 class FakeBot:
-    """Answers in capitals, as soon as it may; notes what it was asked together."""
+    """Replies in capitals once ``may_answer`` is set, and records its batches."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.step = name, 7
+        self.name, self.step, self.warnings = name, 7, list[str]()
         self.batches: list[tuple[Decoding, list[str]]] = []
-        self.may_answer, self.asked = threading.Event(), threading.Semaphore(0)
+        self.may_answer, self.started = threading.Event(), threading.Semaphore(0)
         self.may_answer.set()
 
     def replies(self, texts: Sequence[str], decoding: Decoding, histories: Sequence[Sequence[str]]) -> list[Reply]:
         assert len(histories) == len(texts)
         self.batches.append((decoding, list(texts)))
-        self.asked.release()
-        assert self.may_answer.wait(PATIENCE)
+        self.started.release()
+        assert self.may_answer.wait(TIMEOUT)
         if "poison" in texts:
             raise ValueError("poison")
         return [_reply(f"{self.name}:{text.upper()}") for text in texts]
@@ -45,44 +45,44 @@ def _reply(text: str) -> Reply:
     return Reply(text, [Hypothesis(text, [text], -1.0, True, [], -1.0)], ["word"], [], 0.0)
 
 
-class World:
-    """Runs that exist in memory only, and what happened to them."""
+class FakeRuns:
+    """Runs that exist only in memory, and the bots loaded from them."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
         self.bots: dict[str, list[FakeBot]] = {}
         self.may_load: dict[str, threading.Event] = {}
-        self.faults: dict[str, Exception] = {}
+        self.errors: dict[str, Exception] = {}
 
-    def load(self, run: Run, snapshot: Optional[str]) -> tuple[Any, list[str]]:
+    def load(self, run: Run, snapshot: str | None) -> Any:
         name = run.path.name
         if name in self.may_load:
-            assert self.may_load[name].wait(PATIENCE)
-        if name in self.faults:
-            raise self.faults[name]
+            assert self.may_load[name].wait(TIMEOUT)
+        if name in self.errors:
+            raise self.errors[name]
         bot = FakeBot(name)
         self.bots.setdefault(name, []).append(bot)
-        return bot, []
+        return bot
 
-    def version(self, run: Run, snapshot: Optional[str]) -> tuple[Any, ...]:
+    def version(self, run: Run, snapshot: str | None) -> tuple[Any, ...]:
         return (self.versions.get(run.path.name, 0),)
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World()
-    monkeypatch.setattr(models, "load_chatbot", world.load)
-    monkeypatch.setattr(models, "weights_version", world.version)
-    monkeypatch.setattr(models, "FRESH", -1.0)
-    return world
+def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
+    runs = FakeRuns()
+    monkeypatch.setattr(model_pool, "load_chatbot", runs.load)
+    monkeypatch.setattr(model_pool, "weights_version", runs.version)
+    monkeypatch.setattr(model_pool, "VERSION_TTL", -1.0)
+    return runs
 
 
 @pytest.fixture
-def make_pool() -> Iterator[Callable[..., Pool]]:
-    pools: list[Pool] = []
+def make_pool() -> Iterator[Callable[..., ModelPool]]:
+    pools: list[ModelPool] = []
 
-    def make(**limits: Any) -> Pool:
-        pools.append(Pool(Limits(**limits)))
+    def make(**limits: Any) -> ModelPool:
+        pools.append(ModelPool(Limits(**limits)))
         return pools[-1]
 
     yield make
@@ -90,39 +90,39 @@ def make_pool() -> Iterator[Callable[..., Pool]]:
         pool.close()
 
 
-def ask(pool: Pool, name: str, text: str = "hello", decoding: Decoding = GREEDY) -> Future[Answer]:
-    return pool.ask(Run(name), None, Utterance(text), decoding)
+def submit(pool: ModelPool, name: str, text: str = "hello", decoding: Decoding = GREEDY) -> Future[Answer]:
+    return pool.submit(Run(name), None, Utterance(text), decoding)
 
 
-def said(future: Future[Answer]) -> str:
-    return future.result(PATIENCE).reply.text
+def reply_text(future: Future[Answer]) -> str:
+    return future.result(TIMEOUT).reply.text
 
 
-def hold(world: World, pool: Pool, name: str) -> tuple[FakeBot, Future[Answer]]:
-    """A model that is busy with an utterance until it may answer."""
-    said(ask(pool, name))
-    bot = world.bots[name][-1]
-    assert bot.asked.acquire(timeout=PATIENCE)
+def busy_model(runs: FakeRuns, pool: ModelPool, name: str) -> tuple[FakeBot, Future[Answer]]:
+    """A model that is busy with an utterance until ``may_answer`` is set."""
+    reply_text(submit(pool, name))
+    bot = runs.bots[name][-1]
+    assert bot.started.acquire(timeout=TIMEOUT)
     bot.may_answer.clear()
-    busy = ask(pool, name, "busy")
-    assert bot.asked.acquire(timeout=PATIENCE)
+    busy = submit(pool, name, "busy")
+    assert bot.started.acquire(timeout=TIMEOUT)
     bot.batches.clear()
     return bot, busy
 
 
-def test_a_model_is_loaded_once(world: World, make_pool: Callable[..., Pool]) -> None:
+def test_a_model_is_loaded_once(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     pool = make_pool()
-    assert [said(ask(pool, "a", text)) for text in ("x", "y", "z")] == ["a:X", "a:Y", "a:Z"]
-    assert len(world.bots["a"]) == 1
+    assert [reply_text(submit(pool, "a", text)) for text in ("x", "y", "z")] == ["a:X", "a:Y", "a:Z"]
+    assert len(runs.bots["a"]) == 1
 
 
-def test_what_waits_is_decoded_together(world: World, make_pool: Callable[..., Pool]) -> None:
-    pool = make_pool(batch=10)
-    bot, busy = hold(world, pool, "a")
-    asked = [ask(pool, "a", f"t{number}", (GREEDY, BEAM)[number % 2]) for number in range(12)]
+def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_batch_size=10)
+    bot, busy = busy_model(runs, pool, "a")
+    futures = [submit(pool, "a", f"t{number}", (GREEDY, BEAM)[number % 2]) for number in range(12)]
     bot.may_answer.set()
-    assert [said(future) for future in asked] == [f"a:T{number}" for number in range(12)]
-    assert said(busy) == "a:BUSY"
+    assert [reply_text(future) for future in futures] == [f"a:T{number}" for number in range(12)]
+    assert reply_text(busy) == "a:BUSY"
     assert bot.batches == [
         (GREEDY, ["t0", "t2", "t4", "t6", "t8"]),
         (BEAM, ["t1", "t3", "t5", "t7", "t9"]),
@@ -131,131 +131,129 @@ def test_what_waits_is_decoded_together(world: World, make_pool: Callable[..., P
     ]
 
 
-def test_a_full_queue_is_told_and_loses_nobody(world: World, make_pool: Callable[..., Pool]) -> None:
-    pool = make_pool(waiting=3)
-    bot, busy = hold(world, pool, "a")
-    asked = [ask(pool, "a", str(number)) for number in range(3)]
-    with pytest.raises(Busy) as refusal:
-        ask(pool, "a", "one too many")
-    assert refusal.value.seconds >= 1
+def test_a_full_queue_rejects_utterances_and_loses_none(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_queued=3)
+    bot, busy = busy_model(runs, pool, "a")
+    futures = [submit(pool, "a", str(number)) for number in range(3)]
+    with pytest.raises(ServerBusy) as error_info:
+        submit(pool, "a", "one too many")
+    assert error_info.value.retry_after >= 1
     bot.may_answer.set()
-    assert [said(future) for future in [*asked, busy]] == ["a:0", "a:1", "a:2", "a:BUSY"]
-    assert said(ask(pool, "a", "now")) == "a:NOW"
+    assert [reply_text(future) for future in [*futures, busy]] == ["a:0", "a:1", "a:2", "a:BUSY"]
+    assert reply_text(submit(pool, "a", "now")) == "a:NOW"
 
 
-def test_all_models_together_have_a_bound_as_well(world: World, make_pool: Callable[..., Pool]) -> None:
-    pool = make_pool(waiting=3, waiting_in_all=2)
-    bot, busy = hold(world, pool, "a")
-    other = ask(pool, "a")
-    with pytest.raises(Busy):
-        ask(pool, "b")
+def test_the_queues_of_all_models_are_bounded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_queued=3, max_queued_total=2)
+    bot, busy = busy_model(runs, pool, "a")
+    other = submit(pool, "a")
+    with pytest.raises(ServerBusy):
+        submit(pool, "b")
     bot.may_answer.set()
-    said(busy)
-    said(other)
-    assert said(ask(pool, "b")) == "b:HELLO"
+    reply_text(busy)
+    reply_text(other)
+    assert reply_text(submit(pool, "b")) == "b:HELLO"
 
 
-def test_the_least_recently_used_model_goes(world: World, make_pool: Callable[..., Pool]) -> None:
-    pool = make_pool(models=2)
+def test_the_least_recently_used_model_is_evicted(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_models=2)
     for name in ("a", "b", "a", "c", "a", "b"):
-        assert said(ask(pool, name)) == f"{name}:HELLO"
-    assert {name: len(bots) for name, bots in world.bots.items()} == {"a": 1, "b": 2, "c": 1}
+        assert reply_text(submit(pool, name)) == f"{name}:HELLO"
+    assert {name: len(bots) for name, bots in runs.bots.items()} == {"a": 1, "b": 2, "c": 1}
     assert pool.loaded() == ["a (latest)", "b (latest)"]
 
 
-def test_a_model_that_has_to_go_answers_what_waits_first(world: World, make_pool: Callable[..., Pool]) -> None:
-    pool = make_pool(models=1)
-    bot, busy = hold(world, pool, "a")
-    waiting = ask(pool, "a", "waiting")
-    next_one = ask(pool, "b")
-    assert "b" not in world.bots  # there is room for one model, and it is still in use
+def test_an_evicted_model_answers_its_queue_first(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_models=1)
+    bot, busy = busy_model(runs, pool, "a")
+    waiting = submit(pool, "a", "waiting")
+    next_one = submit(pool, "b")
+    assert "b" not in runs.bots  # the only permit is still in use
     bot.may_answer.set()
-    assert [said(future) for future in (busy, waiting, next_one)] == ["a:BUSY", "a:WAITING", "b:HELLO"]
+    assert [reply_text(future) for future in (busy, waiting, next_one)] == ["a:BUSY", "a:WAITING", "b:HELLO"]
 
 
-def test_loading_a_model_keeps_nobody_from_talking_to_another(world: World, make_pool: Callable[..., Pool]) -> None:
+def test_loading_a_model_does_not_block_others(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     pool = make_pool()
-    world.may_load["slow"] = threading.Event()
-    slow = ask(pool, "slow")
-    assert said(ask(pool, "fast")) == "fast:HELLO"
+    runs.may_load["slow"] = threading.Event()
+    slow = submit(pool, "slow")
+    assert reply_text(submit(pool, "fast")) == "fast:HELLO"
     assert not slow.done()
-    world.may_load["slow"].set()
-    assert said(slow) == "slow:HELLO"
+    runs.may_load["slow"].set()
+    assert reply_text(slow) == "slow:HELLO"
 
 
-def test_an_utterance_that_fails_spoils_no_other(world: World, make_pool: Callable[..., Pool]) -> None:
+def test_a_failing_utterance_does_not_fail_its_batch(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     pool = make_pool()
-    bot, busy = hold(world, pool, "a")
-    before, poison, after = (ask(pool, "a", text) for text in ("before", "poison", "after"))
+    bot, busy = busy_model(runs, pool, "a")
+    before, poison, after = (submit(pool, "a", text) for text in ("before", "poison", "after"))
     bot.may_answer.set()
-    assert [said(future) for future in (busy, before, after)] == ["a:BUSY", "a:BEFORE", "a:AFTER"]
-    with pytest.raises(CannotAnswer):
-        poison.result(PATIENCE)
-    assert said(ask(pool, "a", "later")) == "a:LATER"
+    assert [reply_text(future) for future in (busy, before, after)] == ["a:BUSY", "a:BEFORE", "a:AFTER"]
+    with pytest.raises(ModelUnavailable):
+        poison.result(TIMEOUT)
+    assert reply_text(submit(pool, "a", "later")) == "a:LATER"
 
 
-@pytest.mark.parametrize("fault", [RunError("damaged"), ValueError("a bug"), MemoryError()], ids=repr)
-def test_a_model_that_cannot_be_loaded_is_told_to_all_who_wait(
-    world: World, make_pool: Callable[..., Pool], fault: Exception
+@pytest.mark.parametrize("error", [RunError("damaged"), ValueError("a bug"), MemoryError()], ids=repr)
+def test_a_model_that_fails_to_load_fails_its_queue(
+    runs: FakeRuns, make_pool: Callable[..., ModelPool], error: Exception
 ) -> None:
     pool = make_pool()
-    world.may_load["a"], world.faults["a"] = threading.Event(), fault
-    asked = [ask(pool, "a") for _ in range(3)]
-    world.may_load["a"].set()
-    for future in asked:
-        with pytest.raises(RunError if isinstance(fault, RunError) else CannotAnswer):
-            future.result(PATIENCE)
-    del world.faults["a"]
-    assert said(ask(pool, "a", "mended")) == "a:MENDED"
+    runs.may_load["a"], runs.errors["a"] = threading.Event(), error
+    futures = [submit(pool, "a") for _ in range(3)]
+    runs.may_load["a"].set()
+    for future in futures:
+        with pytest.raises(RunError if isinstance(error, RunError) else ModelUnavailable):
+            future.result(TIMEOUT)
+    del runs.errors["a"]
+    assert reply_text(submit(pool, "a", "fixed")) == "a:FIXED"
 
 
-def test_newer_weights_are_loaded(world: World, make_pool: Callable[..., Pool]) -> None:
-    pool = make_pool(models=1)
-    said(ask(pool, "a"))
-    world.versions["a"] = 1
-    said(ask(pool, "a"))
-    said(ask(pool, "a"))
-    assert len(world.bots["a"]) == 2
+def test_newer_weights_are_loaded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_models=1)
+    reply_text(submit(pool, "a"))
+    runs.versions["a"] = 1
+    reply_text(submit(pool, "a"))
+    reply_text(submit(pool, "a"))
+    assert len(runs.bots["a"]) == 2
 
 
-def test_whoever_has_gone_is_not_answered(world: World, make_pool: Callable[..., Pool]) -> None:
+def test_cancelled_utterances_are_not_decoded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     pool = make_pool()
-    bot, busy = hold(world, pool, "a")
-    gone, here = ask(pool, "a", "gone"), ask(pool, "a", "here")
-    assert gone.cancel()
+    bot, busy = busy_model(runs, pool, "a")
+    cancelled, kept = submit(pool, "a", "cancelled"), submit(pool, "a", "kept")
+    assert cancelled.cancel()
     bot.may_answer.set()
-    assert [said(busy), said(here)] == ["a:BUSY", "a:HERE"]
-    assert [texts for _, texts in bot.batches] == [["here"]]
+    assert [reply_text(busy), reply_text(kept)] == ["a:BUSY", "a:KEPT"]
+    assert [texts for _, texts in bot.batches] == [["kept"]]
 
 
-def test_close_answers_what_waits_and_ends_the_threads(world: World, make_pool: Callable[..., Pool]) -> None:
+def test_close_answers_the_queues_and_ends_the_threads(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     before = threading.active_count()
     pool = make_pool()
-    asked = [ask(pool, name) for name in ("a", "b", "c")]
+    futures = [submit(pool, name) for name in ("a", "b", "c")]
     pool.close()
-    assert [said(future) for future in asked] == ["a:HELLO", "b:HELLO", "c:HELLO"]
+    assert [reply_text(future) for future in futures] == ["a:HELLO", "b:HELLO", "c:HELLO"]
     assert threading.active_count() == before
 
 
-def test_a_checkpoint_that_was_deleted_meanwhile_is_looked_for_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_loading_retries_if_a_checkpoint_was_deleted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     versions = iter([(1,), (2,), (3,), (3,)])  # before and after the first attempt; before the second, which works
     attempts: list[Exception] = [RunError("gone")]
 
-    def load(run: Run, snapshot: Optional[str], warn: object) -> Any:
+    def load(run: Run, snapshot: str | None) -> Any:
         if attempts:
             raise attempts.pop()
         return "the model"
 
-    monkeypatch.setattr(models, "weights_version", lambda run, snapshot: next(versions))
-    monkeypatch.setattr(models.Chatbot, "load", load)
-    assert models.load_chatbot(Run(tmp_path), None) == ("the model", [])
+    monkeypatch.setattr(model_pool, "weights_version", lambda run, snapshot: next(versions))
+    monkeypatch.setattr(model_pool.Chatbot, "load", load)
+    assert model_pool.load_chatbot(Run(tmp_path), None) == "the model"
 
 
 @pytest.mark.slow
-def test_a_hundred_switches_leave_nothing_behind(results: Path) -> None:
-    """Memory is told by the system, graphs by Python's own list of objects."""
+def test_switching_models_leaks_neither_memory_nor_graphs(results: Path) -> None:
+    """Memory is measured by the system, graphs are counted among Python's objects."""
     import shutil
 
     from tensorflow.python.framework.func_graph import FuncGraph
@@ -263,13 +261,13 @@ def test_a_hundred_switches_leave_nothing_behind(results: Path) -> None:
     names = ["tiny", "second", "third"]
     for name in names[1:]:
         shutil.copytree(results / "tiny", results / name)
-    pool = Pool(Limits(models=1))
-    gc.freeze()  # what earlier tests left is not looked through at every switch
+    pool = ModelPool(Limits(max_models=1))
+    gc.freeze()  # so that collections skip the objects of earlier tests
 
     def switch(times: int) -> None:
         for number in range(times):
             run = Run(results / names[number % len(names)])
-            pool.ask(run, None, Utterance("you see the tree1 ?"), GREEDY).result(60)
+            pool.submit(run, None, Utterance("you see the tree1 ?"), GREEDY).result(60)
 
     def graphs() -> int:
         gc.collect()

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the server does: schemathesis tries to find where it does not."""
+"""The OpenAPI document matches the server, also according to schemathesis."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from webui.protocol import ChatReply, ChatRequest
+from webui.schemas import ChatReply, ChatRequest
 
 
-def test_the_document_names_every_address_and_field(shared_client: FlaskClient) -> None:
+def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     document = shared_client.get("/api/openapi.json").get_json()
     assert set(document["paths"]) == {"/api/chat", "/api/runs", "/api/runs/{name}", "/healthz"}
     schemas = document["components"]["schemas"]
@@ -35,18 +35,18 @@ SETTINGS = """
 [generation]
 max-examples = {examples}
 
-# n_best must not be more than beam_width, which a schema cannot say: such a request is answered with 400
+# a schema cannot express that n_best must not exceed beam_width: such a request gets a 400
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "400", "404", "413", "503"]
 
-# what is too long is refused with 413, which schemathesis does not take for a refusal by itself
+# by default schemathesis does not accept 413 as a rejection
 [checks.negative_data_rejection]
 expected-statuses = ["400", "401", "403", "404", "405", "413", "5xx"]
 """
 
 
 @pytest.mark.slow
-def test_schemathesis_finds_nothing(shared_server: str, tmp_path: Path) -> None:
+def test_schemathesis_passes(shared_server: str, tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(SETTINGS.format(examples=150), encoding="utf-8")
     result = _schemathesis(shared_server, tmp_path)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
@@ -55,8 +55,8 @@ def test_schemathesis_finds_nothing(shared_server: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_schemathesis_would_find_something(shared_server: str, shared_client: FlaskClient, tmp_path: Path) -> None:
-    """The same with a document that promises what the server does not keep."""
+def test_schemathesis_finds_a_wrong_schema(shared_server: str, shared_client: FlaskClient, tmp_path: Path) -> None:
+    """The same check fails with a wrong document."""
     document: Any = shared_client.get("/api/openapi.json").get_json()
     document["components"]["schemas"]["Run"]["properties"]["step"] = {"type": "string"}
     document["servers"] = [{"url": shared_server}]

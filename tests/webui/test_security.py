@@ -1,4 +1,4 @@
-"""Who may ask, and what a browser may do with the answer."""
+"""Access control and security headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHAT = {"run": "tiny", "text": "you see"}
 
 
 @pytest.mark.parametrize("path", [*PAGES, *DATA, "/healthz", "/nothing", "/api/nothing", "/static/style.css"])
-def test_every_answer_has_its_headers(shared_client: FlaskClient, path: str) -> None:
+def test_every_response_has_security_headers(shared_client: FlaskClient, path: str) -> None:
     with shared_client.get(path) as response:
         headers = response.headers
     policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
@@ -33,7 +33,7 @@ def test_every_answer_has_its_headers(shared_client: FlaskClient, path: str) -> 
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_bring_everything_from_here_and_nothing_inline(shared_client: FlaskClient, path: str) -> None:
+def test_pages_load_only_local_files_and_have_nothing_inline(shared_client: FlaskClient, path: str) -> None:
     text = shared_client.get(path, headers={"Accept": "text/html"}).text
     for address in re.findall(r'(?:src|href)="([^"]*)"', text):
         assert address.startswith(("/", "#")) and not address.startswith("//")
@@ -43,7 +43,7 @@ def test_pages_bring_everything_from_here_and_nothing_inline(shared_client: Flas
     assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", text)
 
 
-def test_scripts_make_no_markup_from_text_and_ask_no_other_server() -> None:
+def test_scripts_never_parse_html_or_contact_other_servers() -> None:
     scripts = sorted((WEBUI / "static" / "js").glob("*.js"))
     assert len(scripts) > 8
     for script in scripts:
@@ -53,7 +53,7 @@ def test_scripts_make_no_markup_from_text_and_ask_no_other_server() -> None:
         assert "document.cookie" not in text
 
 
-def test_without_the_token_there_is_no_data(make_client: Callable[..., FlaskClient]) -> None:
+def test_data_requires_the_token(make_client: Callable[..., FlaskClient]) -> None:
     client = make_client(token="open-sesame")
     for path in DATA:
         response = client.get(path)
@@ -64,11 +64,11 @@ def test_without_the_token_there_is_no_data(make_client: Callable[..., FlaskClie
         assert client.get(path, headers={"Authorization": "Bearer open-sesame"}).status_code != 401
     assert client.post("/api/chat", json=CHAT).status_code == 401
     assert client.post("/api/chat", json=CHAT, headers={"Authorization": "Bearer open-sesame"}).status_code == 200
-    assert client.get("/api/runs?token=open-sesame").status_code == 401  # addresses are written down everywhere
+    assert client.get("/api/runs?token=open-sesame").status_code == 401  # URLs end up in logs
     assert client.get("/files/tiny/report.png?token=open-sesame").status_code == 404
 
 
-def test_pages_and_health_hold_no_data_and_need_no_token(make_client: Callable[..., FlaskClient]) -> None:
+def test_pages_and_health_check_have_no_data_and_need_no_token(make_client: Callable[..., FlaskClient]) -> None:
     client = make_client(token="secret")
     for path in [*PAGES, "/healthz", "/api/openapi.json", "/static/style.css"]:
         with client.get(path) as response:
@@ -80,27 +80,27 @@ def test_pages_and_health_hold_no_data_and_need_no_token(make_client: Callable[.
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:9001", "127.0.0.1.evil.example", "10.0.0.1", "", "[", "a b"]
 )
-def test_a_name_bent_to_this_machine_is_refused(shared_client: FlaskClient, host: str) -> None:
+def test_foreign_host_names_are_rejected(shared_client: FlaskClient, host: str) -> None:
     assert shared_client.get("/api/runs", headers={"Host": host}).status_code in (400, 403)
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:9001", "127.0.0.1:80", "127.1.2.3", "[::1]:9001"])
-def test_this_machine_may_ask_by_any_of_its_names(shared_client: FlaskClient, host: str) -> None:
+def test_local_host_names_are_accepted(shared_client: FlaskClient, host: str) -> None:
     assert shared_client.get("/api/runs", headers={"Host": host}).status_code == 200
 
 
-def test_a_server_for_others_answers_to_any_name(make_client: Callable[..., FlaskClient]) -> None:
+def test_a_public_server_accepts_any_host_name(make_client: Callable[..., FlaskClient]) -> None:
     client = make_client(token="secret", local=False)
     headers = {"Host": "models.example", "Authorization": "Bearer secret"}
     assert client.get("/api/runs", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1", "http://[", ""])
-def test_other_sites_cannot_talk_to_models(shared_client: FlaskClient, origin: str) -> None:
+def test_requests_from_other_sites_are_rejected(shared_client: FlaskClient, origin: str) -> None:
     assert shared_client.post("/api/chat", json=CHAT, headers={"Origin": origin}).status_code == 403
 
 
-def test_the_page_itself_can(shared_client: FlaskClient) -> None:
+def test_requests_from_the_same_site_are_accepted(shared_client: FlaskClient) -> None:
     assert shared_client.post("/api/chat", json=CHAT, headers={"Origin": "http://localhost"}).status_code == 200
 
 
@@ -115,5 +115,5 @@ def test_the_page_itself_can(shared_client: FlaskClient) -> None:
         ("192.168.1.5", False),
     ],
 )
-def test_which_addresses_only_this_machine_can_reach(host: str, local: bool) -> None:
+def test_is_local(host: str, local: bool) -> None:
     assert is_local(host) is local

@@ -1,7 +1,8 @@
-"""The server as a command: it says where it is, and ends when it is told to."""
+"""The serve command: it prints its address and stops on a signal."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,10 +19,12 @@ from typing import Any
 
 import pytest
 
+from webui.server import outward_address
+
 
 @contextmanager
-def command(results: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process of its own, and its first line."""
+def serving(results: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a subprocess, and the first line of its output."""
     arguments = [sys.executable, "-m", "seq2seq_chat", "serve", "--results", str(results), "--port", "0", *options]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -38,56 +41,73 @@ def get(address: str, token: str | None = None) -> Any:
         return json.load(response)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_ends_when_told(shared_results: Path, number: signal.Signals) -> None:
-    with command(shared_results) as (process, line):
-        found = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
-        assert found, line
-        assert len(get(found[1] + "api/runs")["runs"]) == 2
-        process.send_signal(number)
+def test_serve_prints_its_address_and_stops_on_sigint(shared_results: Path) -> None:
+    with serving(shared_results) as (process, line):
+        match = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
+        assert match, line
+        assert len(get(match[1] + "api/runs")["runs"]) == 2
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=240)
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_a_server_for_others_warns_and_makes_up_a_token(shared_results: Path) -> None:
-    with command(shared_results, "--host", "0.0.0.0") as (process, line):
-        found = re.match(r"http://127\.0\.0\.1:(\d+)/#token=([\w-]{20,}) ", line)
-        assert found, line
-        address = f"http://127.0.0.1:{found[1]}/api/runs"
-        with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
+def test_a_public_server_warns_and_generates_a_token_and_stops_on_sigterm(shared_results: Path) -> None:
+    with serving(shared_results, "--host", "0.0.0.0") as (process, line):
+        match = re.match(r"http://127\.0\.0\.1:(\d+)/#token=([\w-]{20,}) ", line)
+        assert match, line
+        address = f"http://127.0.0.1:{match[1]}/api/runs"
+        with pytest.raises(urllib.error.HTTPError, match="401") as error_info:
             get(address)
-        refusal.value.close()
-        assert len(get(address, found[2])["runs"]) == 2
+        error_info.value.close()
+        assert len(get(address, match[2])["runs"]) == 2
+        assert process.stdout is not None
+        host, rest = process.stdout.readline().removeprefix("http://").split(":", 1)
+        assert host not in ("127.0.0.1", "0.0.0.0")
+        assert rest == f"{match[1]}/#token={match[2]}   (from other machines)\n"
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=240)
-    assert err.startswith("warning: 0.0.0.0 can be reached from other machines")
+        out, err = process.communicate(timeout=240)
+    assert (process.returncode, out) == (0, "")
+    assert err.startswith("seq2seq-chat: warning: other machines can reach 0.0.0.0")
 
 
-def test_an_address_that_is_taken(cli: Callable[..., Any], shared_results: Path) -> None:
+def test_without_a_network_the_machine_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_route(*arguments: object) -> None:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr("socket.socket", no_route)
+    assert outward_address("0.0.0.0") == outward_address("::") == socket.gethostname()
+
+
+def test_a_port_in_use_is_an_error(cli: Callable[..., Any], shared_results: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         answer = cli("serve", "--results", shared_results, "--port", port)
-    assert f"127.0.0.1:{port} cannot be served" in answer.complaint
+    assert f"could not listen on 127.0.0.1:{port}" in answer.error_message
 
 
 @pytest.mark.parametrize("token", ["", "with space", "täken", "new\nline"])
-def test_a_token_that_no_header_can_bring(cli: Callable[..., Any], shared_results: Path, token: str) -> None:
-    assert "--token" in cli("serve", "--results", shared_results, "--token", token).complaint
+def test_an_invalid_token_is_an_error(cli: Callable[..., Any], shared_results: Path, token: str) -> None:
+    assert "--token" in cli("serve", "--results", shared_results, "--token", token).error_message
 
 
 @pytest.mark.slow
-def test_under_load_nothing_is_lost_or_mixed_up(tiny_run: Path, tmp_path: Path) -> None:
-    """What the benchmark of serving counts; its times are not judged here, where other tests may run beside it."""
+def test_no_reply_is_lost_or_mixed_up_under_load(tiny_run: Path, tmp_path: Path) -> None:
+    """The counts of the serving benchmark; its times are not tested."""
     script = Path(__file__).resolve().parents[2] / "scripts" / "benchmark_serving.py"
-    figures = tmp_path / "figures.json"
-    arguments = [sys.executable, str(script), str(tiny_run), "--json", str(figures)]
-    arguments += ["--people", "50", "--utterances", "2000", "--crowd", "500", "--alone", "200"]
+    results_file = tmp_path / "results.json"
+    arguments = [sys.executable, str(script), str(tiny_run), "--json", str(results_file)]
+    arguments += ["--clients", "50", "--utterances", "2000", "--burst", "500", "--distinct", "200"]
     environment = os.environ | {"PYTHONPATH": str(script.parents[1])}
     result = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=1200)
     assert result.returncode == 0, result.stderr
-    alone, many, crowd = json.loads(figures.read_text(encoding="utf-8"))
-    assert (alone["replies"], alone["errors"], alone["mixed up"]) == (200, 0, 0)
-    assert (many["replies"], many["503"], many["errors"], many["mixed up"]) == (2000, 0, 0, 0)
-    assert crowd["replies"] + crowd["503"] == 500
-    assert crowd["replies"] >= 64
-    assert (crowd["errors"], crowd["mixed up"]) == (0, 0)
+    alone, concurrent, burst = json.loads(results_file.read_text(encoding="utf-8"))
+    assert (alone["replies"], alone["errors"], alone["wrong replies"]) == (200, 0, 0)
+    assert (concurrent["replies"], concurrent["503"], concurrent["errors"], concurrent["wrong replies"]) == (
+        2000,
+        0,
+        0,
+        0,
+    )
+    assert burst["replies"] + burst["503"] == 500
+    assert burst["replies"] >= 64
+    assert (burst["errors"], burst["wrong replies"]) == (0, 0)

@@ -1,28 +1,30 @@
-"""Learning curves: loss and perplexity while a run was trained, as measured and smoothed."""
+"""Learning curves: training and validation loss and perplexity, over steps or time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from seq2seq_chat.analysis.style import COLORS, LINES, MARKERS, new_figure, plain
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run
-from seq2seq_chat.training.metrics import read_json_lines
+from seq2seq_chat.analysis.figures.style import COLORS, LINE_STYLES, MARKERS, new_figure, plot_label
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 
-SMOOTHED_OVER = 0.04  # of the points of a curve
-MOST_EXPONENT = 300.0  # a perplexity above e^300 is drawn as that
+SMOOTHING = 0.04  # width of the moving average, as a share of a curve's points
+MAX_EXPONENT = 300.0  # perplexities above e^300 are drawn as e^300
 
 
 class Curve(NamedTuple):
-    """Losses of one kind: arrays of equal length."""
+    """Losses of one kind; arrays of equal length."""
 
     steps: np.ndarray
-    minutes: np.ndarray  # of training behind each of them
+    minutes: np.ndarray  # training time so far
     losses: np.ndarray  # nats per target token
 
 
@@ -32,93 +34,96 @@ class Curves(NamedTuple):
     label: str
     train: Curve
     validation: Curve
-    sampled: bool  # the training's loss is an estimate, by a sampled softmax
+    sampled: bool  # the training loss is estimated by a sampled softmax
 
 
 def read_curves(run: Run) -> Curves:
-    """The curves of a run. Raises UserError where there is nothing to draw yet."""
+    """Read the curves of a run. Raises UserError if it has no metrics yet."""
     lines = [line for line in read_json_lines(run.metrics_file) if isinstance(line.get("loss"), (int, float))]
-    kinds = {kind: [line for line in lines if line.get("kind") == kind] for kind in ("train", "validation")}
-    if not kinds["train"]:
-        raise UserError(f"run {run.name} has no metrics to draw yet; they come every training.log_every steps")
+    train, validation = ([line for line in lines if line.get("kind") == kind] for kind in ("train", "validation"))
+    if not train:
+        raise UserError(f"run {run.name} has no metrics yet; training writes them every training.log_every steps")
     minutes, elapsed = {}, 0.0
-    for line in kinds["train"]:
+    for line in train:
         elapsed += line.get("seconds", 0.0) / 60
         minutes[line["step"]] = elapsed
 
-    def curve(kind: str) -> Curve:
-        steps = [line["step"] for line in kinds[kind]]
+    def curve(points: list[dict[str, Any]]) -> Curve:
+        steps = [line["step"] for line in points]
         return Curve(
             np.array(steps, dtype=np.float64),
             np.array([minutes.get(step, elapsed) for step in steps]),
-            np.array([line["loss"] for line in kinds[kind]], dtype=np.float64),
+            np.array([line["loss"] for line in points], dtype=np.float64),
         )
 
-    sampled = any(line.get("softmax") == "sampled" for line in kinds["train"])
-    label = f"{run.config.name}, {run.config.training.precision}"
-    return Curves(label, curve("train"), curve("validation"), sampled)
+    sampled = any(line.get("softmax") == "sampled" for line in train)
+    return Curves(f"{run.config.name}, {run.config.training.precision}", curve(train), curve(validation), sampled)
 
 
-def smoothed(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:
-    """The mean over ``window`` (odd) neighbours, which does not lag behind; near the ends over fewer, on both sides."""
+def moving_average(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:
+    """Centred mean over ``window`` (odd) values, which shrinks symmetrically towards the ends."""
     values = np.asarray(values, dtype=np.float64)
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    place = np.arange(len(values))
-    reach = np.minimum(np.minimum(place, place[::-1]), window // 2)
-    means: np.ndarray = (sums[place + reach + 1] - sums[place - reach]) / (2 * reach + 1)
+    index = np.arange(len(values))
+    reach = np.minimum(np.minimum(index, index[::-1]), window // 2)
+    means: np.ndarray = (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
     return means
 
 
 def draw_curves(runs: Sequence[Curves], by_time: bool = False) -> Figure:
-    """Loss and perplexity of several runs: as measured (pale), smoothed (strong) and in validation (markers)."""
+    """Draw loss and perplexity of several runs: measured (pale), smoothed (strong) and validation (markers)."""
     figure = new_figure(11, 4.6)
     loss_axes, perplexity_axes = figure.subplots(1, 2)
-    for number, run in enumerate(runs):
-        color = COLORS[number % len(COLORS)]
-        train = "training" + (" (sampled softmax: an estimate)" if run.sampled else "")
-        window = max(5, int(len(run.train.losses) * SMOOTHED_OVER)) | 1
-        for axes, of in ((loss_axes, lambda losses: losses), (perplexity_axes, _perplexities)):
-            where = run.train.minutes if by_time else run.train.steps
-            axes.plot(where, of(run.train.losses), color=color, linewidth=0.7, alpha=0.4)
-            axes.plot(
-                where,
-                of(smoothed(run.train.losses, window)),
-                color=color,
-                linestyle=LINES[number % len(LINES)],
-                linewidth=1.6,
-                label=plain(f"{run.label}: {train}"),
-            )
-            if len(run.validation.losses):
-                where = run.validation.minutes if by_time else run.validation.steps
-                axes.plot(
-                    where,
-                    of(run.validation.losses),
-                    color=color,
-                    marker=MARKERS[number % len(MARKERS)],
-                    markeredgecolor="white",
-                    markersize=7,
-                    linewidth=1,
-                    label=plain(f"{run.label}: validation"),
-                )
-    below = "minutes of training" if by_time else "training steps"
-    loss_axes.set(xlabel=below, ylabel="loss, nats per target token", title="Loss: pale as measured, strong smoothed")
-    perplexity_axes.set(xlabel=below, ylabel="perplexity, e^loss", yscale="log", title="Perplexity")
-    _plain_numbers(perplexity_axes)
+    for index, run in enumerate(runs):
+        for axes, transform in ((loss_axes, np.asarray), (perplexity_axes, _perplexities)):
+            _draw_run(axes, run, index, transform, by_time)
+    xlabel = "training time, minutes" if by_time else "training steps"
+    loss_axes.set(xlabel=xlabel, ylabel="loss, nats per target token", title="Loss (pale: measured, strong: smoothed)")
+    perplexity_axes.set(xlabel=xlabel, ylabel="perplexity, e^loss", yscale="log", title="Perplexity")
+    _label_log_axis(perplexity_axes)
     for axes in (loss_axes, perplexity_axes):
         axes.grid(alpha=0.3, which="both")
     loss_axes.legend(loc="upper right")
     return figure
 
 
+def _draw_run(
+    axes: Axes, run: Curves, index: int, transform: Callable[[np.ndarray], np.ndarray], by_time: bool
+) -> None:
+    """Draw the index-th run; ``transform`` turns losses into the values to draw."""
+    color = COLORS[index % len(COLORS)]
+    train_label = "training" + (" (estimated by sampled softmax)" if run.sampled else "")
+    window = max(5, int(len(run.train.losses) * SMOOTHING)) | 1
+    x = run.train.minutes if by_time else run.train.steps
+    axes.plot(x, transform(run.train.losses), color=color, linewidth=0.7, alpha=0.4)
+    axes.plot(
+        x,
+        transform(moving_average(run.train.losses, window)),
+        color=color,
+        linestyle=LINE_STYLES[index % len(LINE_STYLES)],
+        linewidth=1.6,
+        label=plot_label(f"{run.label}: {train_label}"),
+    )
+    if len(run.validation.losses):
+        axes.plot(
+            run.validation.minutes if by_time else run.validation.steps,
+            transform(run.validation.losses),
+            color=color,
+            marker=MARKERS[index % len(MARKERS)],
+            markeredgecolor="white",
+            markersize=7,
+            linewidth=1,
+            label=plot_label(f"{run.label}: validation"),
+        )
+
+
 def _perplexities(losses: np.ndarray) -> np.ndarray:
-    values: np.ndarray = np.exp(np.minimum(losses, MOST_EXPONENT))
+    values: np.ndarray = np.exp(np.minimum(losses, MAX_EXPONENT))
     return values
 
 
-def _plain_numbers(axes: Any) -> None:
-    """50, 100, 200 on a logarithmic axis, and not powers of ten only."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
+def _label_log_axis(axes: Axes) -> None:
+    """Label a short logarithmic axis at 50, 100, 200, … instead of powers of ten only."""
     low, high = axes.get_ylim()
     if math.log10(max(high, 1)) - math.log10(max(low, 1)) < 4:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -1,6 +1,7 @@
-"""How all pictures look: colours that the colour-blind can tell apart, and that are told apart in grey by their lines.
+"""Common style of all figures, and writing them as files. Needs no display.
 
-Nothing here needs a display. Colours: Okabe & Ito 2008, "Color universal design".
+The colors are distinguishable with any color vision deficiency; line styles and markers differ as well, so figures
+can be printed in grey. Source: Okabe & Ito 2008, "Color universal design".
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from typing import Any, Literal
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from seq2seq_chat.atomic import atomic_write
+from seq2seq_chat.system.files import write_atomically
 
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
+DPI = 130  # of PNG files
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3)))
+LINE_STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
-SHADES = "Blues"  # of heat maps: lightness alone says how much, so it prints in grey
-DARK = 0.6  # share of a heat map's scale above which its text is white
+HEATMAP_COLORS = "Blues"  # varies in lightness only, so it prints in grey
+WHITE_TEXT_ABOVE = 0.6  # of a heat map's scale
 
 _STYLE = {
     "font.size": 10,
@@ -32,45 +34,42 @@ _STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "svg.hashsalt": "seq2seq-chat",  # the same picture is the same file
-    "pdf.fonttype": 42,  # text stays text
+    "svg.hashsalt": "seq2seq-chat",  # reproducible files
+    "pdf.fonttype": 42,  # keep text selectable
 }
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches; what is drawn on it takes over the common look."""
+    """Create an empty figure in the common style; sizes in inches."""
     mpl.rcParams.update(_STYLE)
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def look(number: int, marker: bool = True) -> dict[str, Any]:
-    """Colour, line and marker of the number-th line of a picture."""
-    style: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "linestyle": LINES[number % len(LINES)]}
-    return style | ({"marker": MARKERS[number % len(MARKERS)], "markersize": 5} if marker else {})
+def line_style(index: int, marker: bool = True) -> dict[str, Any]:
+    """Color, line style and marker of the index-th line of a figure, as arguments of ``plot``."""
+    style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "linestyle": LINE_STYLES[index % len(LINE_STYLES)]}
+    return style | ({"marker": MARKERS[index % len(MARKERS)], "markersize": 5} if marker else {})
 
 
-def plain(text: str, longest: int = 60) -> str:
-    """Text that matplotlib takes as it is, cut where it is too long for a label."""
-    cut = text if len(text) <= longest else text[: longest - 1] + "…"
-    return cut.replace("$", r"\$")
+def plot_label(text: str, max_length: int = 60) -> str:
+    """Truncate text and escape it for matplotlib, which would read dollar signs as mathematics."""
+    truncated = text if len(text) <= max_length else text[: max_length - 1] + "…"
+    return truncated.replace("$", r"\$")
 
 
-def render(figure: Figure, form: Format, dpi: int = 130) -> bytes:
-    """A figure as the bytes of a file."""
+def render(figure: Figure, file_format: Format) -> bytes:
+    """The bytes of a figure's file."""
     stream = io.BytesIO()
-    metadata: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
-    figure.savefig(stream, format=form, dpi=dpi, metadata=metadata)
+    metadata: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[file_format]
+    figure.savefig(stream, format=file_format, dpi=DPI, metadata=metadata)
     return stream.getvalue()
 
 
-def save(figure: Figure, path: Path, form: Format) -> Path:
-    """Write a picture whole. Raises UserError where it cannot be written."""
-    picture = render(figure, form)
-    with atomic_write(path, "wb") as file:
-        file.write(picture)
-    return path
+def save(figure: Figure, path: str | Path, file_format: Format = "png") -> None:
+    """Write a figure atomically. Raises UserError if it cannot be written."""
+    write_atomically(path, render(figure, file_format))
 
 
-def data_uri(picture: bytes) -> str:
-    """A PNG for the source of an HTML image."""
-    return "data:image/png;base64," + base64.b64encode(picture).decode()
+def data_uri(png: bytes) -> str:
+    """A PNG as the source of an HTML image."""
+    return "data:image/png;base64," + base64.b64encode(png).decode()

@@ -1,8 +1,8 @@
 """How varied replies are.
 
-distinct-n is the number of different n-grams in all replies over the number of all their n-grams (Li et al. 2016, "A
-diversity-promoting objective function for neural conversation models"). It falls as replies are added, so compare it
-at equal numbers of samples only.
+distinct-n is the number of different n-grams in all replies divided by the number of all their n-grams (Li et al. 2016,
+"A diversity-promoting objective function for neural conversation models"). It falls as replies are added, so compare it
+only at equal numbers of samples.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from scipy.special import rel_entr
+from scipy.stats import entropy
 
-MOST_FREQUENT = 10
+TOP_REPLIES = 10  # the most frequent replies, reported one by one and excluded from the "varied" distances
 
 
 class Diversity:
-    """Counts replies, block by block. What it holds grows with the different replies and n-grams, not with all."""
+    """Counts replies, words and bigrams. Memory grows with the number of different ones only."""
 
     def __init__(self) -> None:
         self.replies: Counter[str] = Counter()
@@ -26,7 +28,7 @@ class Diversity:
         self.bigrams: Counter[tuple[str, str]] = Counter()
 
     def add(self, replies: Iterable[str]) -> None:
-        """Count some replies; words are what white space separates."""
+        """Count replies, whose words are separated by white space."""
         for reply in replies:
             words = reply.split()
             self.replies[" ".join(words)] += 1
@@ -35,63 +37,69 @@ class Diversity:
 
     @property
     def samples(self) -> int:
-        """Replies counted."""
+        """Number of replies."""
         return self.replies.total()
 
     @property
     def distinct_1(self) -> float | None:
-        """Different words over all words, 0 to 1; None without any word."""
+        """Different words / words, 0 to 1, or None without words."""
         return _ratio(len(self.unigrams), self.unigrams.total())
 
     @property
     def distinct_2(self) -> float | None:
-        """Different pairs of neighbours over all pairs, 0 to 1; None without any pair."""
+        """Different bigrams / bigrams, 0 to 1, or None without bigrams."""
         return _ratio(len(self.bigrams), self.bigrams.total())
 
     @property
     def distinct_replies(self) -> float | None:
-        """Different replies over all replies, 0 to 1."""
+        """Different replies / replies, 0 to 1."""
         return _ratio(len(self.replies), self.samples)
 
     @property
     def mean_length(self) -> float | None:
-        """Words of a reply on average, without the end marker; an empty one has none."""
+        """Mean words per reply, without the end marker."""
         return _ratio(self.unigrams.total(), self.samples)
 
     @property
     def entropy(self) -> float | None:
-        """Entropy of the words in bits: log2 of how many equally frequent words would be as varied."""
-        total = self.unigrams.total()
-        return -sum(n / total * math.log2(n / total) for n in self.unigrams.values()) + 0.0 if total else None
+        """Entropy of the unigram distribution in bits."""
+        return float(entropy(list(self.unigrams.values()), base=2)) if self.unigrams else None
 
-    def most_frequent(self, count: int = MOST_FREQUENT) -> list[tuple[str, float]]:
-        """The most frequent replies and their shares, 0 to 1, of equally frequent ones in alphabetical order."""
+    def most_frequent(self, count: int = TOP_REPLIES) -> list[tuple[str, float]]:
+        """The most frequent replies and their shares, 0 to 1; ties in alphabetical order."""
         ranked = sorted(self.replies.items(), key=lambda item: (-item[1], item[0]))[:count]
         return [(reply, number / self.samples) for reply, number in ranked]
 
-    def share_of_most_frequent(self, count: int = MOST_FREQUENT) -> float | None:
-        """Share of the samples that got one of the ``count`` most frequent replies, 0 to 1."""
+    def most_frequent_share(self, count: int = TOP_REPLIES) -> float | None:
+        """Share of all replies that are among the ``count`` most frequent ones, 0 to 1."""
         return math.fsum(share for _, share in self.most_frequent(count)) if self.samples else None
 
+    def metrics(self) -> dict[str, float | None]:
+        """All of the above, by the names that ``evaluate`` reports."""
+        return {
+            "distinct_1": self.distinct_1,
+            "distinct_2": self.distinct_2,
+            "distinct_replies": self.distinct_replies,
+            "words_used": len(self.unigrams),
+            "word_entropy_bits": self.entropy,
+            "most_frequent_share": self.most_frequent_share(),
+            "mean_length": self.mean_length,
+        }
 
-def jensen_shannon(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Jensen–Shannon divergence of two lists of counts of the same things, in bits: 0 (equal) to 1 (disjoint).
 
-    The mean of both Kullback–Leibler divergences to the mean of the two distributions (Lin 1991). None where one of
-    the lists counts nothing.
+def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:
+    """Jensen–Shannon divergence of two count vectors in bits: 0 (equal) to 1 (disjoint). Source: Lin 1991.
+
+    Returns:
+        The divergence, or None if either vector sums to zero.
     """
     p, q = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if not p.sum() or not q.sum():
         return None
     p, q = p / p.sum(), q / q.sum()
-    middle = (p + q) / 2
-
-    def divergence(a: np.ndarray) -> float:
-        here = a > 0
-        return float(np.sum(a[here] * np.log2(a[here] / middle[here])))
-
-    return (divergence(p) + divergence(q)) / 2
+    mixture = (p + q) / 2
+    return float(rel_entr(p, mixture).sum() + rel_entr(q, mixture).sum()) / (2 * math.log(2))
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _ratio(part: float, total: float) -> float | None:
+    return part / total if total else None

@@ -1,15 +1,15 @@
 """Sent2Vec models: reading and writing the official binary format, and embedding sentences.
 
-A sentence's vector is the mean of the vectors of its known words and of the n-grams they form; n-grams share a number
-of rows by a hash (Pagliardini, Gupta & Jaggi 2018, "Unsupervised learning of sentence embeddings using compositional
+A sentence vector is the mean of the vectors of the sentence's known words and their n-grams; n-grams are hashed into a
+fixed number of rows (Pagliardini, Gupta & Jaggi 2018, "Unsupervised learning of sentence embeddings using compositional
 n-gram features"). The file, little-endian:
 
 1. int32 magic, int32 version (11 or 12).
 2. int32 dim, ws, epoch, minCount, neg, wordNgrams, loss, model (4), bucket, minn, maxn, lrUpdateRate; float64 t.
 3. int32 size, nwords, nlabels; int64 ntokens, pruneidx_size (-1: not pruned); ``size`` words, each NUL-terminated
-   UTF-8, int64 count, int8 type. A word's id is its place.
-4. bool quantized (0); int64 rows, columns; float32 rows: ``nwords`` of words, then ``bucket`` of n-grams.
-5. the output vectors likewise, which embedding does not need.
+   UTF-8, int64 count, int8 type. A word's id is its index.
+4. bool quantized (0); int64 rows, columns; float32 vectors: ``nwords`` for words, then ``bucket`` for n-grams.
+5. the output vectors in the same form, which embedding does not need.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import atomic_write
 
 MAGIC, VERSIONS, SENT2VEC = 793712314, (11, 12), 4
 HASH_FACTOR = 116049371
 _WORD_BITS = 2**64 - 1
-_NEGATIVE_SAMPLING = 2  # what the format calls the loss
+_NEGATIVE_SAMPLING = 2  # the loss, as the format numbers it
 
 Matrix = npt.NDArray[np.float32]
 
 
 class Sent2VecError(UserError):
-    """A file that is no Sent2Vec model, or one of a kind that cannot be used."""
+    """A file is not a Sent2Vec model, or not one of a supported kind."""
 
 
 class Arguments(NamedTuple):
-    """What a model was trained with, in the order of the file."""
+    """Training arguments, in the order of the file."""
 
     dim: int
     ws: int = 5
@@ -60,11 +60,11 @@ _ARGUMENTS = struct.Struct("<12id")
 
 
 class Sent2Vec:
-    """A model whose vectors stay on disk until a sentence needs them.
+    """A model whose vectors are memory-mapped.
 
     Args:
-        arguments: what it was trained with.
-        words: every word's id.
+        arguments: the arguments it was trained with.
+        words: id of each word.
         vectors: float32 [words + buckets, dim].
     """
 
@@ -73,89 +73,97 @@ class Sent2Vec:
 
     @property
     def dim(self) -> int:
-        """Numbers in a vector."""
+        """Size of a vector."""
         return self.arguments.dim
 
     @classmethod
     def load(cls, path: str | Path) -> Sent2Vec:
-        """Open a binary model: the dictionary is read, the vectors are mapped.
+        """Open a binary model: read the dictionary, map the vectors.
 
         Raises:
-            Sent2VecError: the file is missing, cut short, or of another kind.
+            Sent2VecError: The file is missing, truncated or not supported.
         """
         try:
             with open(path, "rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:  # ValueError: an empty file
-            reason = getattr(error, "strerror", None) or "it is empty"
-            raise Sent2VecError(f"{path}: the Sent2Vec model cannot be read: {reason}") from None
+            reason = getattr(error, "strerror", None) or "the file is empty"
+            raise Sent2VecError(f"{path}: could not read the Sent2Vec model: {reason}") from None
         try:
             return cls._parse(mapped)
-        except _NotUsableError as fault:
-            raise Sent2VecError(f"{path}: {fault}") from None
+        except _UnsupportedError as error:
+            raise Sent2VecError(f"{path}: {error}") from None
         except (struct.error, IndexError, ValueError):
             raise Sent2VecError(
-                f"{path}: this Sent2Vec model is cut short or damaged; fetch or train it again"
+                f"{path}: the Sent2Vec model is truncated or damaged; download or train it again"
             ) from None
 
     @classmethod
     def _parse(cls, mapped: mmap.mmap) -> Sent2Vec:
         if len(mapped) < 8 or struct.unpack_from("<i", mapped)[0] != MAGIC:
             gzipped = mapped[:2] == b"\x1f\x8b"
-            raise _NotUsableError(
-                "is compressed; unpack it with gunzip first" if gzipped else "is no binary Sent2Vec model (*.bin)"
+            raise _UnsupportedError(
+                "the file is compressed; decompress it with gunzip"
+                if gzipped
+                else "not a binary Sent2Vec model (*.bin)"
             )
         version = struct.unpack_from("<i", mapped, 4)[0]
         if version not in VERSIONS:
-            raise _NotUsableError(f"is of version {version}, and only 11 and 12 can be read; train it again")
+            raise _UnsupportedError(
+                f"version {version} of the format is not supported, only 11 and 12; train the model again"
+            )
         arguments = Arguments(*_ARGUMENTS.unpack_from(mapped, 8))
         if arguments.model != SENT2VEC:
-            raise _NotUsableError(
-                f"is a fastText model of kind {arguments.model}, not a Sent2Vec model of words and their n-grams (4)"
+            raise _UnsupportedError(
+                f"a fastText model of kind {arguments.model}, not a Sent2Vec model (kind {SENT2VEC})"
             )
         offset = 8 + _ARGUMENTS.size
         size, nwords, _, _, pruned = struct.unpack_from("<3i2q", mapped, offset)
         offset += struct.calcsize("<3i2q")
         if pruned != -1 or nwords != size:
-            raise _NotUsableError("has a pruned dictionary or labels, which no model of sentences has")
+            raise _UnsupportedError("models with labels or a pruned dictionary are not supported")
         if arguments.dim < 1 or arguments.bucket < 0 or size < 0:
-            raise ValueError("sizes that cannot be")
+            raise ValueError("invalid sizes")
         words: dict[str, int] = {}
         for number in range(size):
             end = mapped.find(b"\0", offset)
             if end < 0:
-                raise ValueError("a word without an end")
+                raise ValueError("unterminated word")
             words.setdefault(mapped[offset:end].decode("utf-8", errors="surrogateescape"), number)
             offset = end + 1 + 9
         quantized, rows, columns = struct.unpack_from("<?2q", mapped, offset)
         offset += struct.calcsize("<?2q")
         if quantized:
-            raise _NotUsableError("is quantized, which loses the exact vectors; use the model it was made from")
-        if rows < nwords + arguments.bucket or columns != arguments.dim:  # official files have a row to spare
-            raise ValueError("a matrix of another shape than the arguments say")
-        # unaligned, as words are of any length; NumPy reads it all the same
+            raise _UnsupportedError("quantized models are not supported; use the original model")
+        if rows < nwords + arguments.bucket or columns != arguments.dim:  # official files have one extra row
+            raise ValueError("the matrix does not match the arguments")
         vectors = np.frombuffer(mapped, dtype="<f4", count=rows * columns, offset=offset).reshape(rows, columns)
         return cls(arguments, words, vectors)
 
     def rows(self, tokens: Sequence[str]) -> list[int]:
-        """The rows whose mean is the sentence's vector: its known words, then the n-grams of these."""
+        """Rows whose mean is the sentence vector: those of the known words, then those of their n-grams."""
         ids = [self.words[token] for token in tokens if token in self.words]
         return ids + ngram_rows(ids, self.arguments.word_ngrams, len(self.words), self.arguments.bucket)
 
     def embed(self, sentences: Sequence[str]) -> Matrix:
-        """Vectors of sentences whose tokens are separated by white space: float32 [n, dim].
+        """Embed sentences, whose tokens are separated by white space: float32 [n, dim].
 
-        A sentence without any known word is the zero vector.
+        A sentence without known words is the zero vector.
         """
         embedded = np.zeros((len(sentences), self.dim), dtype=np.float32)
-        for place, sentence in enumerate(sentences):
+        for index, sentence in enumerate(sentences):
             rows = self.rows(sentence.split())
             if rows:
-                embedded[place] = self._vectors[rows].mean(axis=0, dtype=np.float64)
+                embedded[index] = self._vectors[rows].mean(axis=0, dtype=np.float64)
         return embedded
 
     def save(self, path: str | Path, counts: Sequence[int], output: Matrix) -> None:
-        """Write the model as the official program would; ``counts`` and ``output`` [words, dim] are of the words."""
+        """Write the model in the official format.
+
+        Args:
+            counts: occurrences of each word.
+            output: output vectors, [words, dim].
+        """
         with atomic_write(path, "wb") as file:
             file.write(struct.pack("<2i", MAGIC, 12) + _ARGUMENTS.pack(*self.arguments))
             file.write(struct.pack("<3i2q", len(self.words), len(self.words), 0, sum(counts), -1))
@@ -166,18 +174,18 @@ class Sent2Vec:
                 file.write(np.ascontiguousarray(matrix, dtype="<f4").data)
 
 
-def ngram_rows(ids: Sequence[int], longest: int, words: int, buckets: int) -> list[int]:
-    """Rows of the n-grams of 2 to ``longest`` words: ids [n] → rows from ``words`` on, by a 64-bit hash."""
+def ngram_rows(ids: Sequence[int], max_order: int, words: int, buckets: int) -> list[int]:
+    """Rows of the n-grams of 2 to ``max_order`` words by a 64-bit hash: ids [n] → rows, counted from ``words`` on."""
     if not buckets:
         return []
     rows = []
     for start, first in enumerate(ids):
         code = first
-        for following in ids[start + 1 : start + longest]:
+        for following in ids[start + 1 : start + max_order]:
             code = (code * HASH_FACTOR + following) & _WORD_BITS
             rows.append(words + code % buckets)
     return rows
 
 
-class _NotUsableError(Exception):
-    """A whole model, but one of a kind that is not read here."""
+class _UnsupportedError(Exception):
+    """An intact model of a kind that is not supported."""

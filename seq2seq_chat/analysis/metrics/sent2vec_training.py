@@ -1,18 +1,17 @@
-"""Training a small Sent2Vec model, so that the meaning of replies can be measured where there is no official model.
+"""Train a small Sent2Vec model on a run's own corpus, for runs without an official model.
 
-For every word of a sentence (frequent ones are mostly passed over) the mean v of the sentence's other words and of its
-bigrams without this word is to tell it from words drawn at random, the frequent ones more often::
+Each word w of a sentence (frequent words are subsampled) is predicted from the mean v of the sentence's other words and
+the bigrams that do not contain it, with negative sampling::
 
-    minimise  log(1 + e^(-u_w · v)) + Σ_n log(1 + e^(u_n · v))
+    minimize  log(1 + e^(-u_w · v)) + Σ_n log(1 + e^(u_n · v))
 
-Some bigrams of each sentence are left out each time, so that the words alone have to do as well. Source: Pagliardini,
-Gupta & Jaggi 2018, sections 2 and 3. Where the paper takes plain steps, word by word, we take AdaGrad's for a batch of
-sentences at once: that is a few sparse matrix products, and words of one batch can share a row without overshooting.
+A few bigrams of each sentence are dropped at random. Source: Pagliardini, Gupta & Jaggi 2018, sections 2 and 3. The
+paper uses plain SGD, word by word; we use AdaGrad on batches of sentences, which takes a few sparse matrix products and
+does not overshoot when the words of a batch share a row.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -21,29 +20,29 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
-from seq2seq_chat.analysis.sent2vec import Arguments, Matrix, Sent2Vec, Sent2VecError, ngram_rows
+from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Matrix, Sent2Vec, Sent2VecError, ngram_rows
 
-SENTENCES_AT_ONCE = 64
+BATCH_SIZE = 64
 LEARNING_RATE = 0.2
-DROPPED_BIGRAMS = 2  # of every sentence, each time it is learned from
-FEW_TOKENS = 50_000  # in a smaller corpus a word counts however rare it is
+DROPPED_BIGRAMS = 2  # per sentence and epoch
+SMALL_CORPUS = 50_000  # tokens; in a corpus up to this size rare words are kept
 
 
 class Trained(NamedTuple):
-    """A model and what its file holds beside it."""
+    """A trained model and the rest of what its file contains."""
 
     model: Sent2Vec
-    counts: list[int]  # how often each word occurs
+    counts: list[int]  # occurrences of each word
     output: Matrix  # [words, dim]
-    losses: list[float]  # nats per learned word, epoch by epoch
+    losses: list[float]  # nats per target word, by epoch
 
 
-class _Unit(NamedTuple):
-    """The words and bigrams of some sentences, one after the other: int64 [units] each."""
+class _Units(NamedTuple):
+    """The words and bigrams of a batch of sentences, concatenated: int64 [units] each."""
 
-    row: np.ndarray  # whose vector it is
-    first: np.ndarray  # place of its first word among all words of the sentences
-    last: np.ndarray  # place of its last word
+    row: np.ndarray  # of its vector
+    first: np.ndarray  # position of its first word in the concatenated sentences
+    last: np.ndarray  # position of its last word
 
 
 def train_sent2vec(
@@ -55,64 +54,64 @@ def train_sent2vec(
     buckets: int = 100_000,
     negatives: int = 10,
 ) -> Trained:
-    """Learn from tokenised sentences. The result is a function of them and the seed.
+    """Train on tokenized sentences; deterministic for a given seed.
 
     Raises:
-        Sent2VecError: there is no sentence of two words to learn from.
+        Sent2VecError: No sentence has two words.
     """
-    tokenised = [sentence for sentence in sentences if len(sentence) > 1]
-    counted = Counter(word for sentence in tokenised for word in sentence)
-    least = 5 if counted.total() > FEW_TOKENS else 1
-    ranked = sorted((word for word, count in counted.items() if count >= least), key=lambda w: (-counted[w], w))
+    tokenized = [sentence for sentence in sentences if len(sentence) > 1]
+    counted = Counter(word for sentence in tokenized for word in sentence)
+    min_count = 5 if counted.total() > SMALL_CORPUS else 1
+    ranked = sorted((word for word, count in counted.items() if count >= min_count), key=lambda w: (-counted[w], w))
     ids = {word: number for number, word in enumerate(ranked)}
-    corpus = [[ids[word] for word in sentence if word in ids] for sentence in tokenised]
+    corpus = [[ids[word] for word in sentence if word in ids] for sentence in tokenized]
     corpus = [sentence for sentence in corpus if len(sentence) > 1]
     if not corpus:
-        raise Sent2VecError("sentence vectors cannot be learned: the corpus has no utterance of two words")
+        raise Sent2VecError("the corpus has no utterance of two or more words")
     counts = [counted[word] for word in ranked]
-    arguments = Arguments(dim=dim, epoch=epochs, min_count=least, neg=negatives, bucket=buckets)
+    arguments = Arguments(dim=dim, epoch=epochs, min_count=min_count, neg=negatives, bucket=buckets)
     trainer = _Trainer(arguments, np.asarray(counts, dtype=np.float64), seed)
     losses = [trainer.epoch(corpus, number) for number in range(epochs)]
     return Trained(Sent2Vec(arguments, ids, trainer.vectors), counts, trainer.output, losses)
 
 
 class _Trainer:
-    """The vectors while they are learned."""
+    """The vectors during training."""
 
     def __init__(self, arguments: Arguments, counts: np.ndarray, seed: int) -> None:
         self._arguments, self._rng, self._words = arguments, np.random.default_rng(seed), len(counts)
         rows = self._words + arguments.bucket
         self.vectors: Matrix = self._rng.uniform(-1, 1, (rows, arguments.dim)).astype(np.float32) / arguments.dim
         self.output: Matrix = np.zeros((self._words, arguments.dim), dtype=np.float32)
-        self._squares = np.full(rows, 1e-6, np.float32), np.full(self._words, 1e-6, np.float32)  # AdaGrad's, by row
+        # AdaGrad accumulators, one per row
+        self._squares = np.full(rows, 1e-6, np.float32), np.full(self._words, 1e-6, np.float32)
         shares = counts / counts.sum()
         self._keep = np.sqrt(arguments.t / shares) + arguments.t / shares
         roots = np.sqrt(counts)
-        self._negative_steps = np.cumsum(roots / roots.sum())
+        self._negative_cdf = np.cumsum(roots / roots.sum())
 
     def epoch(self, corpus: list[list[int]], number: int) -> float:
-        """Learn from every sentence once, in an order of its own; the mean loss of a learned word in nats."""
+        """Train on every sentence once, in random order; return the mean loss in nats per target word."""
         order = self._rng.permutation(len(corpus))
-        starts = range(0, len(order), SENTENCES_AT_ONCE)
-        loss, learned = 0.0, 0
+        loss, targets = 0.0, 0
         with tqdm(
             total=len(order),
             desc=f"sentence vectors, epoch {number + 1} of {self._arguments.epoch}",
             unit="sentence",
             delay=2,
-            disable=not sys.stderr.isatty(),
+            disable=None,
             leave=False,
         ) as bar:
-            for start in starts:
-                chosen = [corpus[place] for place in order[start : start + SENTENCES_AT_ONCE]]
-                left = 1 - (number + start / len(order)) / self._arguments.epoch
-                nats, words = self._learn(chosen, LEARNING_RATE * max(left, 1e-3))
-                loss, learned = loss + nats, learned + words
-                bar.update(len(chosen))
-        return loss / max(learned, 1)
+            for start in range(0, len(order), BATCH_SIZE):
+                batch = [corpus[index] for index in order[start : start + BATCH_SIZE]]
+                remaining = 1 - (number + start / len(order)) / self._arguments.epoch
+                nats, words = self._train_step(batch, LEARNING_RATE * max(remaining, 1e-3))
+                loss, targets = loss + nats, targets + words
+                bar.update(len(batch))
+        return loss / max(targets, 1)
 
-    def _learn(self, sentences: list[list[int]], rate: float) -> tuple[float, int]:
-        """One step; returns the sum of the losses and the number of words learned."""
+    def _train_step(self, sentences: list[list[int]], rate: float) -> tuple[float, int]:
+        """One AdaGrad step; return the summed loss in nats and the number of target words."""
         words = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences])
         targets = np.flatnonzero(self._rng.random(len(words)) < self._keep[words])
         means, rows, targets = self._contexts(sentences, targets)
@@ -120,72 +119,77 @@ class _Trainer:
             return 0.0, 0
         v = means @ self.vectors[rows]  # [targets, dim]
 
-        drawn = np.searchsorted(self._negative_steps, self._rng.random((len(targets), self._arguments.neg)))
-        drawn = np.minimum(drawn, self._words - 1)
-        asked = np.concatenate([words[targets][:, np.newaxis], drawn], axis=1)  # the right word first
-        right = np.zeros(asked.shape, np.float32)
-        right[:, 0] = 1
-        counts = np.ones(asked.shape, np.float32)
-        counts[:, 1:] = drawn != asked[:, :1]  # a drawn word that is the right one is no wrong one
-        u = self.output[asked]  # [targets, 1 + negatives, dim]
+        negatives = np.searchsorted(self._negative_cdf, self._rng.random((len(targets), self._arguments.neg)))
+        negatives = np.minimum(negatives, self._words - 1)
+        candidates = np.concatenate([words[targets][:, np.newaxis], negatives], axis=1)  # the target comes first
+        labels = np.zeros(candidates.shape, np.float32)
+        labels[:, 0] = 1
+        mask = np.ones(candidates.shape, np.float32)
+        mask[:, 1:] = negatives != candidates[:, :1]  # ignore negatives that equal the target
+        u = self.output[candidates]  # [targets, 1 + negatives, dim]
         scores = np.matmul(u, v[:, :, np.newaxis])[:, :, 0]
-        nats = float(np.sum(counts * np.logaddexp(0, np.where(right > 0, -scores, scores))))
-        errors = counts * (1 / (1 + np.exp(-scores)) - right)  # dL/dscore
+        nats = float(np.sum(mask * np.logaddexp(0, np.where(labels > 0, -scores, scores))))
+        errors = mask * (1 / (1 + np.exp(-scores)) - labels)  # dL/dscore
 
         dv = np.matmul(errors[:, np.newaxis], u)[:, 0]
-        touched, places = np.unique(asked, return_inverse=True)
-        target_of = np.repeat(np.arange(len(targets)), asked.shape[1])
-        du = csr_matrix((errors.ravel(), (places.ravel(), target_of)), shape=(len(touched), len(targets))) @ v
+        output_rows, positions = np.unique(candidates, return_inverse=True)
+        target_of = np.repeat(np.arange(len(targets)), candidates.shape[1])
+        du = csr_matrix((errors.ravel(), (positions.ravel(), target_of)), shape=(len(output_rows), len(targets))) @ v
         _adagrad(self.vectors, self._squares[0], rows, means.T @ dv, rate)
-        _adagrad(self.output, self._squares[1], touched, du, rate)
+        _adagrad(self.output, self._squares[1], output_rows, du, rate)
         return nats, len(targets)
 
     def _contexts(self, sentences: list[list[int]], targets: np.ndarray) -> tuple[csr_matrix, np.ndarray, np.ndarray]:
-        """What is to tell each target word: means [targets, rows], their rows, and the targets that have any."""
+        """Average the context of each target word.
+
+        Returns:
+            Weights [targets, rows] whose product with the vectors of ``rows`` gives the means, those rows, and the
+            targets that have any context.
+        """
         units, ends = self._units(sentences)
         lengths = np.array([len(sentence) for sentence in sentences])
         sentence_of = np.repeat(np.arange(len(sentences)), lengths)[targets]
         starts = np.concatenate([[0], ends[:-1]])
         sizes = (ends - starts)[sentence_of]
-        # every target with every unit of its sentence, then without those that hold the target itself
+        # pair each target with every unit of its sentence, then drop the units that contain the target
         pair_target = np.repeat(np.arange(len(targets)), sizes)
         within = np.arange(len(pair_target)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         pair_unit = np.repeat(starts[sentence_of], sizes) + within
-        place = targets[pair_target]
-        others = (units.first[pair_unit] > place) | (units.last[pair_unit] < place)
-        pair_target, pair_unit = pair_target[others], pair_unit[others]
-        amounts = np.bincount(pair_target, minlength=len(targets))
-        kept = amounts > 0
+        position = targets[pair_target]
+        context = (units.first[pair_unit] > position) | (units.last[pair_unit] < position)
+        pair_target, pair_unit = pair_target[context], pair_unit[context]
+        context_sizes = np.bincount(pair_target, minlength=len(targets))
+        kept = context_sizes > 0
         renumbered = np.cumsum(kept) - 1
         rows, columns = np.unique(units.row[pair_unit], return_inverse=True)
-        weights = (1 / amounts[pair_target]).astype(np.float32)
+        weights = (1 / context_sizes[pair_target]).astype(np.float32)
         shape = (int(kept.sum()), len(rows))
         means = csr_matrix((weights, (renumbered[pair_target], columns.ravel())), shape=shape)
         return means, rows, targets[kept]
 
-    def _units(self, sentences: list[list[int]]) -> tuple[_Unit, np.ndarray]:
-        """Words and bigrams of sentences without the dropped ones, and where those of each sentence end."""
-        found = list(self._units_of_each(sentences))
-        parts = (np.concatenate([np.asarray(unit[part], np.int64) for unit in found]) for part in range(3))
-        return _Unit(*parts), np.cumsum([len(unit[0]) for unit in found])
+    def _units(self, sentences: list[list[int]]) -> tuple[_Units, np.ndarray]:
+        """The words and remaining bigrams of sentences, and where those of each sentence end."""
+        sentence_units = list(self._sentence_units(sentences))
+        columns = (np.concatenate([np.asarray(units[n], np.int64) for units in sentence_units]) for n in range(3))
+        return _Units(*columns), np.cumsum([len(units[0]) for units in sentence_units])
 
-    def _units_of_each(self, sentences: list[list[int]]) -> Iterator[tuple[list[int], list[int], list[int]]]:
-        begin = 0
-        draws = self._rng.random((len(sentences), DROPPED_BIGRAMS))
-        for sentence, draw in zip(sentences, draws, strict=True):
-            places = list(range(begin, begin + len(sentence)))
+    def _sentence_units(self, sentences: list[list[int]]) -> Iterator[tuple[list[int], list[int], list[int]]]:
+        start = 0
+        uniform = self._rng.random((len(sentences), DROPPED_BIGRAMS))
+        for sentence, numbers in zip(sentences, uniform, strict=True):
+            positions = list(range(start, start + len(sentence)))
             bigrams = ngram_rows(sentence, 2, self._words, self._arguments.bucket)
-            dropped = {int(x * len(bigrams)) for x in draw}
+            dropped = {int(x * len(bigrams)) for x in numbers}
             kept = [n for n in range(len(bigrams)) if n not in dropped]
             yield (
                 sentence + [bigrams[n] for n in kept],
-                places + [begin + n for n in kept],
-                places + [begin + n + 1 for n in kept],
+                positions + [start + n for n in kept],
+                positions + [start + n + 1 for n in kept],
             )
-            begin += len(sentence)
+            start += len(sentence)
 
 
 def _adagrad(table: np.ndarray, squares: np.ndarray, rows: np.ndarray, gradients: np.ndarray, rate: float) -> None:
-    """Move rows of a table against their gradients: [rows, dim]; ``squares`` holds each row's mean squares so far."""
+    """Update rows of a table by their gradients [rows, dim]; ``squares`` accumulates each row's mean square."""
     squares[rows] += np.mean(np.square(gradients), axis=1)
     table[rows] -= rate * gradients / np.sqrt(squares[rows])[:, np.newaxis]

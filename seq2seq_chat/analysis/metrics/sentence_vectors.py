@@ -1,60 +1,63 @@
-"""The sentence vectors of a run: an official model if there is one, else a small one learned from the run's corpus."""
+"""The sentence vectors of a run: a given Sent2Vec model, or a small one trained on the run's corpus and kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq_chat.analysis.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.sent2vec_training import train_sent2vec
-from seq2seq_chat.atomic import told_as_user_error
-from seq2seq_chat.corpus.experiment_data import open_samples
-from seq2seq_chat.corpus.text import detokenize
-from seq2seq_chat.corpus.vocabulary import UNKNOWN
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.runs import Run
-from seq2seq_chat.training.validation import spread
+from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.analysis.metrics.sent2vec_training import train_sent2vec
+from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.vocabulary import UNKNOWN
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import as_user_error
 
-MOST_UTTERANCES = 100_000  # that are learned from: a minute on two cores
+MAX_UTTERANCES = 100_000  # to train on: about a minute on two cores
 FILE = "sent2vec.bin"
 
 
 def sentence_vectors(run: Run, folder: Path, model: str | Path | None = None) -> tuple[Sent2Vec, str]:
-    """The vectors, and a sentence that says where they are from.
+    """Load the sentence vectors of a run, training them first if necessary.
 
     Args:
-        folder: where a model that has to be learned is kept.
-        model: an official binary model, to be used as it is.
+        folder: where the trained model is kept.
+        model: a binary Sent2Vec model to use instead.
+
+    Returns:
+        The vectors, and a phrase for people that says where they come from.
 
     Raises:
-        UserError: the model cannot be read, there is no training corpus to learn one from, or it cannot be kept.
+        UserError: The model cannot be read or written, or the training corpus is unavailable.
     """
     if model is not None:
         vectors = Sent2Vec.load(model)
         return vectors, f"the Sent2Vec model {model} ({vectors.dim} dimensions)"
     path = folder / FILE
     if not path.is_file():
-        _learn(run, path)
+        _train(run, path)
     vectors = Sent2Vec.load(path)
-    return vectors, f"Sent2Vec vectors of {vectors.dim} dimensions, learned from this run's training corpus"
+    return vectors, f"Sent2Vec vectors of {vectors.dim} dimensions, trained on this run's training corpus"
 
 
-def _learn(run: Run, path: Path) -> None:
+def _train(run: Run, path: Path) -> None:
     try:
-        trained = train_sent2vec(utterances(run, MOST_UTTERANCES), seed=run.config.seed)
-    except UserError as fault:
+        trained = train_sent2vec(training_utterances(run, MAX_UTTERANCES), seed=run.config.seed)
+    except UserError as error:
         raise UserError(
-            f"no sentence vectors can be learned ({fault}); give a Sent2Vec model with --sent2vec FILE"
-        ) from fault
-    with told_as_user_error(path):
+            f"could not train sentence vectors ({error}); specify a Sent2Vec model with --sent2vec FILE"
+        ) from error
+    with as_user_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     trained.model.save(path, trained.counts, trained.output)
 
 
-def utterances(run: Run, most: int) -> Iterator[list[str]]:
-    """The words of at most so many replies of the training corpus, evenly spread, as far as the model knows them."""
+def training_utterances(run: Run, limit: int) -> Iterator[list[str]]:
+    """The known words of up to ``limit`` evenly spaced training targets."""
     data, vocabulary = run.config.data, run.vocabulary
-    corpus = open_samples(data.train, vocabulary, data)
-    for sample in spread(len(corpus), most):
+    corpus = Dataset.open(data.train, vocabulary, data)
+    for sample in evenly_spaced(len(corpus), limit):
         known = [int(word) for word in corpus.target_ids(int(sample)) if word != UNKNOWN]
-        yield detokenize(vocabulary.tokens(known), data.level).split()
+        yield vocabulary.text(known, get_tokenizer(data.level)).split()

@@ -1,4 +1,4 @@
-"""A page of chapters: text, tables and pictures, in one HTML file that needs nothing else."""
+"""An HTML page of chapters with text, tables and figures, in one file without external resources."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Union
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from seq2seq_chat.analysis.style import data_uri, render
-from seq2seq_chat.atomic import atomic_write
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.analysis.figures.style import data_uri, render
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_atomically
 
-NOTHING = "–"
+NO_VALUE = "–"
 
 
 @dataclass(frozen=True)
-class Text:
+class Paragraph:
     """A paragraph."""
 
     text: str
-    kind: str = "text"
+    kind: str = "paragraph"
 
 
 @dataclass(frozen=True)
-class Missing:
-    """What could not be made, and why."""
+class Unavailable:
+    """The reason why something is missing from the page."""
 
     text: str
-    kind: str = "missing"
+    kind: str = "unavailable"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns from ``numbers_from`` on are numbers and stand to the right."""
+    """A table; columns from index ``numbers_from`` on are right-aligned numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -48,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture, in the page and as a file."""
+    """An image, embedded as a data URI."""
 
     source: str
     caption: str
@@ -56,93 +55,92 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Fold:
-    """What is shown only to those who ask for it."""
+class Details:
+    """Blocks that are collapsed until clicked."""
 
     title: str
     blocks: Sequence[Block]
-    kind: str = "fold"
+    kind: str = "details"
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Text as it is."""
+class Preformatted:
+    """Preformatted text."""
 
     text: str
-    kind: str = "listing"
+    kind: str = "preformatted"
 
 
-Block = Union[Text, Missing, Table, Picture, Fold, Listing]
+Block = Paragraph | Unavailable | Table | Picture | Details | Preformatted
 
 
 @dataclass
 class Chapter:
-    """A part of the page."""
+    """A chapter of the page."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
-        """What the list of contents points to."""
+        """The HTML id of the chapter."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
     def add(self, *blocks: Block) -> None:
-        """Put something at the end."""
+        """Append blocks."""
         self.blocks.extend(blocks)
 
     @contextmanager
-    def attempt(self, what: str) -> Iterator[None]:
-        """Make a part of the chapter; where it cannot be made, the page says why and goes on."""
+    def optional(self, name: str) -> Iterator[None]:
+        """Make an optional part of the chapter; a UserError is shown on the page instead of being raised."""
         try:
             yield
-        except UserError as fault:
-            self.add(Missing(f"{what}: {fault}"))
+        except UserError as error:
+            self.add(Unavailable(f"{name}: {error}"))
 
 
 @dataclass
 class Page:
-    """The whole page."""
+    """The page."""
 
     title: str
-    pictures: Path  # folder that the pictures are written to as well; it is there
+    figures: Path  # existing folder that figures are also written to
     chapters: list[Chapter] = field(default_factory=list)
 
     def chapter(self, title: str) -> Chapter:
-        """Begin a new chapter."""
+        """Start a chapter."""
         self.chapters.append(Chapter(title))
         return self.chapters[-1]
 
     def picture(self, name: str, figure: Figure, caption: str) -> Picture:
-        """Keep a picture as a file of this name, and have it for the page."""
-        drawn = render(figure, "png")
-        with atomic_write(self.pictures / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.png", "wb") as file:
-            file.write(drawn)
-        return Picture(data_uri(drawn), caption)
+        """Write a figure to ``NAME.png`` and return it as a block."""
+        png = render(figure, "png")
+        write_atomically(self.figures / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.png", png)
+        return Picture(data_uri(png), caption)
 
-    def write(self, path: Path, tell: Callable[[str], object] = lambda text: None) -> None:
-        """Write the page whole. Raises UserError where it cannot be written."""
+    def write(self, path: Path, on_progress: Callable[[str], object] = lambda text: None) -> None:
+        """Write the page atomically. Raises UserError if it cannot be written."""
         environment = Environment(
-            loader=PackageLoader("seq2seq_chat.analysis"),
+            loader=PackageLoader("seq2seq_chat.analysis.report"),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         html = environment.get_template("report.html").render(page=self)
-        with atomic_write(path) as file:
-            file.write(html)
-        missing = sum(block.kind == "missing" for chapter in self.chapters for block in chapter.blocks)
-        tell(f"{len(html) / 1e6:.1f} MB" + (f"; {missing} parts are missing and say why" if missing else ""))
+        write_atomically(path, html)
+        missing = sum(block.kind == "unavailable" for chapter in self.chapters for block in chapter.blocks)
+        note = f"; {missing} unavailable {'part' if missing == 1 else 'parts'}, with the reasons" if missing else ""
+        on_progress(f"{len(html) / 1e6:.1f} MB{note}")
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A figure for people: 1,234.568, or a dash where there is none."""
+def format_number(value: float | None, digits: int = 3) -> str:
+    """1234.5678 → "1,234.568", None → a dash."""
     if value is None:
-        return NOTHING
+        return NO_VALUE
     return f"{value:,.{digits}f}" if abs(value) < 1e9 else f"{value:.3g}"
 
 
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share as a percentage."""
-    return NOTHING if share is None else f"{100 * share:.{digits}f} %"
+def format_percent(share: float | None) -> str:
+    """0.1234 → "12.3 %", None → a dash."""
+    return NO_VALUE if share is None else f"{100 * share:.1f} %"

@@ -1,4 +1,4 @@
-"""Cleaning and tokenising: the same for preparing, training, evaluating and chatting."""
+"""English text: lower case, no accents, punctuation as separate words. Applies to typed text and corpora alike."""
 
 from __future__ import annotations
 
@@ -6,100 +6,81 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 
-Level = Literal["word", "character"]
-
-SPACE = "<space>"
-"""The token of a space at character level: tokens themselves never hold white space."""
-
 _MARKS = ".,!?"
-_WORD = re.compile(r"[a-z0-9]+|[.,!?]")
+_TOKEN = re.compile(r"[a-z0-9]+|[.,!?]")
 _SPACE = ord(" ")
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
-_KEPT = f"{string.ascii_lowercase}{string.digits}{_MARKS}\n"
-# For bytes.translate: lower case, and spaces for what is not kept.
-_CLEANED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).lower() in _KEPT else 32 for code in range(256))
+_VALID = f"{string.ascii_lowercase}{string.digits}{_MARKS}\n"
+# For bytes.translate: lower case; a space for each invalid byte.
+_CLEANED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).lower() in _VALID else 32 for code in range(256))
 
 
-class _Folded(dict[int, str]):
-    """For str.translate: ASCII for a character, which is its compatibility decomposition (NFKD) without marks.
+class _AsciiTable(dict[int, str]):
+    """Maps a code point to ASCII for ``str.translate``: its compatibility decomposition (NFKD) without marks.
 
-    That is found for each character by itself, as what surrounds it changes nothing but the order of marks.
+    Characters are decomposed one at a time. That is exact: neighbours only affect the order of the marks.
     """
 
     def __missing__(self, code: int) -> str:
-        parts = unicodedata.normalize("NFKD", chr(code))
-        kept = (part for part in parts if not unicodedata.category(part).startswith("M"))
-        self[code] = folded = "".join(part if part.isascii() else " " for part in kept)
-        return folded
+        decomposed = unicodedata.normalize("NFKD", chr(code))
+        kept = (part for part in decomposed if not unicodedata.category(part).startswith("M"))
+        self[code] = ascii_text = "".join(part if part.isascii() else " " for part in kept)
+        return ascii_text
 
 
-_FOLDED = _Folded()
+_ASCII_TABLE = _AsciiTable()
 
 
-def _fold(text: str) -> str:
-    """ASCII for a text: without accents, and with spaces for characters that are of no use."""
-    return text if text.isascii() else _NOT_ASCII.sub(lambda found: found[0].translate(_FOLDED), text)
+def _to_ascii(text: str) -> str:
+    """The text without accents, and with spaces for characters that have no ASCII form."""
+    return text if text.isascii() else _NOT_ASCII.sub(lambda match: match[0].translate(_ASCII_TABLE), text)
 
 
 def clean(text: str) -> str:
-    """Reduce text to the words and punctuation marks that the model knows.
+    """Reduce text to lower-case words and punctuation marks.
 
     Accents are dropped (``café`` gives ``cafe``), letters become lower case, everything other
     than ``a-z 0-9 . , ! ?`` becomes a space, each punctuation mark is a word of its own, and
-    words are separated by single spaces. Cleaning clean text changes nothing.
+    words are separated by single spaces. Cleaning is idempotent.
     """
-    return " ".join(_WORD.findall(_fold(text).lower()))
+    return " ".join(_TOKEN.findall(_to_ascii(text).lower()))
 
 
 def clean_lines(texts: Sequence[str]) -> list[str]:
-    """``clean`` of each text, many times faster where there are many."""
+    """``clean`` of each text, but many times faster for many texts."""
     if not texts:
         return []
     joined = "\n".join(texts)
     if joined.count("\n") != len(texts) - 1:
         joined = "\n".join([text.replace("\n", " ") for text in texts])
-    return clean_block(_fold(joined).encode("ascii")).decode("ascii").split("\n")
+    return clean_block(_to_ascii(joined).encode("ascii")).decode("ascii").split("\n")
 
 
 def clean_block(lines: bytes) -> bytes:
-    """``clean`` of each line of a text in UTF-8, every step of it one pass in C over all of them."""
+    """``clean`` of each line of a UTF-8 text. Every step is a single pass in C over all lines."""
     if not lines.isascii():
-        lines = _fold(lines.decode()).encode("ascii")
+        lines = _to_ascii(lines.decode()).encode("ascii")
     data = lines.translate(_CLEANED)
     for mark in _MARKS.encode():
         data = data.replace(b"%c" % mark, b" %c " % mark)
     codes = np.frombuffer(data, np.uint8)
-    spare = codes == _SPACE  # unless a word follows
-    spare[:-1] &= codes[1:] <= _SPACE  # a space or a line feed, as nothing else is left that is less
-    return codes[~spare].tobytes().replace(b"\n ", b"\n").removeprefix(b" ")
+    redundant = codes == _SPACE  # a space is kept only before a word
+    redundant[:-1] &= codes[1:] <= _SPACE  # before a space or a line feed: no other code is this low
+    return codes[~redundant].tobytes().replace(b"\n ", b"\n").removeprefix(b" ")
 
 
-def tokenize(text: str, level: Level) -> list[str]:
-    """Clean text and cut it into tokens: its words, or its characters with ``<space>``.
+class EnglishTokenizer:
+    """Cleans a text; each remaining word or punctuation mark is a token."""
 
-    Raises:
-        ValueError: ``level`` is neither ``word`` nor ``character``.
-    """
-    cleaned = clean(text)
-    if level == "word":
-        return cleaned.split()
-    if level == "character":
-        return [SPACE if character == " " else character for character in cleaned]
-    raise ValueError(f"level must be 'word' or 'character', not {level!r}")
+    name = "word"  # the value of data.level
 
+    def encode(self, text: str) -> list[str]:
+        """The words and punctuation marks of the cleaned text."""
+        return clean(text).split()
 
-def detokenize(tokens: Iterable[str], level: Level) -> str:
-    """Join tokens to text: the inverse of ``tokenize`` on clean text.
-
-    Raises:
-        ValueError: ``level`` is neither ``word`` nor ``character``.
-    """
-    if level == "word":
+    def decode(self, tokens: Iterable[str]) -> str:
+        """The words, separated by spaces."""
         return " ".join(tokens)
-    if level == "character":
-        return "".join(" " if token == SPACE else token for token in tokens)
-    raise ValueError(f"level must be 'word' or 'character', not {level!r}")

@@ -1,13 +1,12 @@
-"""The XML files of OPUS: the sentences of a film, and when they are said.
+"""The XML files of OPUS: the sentences of a film and their times.
 
-A sentence ``<s>`` holds words ``<w>``; ``<time>`` elements tell when a block of the subtitles begins
-(``id="T7S"``) and ends (``id="T7E"``). Blocks and sentences overlap freely: a sentence may go over
-several blocks, and a block may hold several sentences, which then have one time or none.
+A sentence ``<s>`` contains words ``<w>``; ``<time>`` elements mark the start (``id="T7S"``) and the end (``id="T7E"``)
+of a subtitle block. Blocks and sentences overlap freely: a sentence may extend over several blocks, and a block may
+contain several sentences, some of which then have no times.
 
-Files as OPUS writes them are many times faster to take apart than a parser of XML does it: one regular
-expression, which an automaton evaluates in a single pass, accepts just the form that OPUS gives them, and
-then the places of ``<`` and ``>`` tell where words are. Anything else goes to lxml, which gives the same
-sentences or tells what is broken.
+Files in the exact format that OPUS writes are scanned, many times faster than an XML parser: one regular expression,
+which an automaton evaluates in a single pass, checks the format, and the positions of ``<`` and ``>`` then delimit the
+words. All other files are parsed with lxml, which gives the same sentences or an error.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from lxml import etree
 Array = Any
 """A NumPy array."""
 
-_CLOCK = re.compile(rb"(\d{1,9}):(\d{1,9}):(\d{1,9})(?:[,.](\d*))?")
+_TIME_VALUE = re.compile(rb"(\d{1,9}):(\d{1,9}):(\d{1,9})(?:[,.](\d*))?")
 _NAMED_ENTITY = re.compile(rb"&(?:amp|lt|gt|quot|apos);")
 _TIME_TAG = re.compile(rb'<time id="([^"]*)" value="([^"]*)" ?/>')
 _OTHER_ENCODING = re.compile(rb"encoding *= *[\"'](?!utf-?8[\"'])", re.IGNORECASE)
-_NO_CHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
+_NONCHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
 
 _OPENING, _SPACE, _LINE_FEED, _START, _WORD, _TIME, _SENTENCE = b"< \nSwts"
-_EITHER = np.uint8(0xFF ^ ord("<") ^ ord(">"))  # the bits that are the same in both
+_BRACKET_MASK = np.uint8(0xFF ^ ord("<") ^ ord(">"))  # the bits that both have in common
 
 
-def _form() -> Any:
-    """The sentences of a file as OPUS writes it, from the first to the end of the last."""
+def _compile_format() -> Any:
+    """The sentences of a file in the format of OPUS, from the start of the first to the end of the last."""
     blank, control = rb"[ \t\r\n]*", rb"\x00-\x08\x0b\x0c\x0e-\x1f"
     value = rb'="[^"<>&%s]*"' % control
     text = rb"(?:[^<>&%s]|&(?:amp|lt|gt|quot|apos);)*" % control
@@ -43,26 +42,25 @@ def _form() -> Any:
     time = rb"<time id%s value%s ?/>" % (value, value)
     sentence = rb"<s%s>%s(?:(?:%s|%s)%s)*</s>" % (attributes, blank, word, time, blank)
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # bytes; whether they are UTF-8 is seen elsewhere
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes; UTF-8 is checked elsewhere
     options.never_capture = True
     return re2.compile(rb"(?:%s%s)*%s" % (sentence, blank, sentence), options)
 
 
-_FORM = _form()
+_FORMAT = _compile_format()
 
 
 @dataclass(frozen=True)
 class Sentences:
     """The sentences of a film that have words.
 
-    A sentence starts when the block starts whose ``<time>`` is the last one before its first word,
-    and ends when the block ends whose ``<time>`` is the first one after its last word, in whatever
-    sentence these lie; where there is another kind of ``<time>``, or none, it is not known.
+    The start of a sentence is given by the last ``<time>`` before its first word if that is the start of a block; its
+    end by the first ``<time>`` after its last word if that is the end of a block. These may be in other sentences.
 
     Attributes:
-        lines: A line for each sentence, its words as written and joined by spaces, in UTF-8; no
-            line feed after the last.
-        starts, ends: Seconds, ``[sentences]``; NaN where not known.
+        lines: One UTF-8 line per sentence, its words joined by spaces; no line feed after the last.
+        starts: Seconds, ``[sentences]``; NaN if unknown.
+        ends: Seconds, ``[sentences]``; NaN if unknown.
     """
 
     lines: bytes
@@ -70,106 +68,106 @@ class Sentences:
     ends: Array
 
 
-class BrokenFilm(Exception):
-    """The XML is damaged; the message says where."""
+class DamagedXml(Exception):
+    """The XML is malformed; the message says where."""
 
 
 def film_sentences(content: bytes) -> Sentences:
     """The sentences that have words.
 
     Raises:
-        BrokenFilm: The content is no well-formed XML.
+        DamagedXml: The XML is malformed.
     """
     sentences = scan_sentences(content)
     return parse_sentences(content) if sentences is None else sentences
 
 
 def parse_sentences(content: bytes) -> Sentences:
-    """The sentences of any well-formed file, by a parser of XML.
+    """The sentences of any well-formed file, with an XML parser.
 
     Raises:
-        BrokenFilm: The content is no well-formed XML.
+        DamagedXml: The XML is malformed.
     """
     try:
         document = etree.fromstring(content, _parser())
-    except (etree.XMLSyntaxError, ValueError) as fault:
-        place = _no_utf8(content)
-        if place is not None and not _OTHER_ENCODING.search(content[:100]):
-            raise BrokenFilm(f"byte {place} is not UTF-8") from fault
-        raise BrokenFilm(f"broken XML: {fault}") from fault
+    except (etree.XMLSyntaxError, ValueError) as error:
+        offset = _invalid_utf8(content)
+        if offset is not None and not _OTHER_ENCODING.search(content[:100]):
+            raise DamagedXml(f"byte {offset} is not UTF-8") from error
+        raise DamagedXml(f"invalid XML: {error}") from error
     texts: list[bytes] = []
     first_words: list[int] = []
     last_words: list[int] = []
-    times: list[tuple[int, float, bool]] = []  # place, seconds, whether a block begins
-    place = 0
+    times: list[tuple[int, float, bool]] = []  # index, seconds, whether it is the start of a block
+    index = 0
     for sentence in document.iter("s"):
         if next(sentence.iterancestors("s"), None) is not None:
-            continue  # a part of that one
+            continue  # nested in that one
         words: list[bytes] = []
         for element in sentence.iter("w", "time"):
-            place += 1
+            index += 1
             if element.tag == "time":
-                clock = _seconds_or_nan(element.get("value", "").encode())
-                times.append((place, clock, element.get("id", "").endswith("S")))
+                seconds = _seconds_or_nan(element.get("value", "").encode())
+                times.append((index, seconds, element.get("id", "").endswith("S")))
                 continue
             if not words:
-                first_words.append(place)
+                first_words.append(index)
             words.append("".join(element.itertext()).encode().replace(b"\n", b" "))
-            last_words[len(texts) :] = [place]
+            last_words[len(texts) :] = [index]
         if words:
             texts.append(b" ".join(words))
-    places, values, begins = np.array(times, float).reshape(-1, 3).T
-    starts, ends = _clocks(np.array(first_words, int), np.array(last_words, int), places, values, begins > 0)
+    indices, values, is_start = np.array(times, float).reshape(-1, 3).T
+    starts, ends = _sentence_times(np.array(first_words, int), np.array(last_words, int), indices, values, is_start > 0)
     return Sentences(b"\n".join(texts), starts, ends)
 
 
 def _parser() -> etree.XMLParser:
-    # Nothing outside of the file is looked at, and entities that grow are refused.
+    # Load nothing from outside the file, and reject entity expansion attacks.
     return etree.XMLParser(resolve_entities="internal", no_network=True, load_dtd=False, huge_tree=False)
 
 
-def _no_utf8(content: bytes) -> int | None:
-    """The place of the first byte that is not UTF-8."""
+def _invalid_utf8(content: bytes) -> int | None:
+    """The offset of the first byte that is not UTF-8, or None."""
     if not content.isascii():
         try:
             content.decode()
-        except UnicodeDecodeError as fault:
-            return fault.start
+        except UnicodeDecodeError as error:
+            return error.start
     return None
 
 
 def scan_sentences(content: bytes) -> Sentences | None:
-    """The same as ``parse_sentences`` of a file in UTF-8 that has the form OPUS gives it, or None for any other."""
+    """The same as ``parse_sentences`` if the file is UTF-8 in the exact format of OPUS, otherwise None."""
     start, end = content.find(b"<s"), content.rfind(b"</s>") + len(b"</s>")
     body = content[start:end]
-    if start < 0 or not _FORM.fullmatch(body) or not _is_frame(content[:start], content[end:]):
+    if start < 0 or not _FORMAT.fullmatch(body) or not _is_frame(content[:start], content[end:]):
         return None
     if not content.isascii() and (
-        _no_utf8(content) is not None or any(character in body for character in _NO_CHARACTERS)
+        _invalid_utf8(content) is not None or any(character in body for character in _NONCHARACTERS)
     ):
         return None
     if b"&" in body:
-        body = _NAMED_ENTITY.sub(b" ", body)  # all of the five stand for characters that cleaning turns to spaces
-    return _located(body)
+        body = _NAMED_ENTITY.sub(b" ", body)  # cleaning replaces all five characters by spaces
+    return _split_words(body)
 
 
 def _is_frame(head: bytes, tail: bytes) -> bool:
-    """Whether what surrounds the sentences is a sound document in UTF-8."""
+    """Whether the text around the sentences is well-formed XML in UTF-8, with the elements of OPUS."""
     if _OTHER_ENCODING.search(head) or b"<!" in head or b"<!" in tail or b"<w" in tail or b"<time" in tail:
         return False
     try:
         document = etree.fromstring(head + b"<s/>" + tail, _parser())
     except (etree.XMLSyntaxError, ValueError):
         return False
-    parts = [child.tag for child in document]
-    return document.tag == "document" and parts.count("s") == 1 and set(parts) <= {"s", "meta"}
+    tags = [child.tag for child in document]
+    return document.tag == "document" and tags.count("s") == 1 and set(tags) <= {"s", "meta"}
 
 
-def _located(body: bytes) -> Sentences:
-    """The sentences of a text that has the form, without entities."""
+def _split_words(body: bytes) -> Sentences:
+    """The sentences of a text in the format of OPUS without entities."""
     codes = np.frombuffer(body, np.uint8)
-    marks = np.flatnonzero((codes & _EITHER) == _OPENING)
-    opening, closing = marks[0::2], marks[1::2]
+    brackets = np.flatnonzero((codes & _BRACKET_MASK) == _OPENING)
+    opening, closing = brackets[0::2], brackets[1::2]
     kinds = codes[opening + 1]
     words, times = np.flatnonzero(kinds == _WORD), np.flatnonzero(kinds == _TIME)
     if not len(words):
@@ -177,60 +175,62 @@ def _located(body: bytes) -> Sentences:
     sentence = np.cumsum(kinds == _SENTENCE)[words]
     is_last = np.append(sentence[1:] != sentence[:-1], True)
     is_first = np.append(True, is_last[:-1])
-    # Each word is taken with the < after it, in whose place then comes what separates it from the next.
+    # Take each word with the < after it, which is then replaced by the separator.
     begin, end = closing[words] + 1, opening[words + 1] + 1
     after = np.cumsum(end - begin)
-    steps = np.ones(after[-1], np.int64)  # from each byte that is taken to the next
+    steps = np.ones(after[-1], np.int64)  # from each taken byte to the next
     steps[0] = begin[0]
     steps[after[:-1]] += begin[1:] - end[:-1]
     text = codes[np.cumsum(steps, out=steps)]
     text[text == _LINE_FEED] = _SPACE
     text[after - 1] = np.where(is_last, _LINE_FEED, _SPACE)
-    begins, values = _times(body, codes, opening[times], closing[times])
-    starts, ends = _clocks(words[is_first], words[is_last], times, values, begins)
+    is_start, values = _parse_times(body, codes, opening[times], closing[times])
+    starts, ends = _sentence_times(words[is_first], words[is_last], times, values, is_start)
     return Sentences(text[:-1].tobytes(), starts, ends)
 
 
-def _clocks(first_words: Array, last_words: Array, times: Array, values: Array, begins: Array) -> tuple[Array, Array]:
-    """When sentences start and end, from the places of their first and last words and of all times."""
+def _sentence_times(
+    first_words: Array, last_words: Array, times: Array, values: Array, is_start: Array
+) -> tuple[Array, Array]:
+    """The start and end times of sentences, from the indices of their first and last words and of all times."""
     before = np.searchsorted(times, first_words)  # 0 if there is none
     after = np.searchsorted(times, last_words)
-    starting = np.append(np.nan, np.where(begins, values, np.nan))
-    ending = np.append(np.where(begins, np.nan, values), np.nan)
-    return starting[before], ending[after]
+    starts = np.append(np.nan, np.where(is_start, values, np.nan))
+    ends = np.append(np.where(is_start, np.nan, values), np.nan)
+    return starts[before], ends[after]
 
 
-_USUAL = np.frombuffer(b'"00:00:00,000', np.uint8)
-_MOST = np.where(_USUAL == ord("0"), 9, 0).astype(np.uint8)  # by which each byte of a value may exceed that
+_ZERO_TIME = np.frombuffer(b'"00:00:00,000', np.uint8)
+_MAX_DIGITS = np.where(_ZERO_TIME == ord("0"), 9, 0).astype(np.uint8)  # by how much each byte may exceed _ZERO_TIME
 _WEIGHTS = np.array([0, 36_000_000, 3_600_000, 0, 600_000, 60_000, 0, 10_000, 1000, 0, 100, 10, 1], np.float64)
 
 
-def _times(body: bytes, codes: Array, opening: Array, closing: Array) -> tuple[Array, Array]:
-    """Whether blocks begin, and the seconds, of the ``<time>`` that are there; NaN where they cannot be read."""
-    size = len(_USUAL)
-    places = closing - (codes[closing - 2] == _SPACE) - len('"/') - size
-    begins = codes[places - len('S" value=')] == _START
-    written: Array = np.ndarray((len(codes) - size, size), np.uint8, codes, strides=(1, 1))
-    digits = written[places] - _USUAL
-    usual = digits <= _MOST
+def _parse_times(body: bytes, codes: Array, opening: Array, closing: Array) -> tuple[Array, Array]:
+    """Of each ``<time>``, whether it is the start of a block, and its seconds; NaN if invalid."""
+    size = len(_ZERO_TIME)
+    offsets = closing - (codes[closing - 2] == _SPACE) - len('"/') - size
+    is_start = codes[offsets - len('S" value=')] == _START
+    windows: Array = np.ndarray((len(codes) - size, size), np.uint8, codes, strides=(1, 1))
+    digits = windows[offsets] - _ZERO_TIME
+    is_usual = digits <= _MAX_DIGITS
     values = np.einsum("td,d->t", digits, _WEIGHTS) / 1000
-    if not usual.all():
-        for number in np.flatnonzero(~usual.all(axis=1)).tolist():
-            identifier, value = _TIME_TAG.fullmatch(body, opening[number], closing[number] + 1).groups()  # type: ignore[union-attr]
-            begins[number], values[number] = identifier.endswith(b"S"), _seconds_or_nan(value)
-    return begins, values
+    if not is_usual.all():
+        for index in np.flatnonzero(~is_usual.all(axis=1)).tolist():
+            identifier, value = _TIME_TAG.fullmatch(body, opening[index], closing[index] + 1).groups()  # type: ignore[union-attr]
+            is_start[index], values[index] = identifier.endswith(b"S"), _seconds_or_nan(value)
+    return is_start, values
 
 
 def _seconds_or_nan(value: bytes) -> float:
-    clock = seconds(value)
-    return np.nan if clock is None else clock
+    seconds = parse_time(value)
+    return np.nan if seconds is None else seconds
 
 
-def seconds(value: bytes) -> float | None:
-    """A time as written, such as 00:01:02,345 or 0:01:2.5; None if it cannot be read."""
-    match = _CLOCK.fullmatch(value.strip())
+def parse_time(value: bytes) -> float | None:
+    """The seconds of a time such as 00:01:02,345 or 0:01:2.5, or None if it is invalid."""
+    match = _TIME_VALUE.fullmatch(value.strip())
     if match is None:
         return None
-    hours, minutes, whole, fraction = match.groups()
+    hours, minutes, seconds, fraction = match.groups()
     milliseconds = int(((fraction or b"") + b"000")[:3])
-    return ((int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1000 + milliseconds) / 1000
+    return ((int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 1000 + milliseconds) / 1000

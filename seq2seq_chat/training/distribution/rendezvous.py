@@ -1,7 +1,7 @@
-"""Who trains together: the addresses of the workers, which of them this process is, and how they meet.
+"""The workers that train together: their addresses, and how they find each other.
 
-TensorFlow waits for absent workers without a word and without an end, and hears no signal meanwhile. So they meet
-before it starts: the others call the first worker at its address, and when all have called it tells them to begin.
+TensorFlow waits for missing workers silently, without a timeout, and handles no signals meanwhile. So the workers meet
+before it starts: they connect to the chief's address, and once all are connected the chief tells them to start.
 """
 
 from __future__ import annotations
@@ -12,71 +12,71 @@ import re
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.system.errors import UserError
 
 ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):(\d{1,5})$")
-ASKED = 2.0  # seconds that a worker has to answer when it is looked for
-PATIENCE = 600.0  # seconds that workers wait for each other at the beginning
-BEGIN = b"begin\n"
+CONNECT_TIMEOUT = 2.0  # seconds
+WAIT_TIMEOUT = 600.0  # seconds that workers wait for each other at the start
+START = b"begin\n"
 
 
 class Cluster(NamedTuple):
-    """Workers that train one model. The first one leads: it reads the experiment, keeps the run, tells the others."""
+    """The workers that train one model. Worker 0 is the chief: it reads the configuration and keeps the run."""
 
     workers: tuple[str, ...]  # HOST:PORT of each
-    number: int  # of this process, counted from 0
+    task_index: int  # of this process
 
     @property
-    def leads(self) -> bool:
-        """Whether this process is the first worker."""
-        return self.number == 0
+    def is_chief(self) -> bool:
+        """Whether this process is the chief."""
+        return self.task_index == 0
 
     @property
-    def arguments(self) -> str:
-        """What is to be typed on the first worker."""
+    def chief_arguments(self) -> str:
+        """The command-line options that start the chief."""
         return f"--workers {','.join(self.workers)} --index 0"
-
-    def silent(self) -> list[int]:
-        """Which of the other workers do not answer at their address."""
-        return [other.number for other in self.others if not _answers(self.workers[other.number])]
-
-    def named(self, *indices: int) -> str:
-        """3 → "worker 3 (10.0.0.4:5000)"."""
-        return " and ".join(f"worker {index} ({self.workers[index]})" for index in indices)
 
     @property
     def greeting(self) -> bytes:
-        """By which the first worker knows that this one belongs to it."""
-        return f"{self.number} of {','.join(self.workers)}\n".encode()
+        """What this worker sends to the chief, so that workers of another training are recognized."""
+        return f"{self.task_index} of {','.join(self.workers)}\n".encode()
 
     @property
-    def others(self) -> Iterable[Cluster]:
-        """The same cluster as each of the other workers sees it."""
-        return [self._replace(number=n) for n in range(len(self.workers)) if n != self.number]
+    def others(self) -> list[Cluster]:
+        """The cluster as each of the other workers sees it."""
+        return [self._replace(task_index=n) for n in range(len(self.workers)) if n != self.task_index]
+
+    def unreachable(self) -> list[int]:
+        """Indices of the other workers that do not accept connections."""
+        return [other.task_index for other in self.others if not _is_reachable(self.workers[other.task_index])]
+
+    def describe(self, *indices: int) -> str:
+        """3 → "worker 3 (10.0.0.4:5000)"."""
+        return " and ".join(f"worker {index} ({self.workers[index]})" for index in indices)
 
 
-def cluster_of_options(workers: Optional[str], index: Optional[int]) -> Optional[Cluster]:
-    """The cluster that `--workers` and `--index` describe, None where neither is given.
+def cluster_from_options(workers: str | None, index: int | None) -> Cluster | None:
+    """The cluster described by `--workers` and `--index`, or None if neither is given.
 
     Raises:
-        UserError: one of them is missing, or they do not fit.
+        UserError: one of them is missing or invalid.
     """
     if workers is None and index is None:
         return None
     if workers is None or index is None:
-        raise UserError("--workers HOST:PORT,… and --index N belong together: all workers, and which of them this is")
+        raise UserError("--workers HOST:PORT,… and --index N must be given together")
     return _cluster(workers.split(","), index, "--workers")
 
 
-def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Optional[Cluster]:
-    """The cluster that the environment variable TF_CONFIG describes, None where there is none.
+def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
+    """The cluster described by the environment variable TF_CONFIG, or None if it is not set.
 
     Raises:
-        UserError: it does not describe workers.
+        UserError: it is invalid.
     """
     text = environment.get("TF_CONFIG")
     if not text:
@@ -84,9 +84,9 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Optio
     try:
         settings = json.loads(text)
         jobs, task = settings["cluster"], settings["task"]
-        leaders = [*jobs.get("chief", [])]
-        index = int(task["index"]) + {"chief": 0, "worker": len(leaders)}[task["type"]]
-        return _cluster([*leaders, *jobs.get("worker", [])], index, "TF_CONFIG")
+        chiefs = [*jobs.get("chief", [])]
+        index = int(task["index"]) + {"chief": 0, "worker": len(chiefs)}[task["type"]]
+        return _cluster([*chiefs, *jobs.get("worker", [])], index, "TF_CONFIG")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
             'TF_CONFIG does not describe workers; it looks like {"cluster": {"worker": ["HOST:PORT", …]}, '
@@ -95,104 +95,106 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Optio
 
 
 def loopback_addresses(count: int) -> list[str]:
-    """Addresses for workers that all run on this machine, at ports the system chose."""
+    """Addresses for workers that all run on this machine, at free ports."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+        return [f"127.0.0.1:{server.getsockname()[1]}" for server in sockets]
 
 
-def assemble(cluster: Cluster, say: Callable[[str], object]) -> None:
-    """Wait until all workers are there.
+def wait_for_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
+    """Wait until all workers are present.
 
     Raises:
-        UserError: some do not come, the address cannot be had, or they do not agree on who takes part.
+        UserError: some are missing, the port is in use, or the workers have different lists of workers.
     """
-    if cluster.leads:
-        _await_others(cluster, say)
+    if cluster.is_chief:
+        _accept_workers(cluster, on_progress)
     else:
-        _call_first(cluster, say)
+        _call_chief(cluster, on_progress)
 
 
-def _await_others(cluster: Cluster, say: Callable[[str], object]) -> None:
-    expected = {other.greeting: other.number for other in cluster.others}
-    end, told = time.monotonic() + PATIENCE, False
+def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
+    expected = {other.greeting: other.task_index for other in cluster.others}
+    deadline, reported = time.monotonic() + WAIT_TIMEOUT, False
     with ExitStack() as stack:
-        door = stack.enter_context(_listen(cluster))
-        door.settimeout(ASKED / 4)
+        server = stack.enter_context(_listen(cluster))
+        server.settimeout(CONNECT_TIMEOUT / 4)
         present: dict[int, socket.socket] = {}
         while len(present) < len(expected):
-            absent = sorted(set(expected.values()) - present.keys())
-            if time.monotonic() > end:
-                raise UserError(f"{cluster.named(*absent)} did not come; start every worker within ten minutes")
-            if not told:
-                say(f"waiting for {cluster.named(*absent)}")
-                told = True
+            missing = cluster.describe(*sorted(set(expected.values()) - present.keys()))
+            if time.monotonic() > deadline:
+                raise UserError(f"{missing} did not connect; start all workers within ten minutes")
+            if not reported:
+                on_progress(f"waiting for {missing}")
+                reported = True
             with suppress(TimeoutError):
-                caller = stack.enter_context(door.accept()[0])
-                caller.settimeout(ASKED)
-                number = expected.get(_line(caller))
-                if number is None:
+                connection = stack.enter_context(server.accept()[0])
+                connection.settimeout(CONNECT_TIMEOUT)
+                index = expected.get(_read_line(connection))
+                if index is None:
                     with suppress(OSError):
-                        caller.sendall(f"other workers: {','.join(cluster.workers)}\n".encode())
+                        connection.sendall(f"other workers: {','.join(cluster.workers)}\n".encode())
                     continue
-                present[number] = caller
-            present = {number: caller for number, caller in present.items() if _waits(caller)}
-        for caller in present.values():
-            caller.sendall(BEGIN)
-        for caller in present.values():  # who closes a connection last can use its port again at once
-            _line(caller)
+                present[index] = connection
+            present = {index: connection for index, connection in present.items() if _is_waiting(connection)}
+        for connection in present.values():
+            connection.sendall(START)
+        for connection in present.values():  # the workers close first, which leaves our port free for TensorFlow
+            _read_line(connection)
 
 
-def _call_first(cluster: Cluster, say: Callable[[str], object]) -> None:
-    end, told = time.monotonic() + PATIENCE, False
-    while time.monotonic() < end:
-        with suppress(OSError), socket.create_connection(_place(cluster.workers[0]), timeout=ASKED) as line:
-            if line.getsockname() == line.getpeername():  # nobody listens, and the system took this very port to ask
+def _call_chief(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
+    deadline, reported, chief = time.monotonic() + WAIT_TIMEOUT, False, cluster.describe(0)
+    while time.monotonic() < deadline:
+        address = _split(cluster.workers[0])
+        with suppress(OSError), socket.create_connection(address, timeout=CONNECT_TIMEOUT) as connection:
+            if connection.getsockname() == connection.getpeername():  # no server, and we got its port as our own
                 continue
-            line.sendall(cluster.greeting)
-            line.settimeout(max(ASKED, end - time.monotonic()))
-            answer = _line(line)
-            if answer == BEGIN:
+            connection.sendall(cluster.greeting)
+            connection.settimeout(max(CONNECT_TIMEOUT, deadline - time.monotonic()))
+            answer = _read_line(connection)
+            if answer == START:
                 return
             if answer:
-                raise UserError(f"{cluster.named(0)} has {answer.decode(errors='replace').strip()}; name them alike")
-        if not told:
-            say(f"waiting for {cluster.named(0)}")
-            told = True
-        time.sleep(ASKED / 8)
-    raise UserError(f"{cluster.named(0)} does not answer; start it, and see that its port can be reached from here")
+                text = answer.decode(errors="replace").strip()
+                raise UserError(f"{chief} has {text}; give all workers the same --workers")
+        if not reported:
+            on_progress(f"waiting for {chief}")
+            reported = True
+        time.sleep(CONNECT_TIMEOUT / 8)
+    raise UserError(f"{chief} does not answer; start it, and check that its port is reachable from here")
 
 
 def _listen(cluster: Cluster) -> socket.socket:
-    port = _place(cluster.workers[cluster.number])[1]
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
+    port = _split(cluster.workers[cluster.task_index])[1]
+    dual_stack = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual_stack else socket.AF_INET
     try:
-        return socket.create_server(("", port), family=family, dualstack_ipv6=both)
+        return socket.create_server(("", port), family=family, dualstack_ipv6=dual_stack)
     except OSError as error:
         raise UserError(
-            f"{cluster.named(cluster.number)} cannot listen: {error.strerror}; choose another port"
+            f"{cluster.describe(cluster.task_index)} cannot listen: {error.strerror}; choose another port"
         ) from None
 
 
-def _waits(caller: socket.socket) -> bool:
-    """Whether the other end is still there: it says nothing while it waits, and only its end can be heard."""
-    return not select.select([caller], [], [], 0)[0]
+def _is_waiting(connection: socket.socket) -> bool:
+    """Whether the other end is still connected: it sends nothing while it waits, so only its end is readable."""
+    return not select.select([connection], [], [], 0)[0]
 
 
-def _line(end: socket.socket) -> bytes:
-    """What the other end says up to the end of a line; nothing where it goes away or is silent."""
-    said = b""
+def _read_line(connection: socket.socket) -> bytes:
+    """Receive up to the end of a line, or what there is if the other end closes or is silent."""
+    line = b""
     with suppress(OSError):
-        while not said.endswith(b"\n") and len(said) < 10**5:
-            more = end.recv(4096)
-            if not more:
+        while not line.endswith(b"\n") and len(line) < 10**5:
+            received = connection.recv(4096)
+            if not received:
                 break
-            said += more
-    return said
+            line += received
+    return line
 
 
-def _place(address: str) -> tuple[str, int]:
+def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -201,17 +203,17 @@ def _cluster(workers: list[Any], index: int, where: str) -> Cluster:
     for address in workers:
         match = ADDRESS.match(str(address))
         if match is None or not 0 < int(match[2]) < 2**16:
-            raise UserError(f"{where}: {address!r} is no address; write HOST:PORT for every worker, and commas between")
+            raise UserError(f"{where}: {address!r} is not an address; write HOST:PORT,HOST:PORT,…")
     if len(set(workers)) < len(workers):
-        raise UserError(f"{where}: an address stands there twice; every worker needs its own")
+        raise UserError(f"{where}: duplicated address; every worker needs its own")
     if not 0 <= index < len(workers):
-        raise UserError(f"{where}: there are {len(workers)} workers, so their indices are 0 to {len(workers) - 1}")
+        raise UserError(f"{where}: the index of one of {len(workers)} workers must be 0 to {len(workers) - 1}")
     return Cluster(tuple(workers), index)
 
 
-def _answers(address: str) -> bool:
+def _is_reachable(address: str) -> bool:
     try:
-        with socket.create_connection(_place(address), timeout=ASKED):
+        with socket.create_connection(_split(address), timeout=CONNECT_TIMEOUT):
             return True
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""The metrics against numbers that were worked out by hand, and BLEU against sacrebleu's command line."""
+"""Metrics against hand-computed values, and BLEU against the command line of sacrebleu."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.analysis.bleu import Bleu
-from seq2seq_chat.analysis.distance import MeaningDistance
-from seq2seq_chat.analysis.diversity import Diversity, jensen_shannon
-from seq2seq_chat.analysis.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.analysis.metrics.bleu import Bleu
+from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
+from seq2seq_chat.analysis.metrics.diversity import Diversity, jensen_shannon
+from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
 
 REPLIES = ["yes , i do .", "i do not know what you mean .", "the cat is on the mat", "", "no ."]
 EXPECTED = ["yes , i do not .", "what do you mean ?", "there is a cat on the mat", "hello !", "no ."]
 
 
 def toy_vectors() -> Sent2Vec:
-    """a = (1, 0), b = (0, 1), the pair a b = (2, 2), every other pair (0, 0)."""
+    """a = (1, 0), b = (0, 1), the bigram a b = (2, 2), all other bigrams (0, 0)."""
     vectors = np.zeros((2 + 50, 2), np.float32)
     vectors[:2] = [[1, 0], [0, 1]]
     vectors[2 + (0 * 116049371 + 1) % 50] = [2, 2]
@@ -45,26 +45,26 @@ def test_short_replies_are_punished() -> None:
     assert bleu.score == pytest.approx(100 * math.exp(1 - 8 / 4))
 
 
-def test_bleu_is_that_of_the_command_line(tmp_path: Path) -> None:
+def test_bleu_equals_that_of_the_sacrebleu_command(tmp_path: Path) -> None:
     (tmp_path / "replies").write_text("\n".join(REPLIES) + "\n")
     (tmp_path / "expected").write_text("\n".join(EXPECTED) + "\n")
     command = [sys.executable, "-m", "sacrebleu", "expected", "-i", "replies", "-w", "10", "-b", "--force"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240).stdout
-    whole, parts = Bleu(), Bleu()
-    whole.add(REPLIES, EXPECTED)
+    at_once, in_blocks = Bleu(), Bleu()
+    at_once.add(REPLIES, EXPECTED)
     for reply, expected in zip(REPLIES, EXPECTED, strict=True):
-        parts.add([reply], [expected])
-    assert whole.score == pytest.approx(float(printed), abs=1e-9)
-    assert parts.score == pytest.approx(float(printed), abs=1e-9)  # block by block it is the same
-    assert "tok:13a" in whole.signature and "smooth:exp" in whole.signature and "nrefs:1" in whole.signature
+        in_blocks.add([reply], [expected])
+    assert at_once.score == pytest.approx(float(printed), abs=1e-9)
+    assert in_blocks.score == pytest.approx(float(printed), abs=1e-9)
+    assert "tok:13a" in at_once.signature and "smooth:exp" in at_once.signature and "nrefs:1" in at_once.signature
 
 
-def test_bleu_of_nothing_is_none() -> None:
+def test_bleu_without_samples_is_none() -> None:
     assert Bleu().score is None
 
 
 def test_diversity_by_hand() -> None:
-    """a b a | a b | (nothing): 5 words of 2 kinds, 3 pairs of 2 kinds."""
+    """a b a | a b | (empty): 5 words, 2 of them different; 3 bigrams, 2 of them different."""
     diversity = Diversity()
     diversity.add(["a b a", "a b"])
     diversity.add([""])
@@ -79,41 +79,41 @@ def test_most_frequent_replies_by_hand() -> None:
     diversity = Diversity()
     diversity.add(["x"] * 5 + ["y"] * 3 + ["b", "a"])
     assert diversity.most_frequent(3) == [("x", 0.5), ("y", 0.3), ("a", 0.1)]
-    assert diversity.share_of_most_frequent(2) == pytest.approx(0.8)
+    assert diversity.most_frequent_share(2) == pytest.approx(0.8)
 
 
-def test_no_replies_have_no_figures() -> None:
+def test_diversity_without_replies_is_none() -> None:
     diversity = Diversity()
     assert diversity.distinct_1 is diversity.distinct_2 is diversity.mean_length is diversity.entropy is None
-    assert diversity.share_of_most_frequent() is None
+    assert diversity.most_frequent_share() is None
     diversity.add(["", ""])
-    assert (diversity.distinct_1, diversity.mean_length, diversity.share_of_most_frequent()) == (None, 0, 1)
+    assert (diversity.distinct_1, diversity.mean_length, diversity.most_frequent_share()) == (None, 0, 1)
 
 
 def test_distance_by_hand() -> None:
-    """a is (1, 0); a b is ((1, 0) + (0, 1) + (2, 2)) / 3 = (1, 1): 1 apart, at 45 degrees."""
-    distance = MeaningDistance(toy_vectors())
+    """a is (1, 0) and a b is ((1, 0) + (0, 1) + (2, 2)) / 3 = (1, 1): distance 1, angle 45°."""
+    distance = Sent2VecDistance(toy_vectors())
     distance.add(["a"], ["a b"])
     assert distance.distance == pytest.approx(1)
     assert distance.cosine == pytest.approx(math.sqrt(0.5))
-    distance.add(["a", ""], ["b", "a"])  # √2 apart at a right angle; and nothing is 1 from (1, 0), without an angle
+    distance.add(["a", ""], ["b", "a"])  # distances √2 (angle 90°) and 1 (zero vector, no angle)
     assert distance.distance == pytest.approx((1 + math.sqrt(2) + 1) / 3)
     assert distance.cosine == pytest.approx(math.sqrt(0.5) / 3)
 
 
-def test_frequent_replies_are_left_out() -> None:
-    distance = MeaningDistance(toy_vectors(), left_out={"a"})
+def test_excluded_replies_do_not_count() -> None:
+    distance = Sent2VecDistance(toy_vectors(), excluded={"a"})
     distance.add(["a", "b", "a"], ["b", "b", "b"])
     assert (distance.distance, distance.cosine, distance.samples) == (0, 1, 1)
-    nothing = MeaningDistance(toy_vectors(), left_out={"a"})
-    nothing.add(["a"], ["b"])
-    assert nothing.distance is None and nothing.cosine is None
+    empty = Sent2VecDistance(toy_vectors(), excluded={"a"})
+    empty.add(["a"], ["b"])
+    assert empty.distance is None and empty.cosine is None
 
 
 def test_divergence_by_hand() -> None:
     assert jensen_shannon([1, 1], [5, 5]) == 0
     assert jensen_shannon([3, 0], [0, 7]) == pytest.approx(1)
-    # p = (1, 0), q = (1/2, 1/2), middle (3/4, 1/4): (log2 4/3 + (log2 2/3 + log2 2) / 2) / 2
+    # p = (1, 0), q = (1/2, 1/2), mixture (3/4, 1/4): (log2 4/3 + (log2 2/3 + log2 2) / 2) / 2
     by_hand = (math.log2(4 / 3) + (math.log2(2 / 3) + math.log2(2)) / 2) / 2
     assert jensen_shannon([1, 0], [1, 1]) == pytest.approx(by_hand)
     assert jensen_shannon([0, 0], [1, 1]) is None
@@ -122,9 +122,9 @@ def test_divergence_by_hand() -> None:
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=20))
 def test_divergence_is_symmetric_and_between_zero_and_one(counts: list[tuple[int, int]]) -> None:
     first, second = zip(*counts, strict=True)
-    there, back = jensen_shannon(first, second), jensen_shannon(second, first)
+    forward, backward = jensen_shannon(first, second), jensen_shannon(second, first)
     if sum(first) and sum(second):
-        assert there is not None and there == pytest.approx(back, abs=1e-12)
-        assert -1e-12 <= there <= 1 + 1e-12
+        assert forward is not None and forward == pytest.approx(backward, abs=1e-12)
+        assert -1e-12 <= forward <= 1 + 1e-12
     else:
-        assert there is None
+        assert forward is None

@@ -1,4 +1,4 @@
-"""Sent2Vec: the official file and what the official program says of it; our own models, read as theirs; damage."""
+"""Sent2Vec: embeddings of the official model, training and writing our own, and damaged files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.analysis.distance import cosines
-from seq2seq_chat.analysis.sent2vec import Sent2Vec, Sent2VecError, ngram_rows
-from seq2seq_chat.analysis.sent2vec_training import Trained, train_sent2vec
+from seq2seq_chat.analysis.metrics.distance import paired_cosine_similarity
+from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec, Sent2VecError, ngram_rows
+from seq2seq_chat.analysis.metrics.sent2vec_training import Trained, train_sent2vec
 
 
 @pytest.fixture(scope="module")
 def sentences() -> list[list[str]]:
-    """Two topics whose words never meet."""
-    draw = random.Random(1)
+    """Two topics without common words."""
+    rng = random.Random(1)
     topics = (["sun", "rain", "snow", "wind", "cloud"], ["bread", "milk", "rice", "tea", "soup"])
-    return [draw.sample(draw.choice(topics), 4) for _ in range(400)]
+    return [rng.sample(rng.choice(topics), 4) for _ in range(400)]
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,11 @@ def saved(trained: Trained, tmp_path: Path) -> Path:
     return tmp_path / "model.bin"
 
 
-def read_by_the_rules(path: Path, sentence: str) -> np.ndarray:
-    """An embedding made straight from the bytes, without the reader."""
+def embed_from_bytes(path: Path, sentence: str) -> np.ndarray:
+    """Compute an embedding from the bytes of the file, without our reader."""
     data = path.read_bytes()
     numbers = struct.unpack_from("<2i12id", data)
-    dim, longest, buckets = numbers[2], numbers[7], numbers[10]
+    dim, max_order, buckets = numbers[2], numbers[7], numbers[10]
     offset = 64
     size = struct.unpack_from("<i", data, offset)[0]
     offset += 28
@@ -53,14 +53,14 @@ def read_by_the_rules(path: Path, sentence: str) -> np.ndarray:
     rows = list(ids)
     for i, first in enumerate(ids):
         h = first
-        for j in range(i + 1, min(i + longest, len(ids))):
+        for j in range(i + 1, min(i + max_order, len(ids))):
             h = (h * 116049371 + ids[j]) % 2**64
             rows.append(size + h % buckets)
     vectors = [struct.unpack_from(f"<{dim}f", data, offset + 4 * dim * row) for row in rows]
     return np.mean(vectors, axis=0) if rows else np.zeros(dim)
 
 
-def test_the_official_model_gives_the_official_embeddings(tmp_path: Path) -> None:
+def test_embeddings_of_the_official_model(tmp_path: Path) -> None:
     if "SEQ2SEQ_CHAT_DATA" not in os.environ:
         pytest.skip("SEQ2SEQ_CHAT_DATA does not name a folder with corpora")
     folder = Path(os.environ["SEQ2SEQ_CHAT_DATA"]) / "sent2vec"
@@ -74,7 +74,7 @@ def test_the_official_model_gives_the_official_embeddings(tmp_path: Path) -> Non
 
 
 def test_hashes_by_hand() -> None:
-    """Pairs and triples of 7, 2, 9 among 5 words: 7 · f + 2, (7 · f + 2) · f + 9 and 2 · f + 9, in 64 bits."""
+    """Bigrams and trigrams of 7, 2, 9 among 5 words: 7 · f + 2, (7 · f + 2) · f + 9 and 2 · f + 9, in 64 bits."""
     f = 116049371
     assert ngram_rows([7, 2, 9], 2, 5, 1000) == [5 + (7 * f + 2) % 1000, 5 + (2 * f + 9) % 1000]
     triple = ((7 * f + 2) * f + 9) % 2**64 % 1000
@@ -85,11 +85,11 @@ def test_hashes_by_hand() -> None:
     assert ngram_rows([7, 2], 2, 5, 0) == ngram_rows([], 2, 5, 10) == []
 
 
-def test_what_is_written_is_read_as_the_format_says(saved: Path, trained: Trained) -> None:
+def test_written_model_follows_the_format(saved: Path, trained: Trained) -> None:
     model = Sent2Vec.load(saved)
     for sentence in ("sun rain snow", "milk", "milk unknown tea", "nothing known", ""):
         (embedded,) = model.embed([sentence])
-        np.testing.assert_allclose(embedded, read_by_the_rules(saved, sentence), atol=1e-7)
+        np.testing.assert_allclose(embedded, embed_from_bytes(saved, sentence), atol=1e-7)
         np.testing.assert_array_equal(embedded, trained.model.embed([sentence])[0])
     assert not model.embed(["nothing known"]).any()
     assert model.embed(["milk"]).any()
@@ -100,109 +100,109 @@ def test_the_vectors_stay_on_disk(saved: Path) -> None:
     assert not vectors.flags.owndata and not vectors.flags.writeable
 
 
-def test_training_tells_topics_apart(trained: Trained) -> None:
+def test_training_separates_topics(trained: Trained) -> None:
     assert trained.losses[-1] < 0.8 * trained.losses[0]
     weather, snow, food = trained.model.embed(["sun wind", "snow cloud", "bread soup"]).astype(np.float64)
-    alike, unlike = cosines(np.stack([weather, weather]), np.stack([snow, food]))
-    assert alike > unlike + 0.2
+    same_topic, other_topic = paired_cosine_similarity(np.stack([weather, weather]), np.stack([snow, food]))
+    assert same_topic > other_topic + 0.2
 
 
-def test_training_is_a_function_of_the_seed(trained: Trained, sentences: list[list[str]]) -> None:
+def test_training_is_deterministic(trained: Trained, sentences: list[list[str]]) -> None:
     again = train_sent2vec(sentences, seed=3, dim=12, buckets=500, epochs=4)
     other = train_sent2vec(sentences, seed=4, dim=12, buckets=500, epochs=4)
     assert np.array_equal(again.model._vectors, trained.model._vectors)
     assert not np.array_equal(other.model._vectors, trained.model._vectors)
 
 
-def test_gradients_are_those_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step's moves against differences of the loss, which is worked out word by word."""
-    from seq2seq_chat.analysis import sent2vec_training as training
+def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of a step against differences of the loss, computed word by word."""
+    from seq2seq_chat.analysis.metrics import sent2vec_training as training
 
-    moves: list[np.ndarray] = []
+    recorded: list[np.ndarray] = []
 
     def record(table: np.ndarray, squares: np.ndarray, rows: np.ndarray, gradients: np.ndarray, rate: float) -> None:
-        whole = np.zeros(table.shape)
-        whole[rows] = gradients
-        moves.append(whole)
+        dense = np.zeros(table.shape)
+        dense[rows] = gradients
+        recorded.append(dense)
 
     monkeypatch.setattr(training, "_adagrad", record)
     monkeypatch.setattr(training, "DROPPED_BIGRAMS", 0)
-    arguments = training.Arguments(dim=3, bucket=7, neg=2, t=1e9)  # every word is learned from
+    arguments = training.Arguments(dim=3, bucket=7, neg=2, t=1e9)  # no subsampling
     sentence = [0, 2, 1, 2]
 
     def trainer() -> training._Trainer:
-        made = training._Trainer(arguments, np.array([4.0, 3.0, 2.0]), seed=5)
-        made.vectors += np.random.default_rng(1).normal(size=made.vectors.shape).astype(np.float32)
-        made.output += np.random.default_rng(2).normal(size=made.output.shape).astype(np.float32)
-        return made
+        result = training._Trainer(arguments, np.array([4.0, 3.0, 2.0]), seed=5)
+        result.vectors += np.random.default_rng(1).normal(size=result.vectors.shape).astype(np.float32)
+        result.output += np.random.default_rng(2).normal(size=result.output.shape).astype(np.float32)
+        return result
 
     def loss(changed: training._Trainer) -> float:
-        draws = np.random.default_rng(5)
-        draws.uniform(-1, 1, (10, 3))  # the vectors
-        draws.random(4)  # which words are learned from
-        draws.random((1, 0))  # dropped pairs
-        drawn = np.searchsorted(changed._negative_steps, draws.random((4, 2)))
+        rng = np.random.default_rng(5)
+        rng.uniform(-1, 1, (10, 3))  # initial vectors
+        rng.random(4)  # subsampling
+        rng.random((1, 0))  # dropped bigrams
+        negatives = np.searchsorted(changed._negative_cdf, rng.random((4, 2)))
         total = 0.0
-        for place, word in enumerate(sentence):
-            rows = [w for other, w in enumerate(sentence) if other != place]
-            pairs = ngram_rows(sentence, 2, 3, 7)
-            rows += [pair for first, pair in enumerate(pairs) if place not in (first, first + 1)]
+        for position, word in enumerate(sentence):
+            rows = [w for other, w in enumerate(sentence) if other != position]
+            bigrams = ngram_rows(sentence, 2, 3, 7)
+            rows += [bigram for first, bigram in enumerate(bigrams) if position not in (first, first + 1)]
             v = changed.vectors[rows].astype(np.float64).mean(axis=0)
             total += np.logaddexp(0, -changed.output[word] @ v)
-            total += sum(np.logaddexp(0, changed.output[n] @ v) for n in drawn[place] if n != word)
+            total += sum(np.logaddexp(0, changed.output[n] @ v) for n in negatives[position] if n != word)
         return float(total)
 
     model = trainer()
-    nats, learned = model._learn([sentence], 1.0)
-    assert learned == 4
+    nats, targets = model._train_step([sentence], 1.0)
+    assert targets == 4
     assert nats == pytest.approx(loss(trainer()), rel=1e-5)
-    for table, move in zip(("vectors", "output"), moves, strict=True):
+    for table, gradient in zip(("vectors", "output"), recorded, strict=True):
         for row, column in ((0, 0), (2, 1), (1, 2)):
             lower, upper = trainer(), trainer()
             getattr(lower, table)[row, column] -= 1e-2
             getattr(upper, table)[row, column] += 1e-2
             slope = (loss(upper) - loss(lower)) / 2e-2
-            assert move[row, column] == pytest.approx(slope, rel=1e-2, abs=1e-4)
+            assert gradient[row, column] == pytest.approx(slope, rel=1e-2, abs=1e-4)
 
 
 @pytest.mark.parametrize("length", [0, 3, 7, 40, 70, 120, 2000])
-def test_a_cut_file_is_told(saved: Path, length: int) -> None:
+def test_truncated_file(saved: Path, length: int) -> None:
     saved.write_bytes(saved.read_bytes()[:length])
     with pytest.raises(Sent2VecError, match=r"model\.bin"):
         Sent2Vec.load(saved)
 
 
-def test_other_files_are_told_apart(saved: Path, tmp_path: Path) -> None:
-    whole = saved.read_bytes()
+def test_unsupported_files(saved: Path, tmp_path: Path) -> None:
+    content = saved.read_bytes()
     cases = {
-        "gunzip": gzip.compress(whole),
-        "no binary Sent2Vec": b"hello, this is a text file\n",
-        "version 99": whole[:4] + struct.pack("<i", 99) + whole[8:],
-        "kind 5": whole[:36] + struct.pack("<i", 5) + whole[40:],
+        "gunzip": gzip.compress(content),
+        "not a binary Sent2Vec": b"hello, this is a text file\n",
+        "version 99": content[:4] + struct.pack("<i", 99) + content[8:],
+        "kind 5": content[:36] + struct.pack("<i", 5) + content[40:],
     }
-    for message, content in cases.items():
-        (tmp_path / "other.bin").write_bytes(content)
+    for message, damaged in cases.items():
+        (tmp_path / "other.bin").write_bytes(damaged)
         with pytest.raises(Sent2VecError, match=message):
             Sent2Vec.load(tmp_path / "other.bin")
-    with pytest.raises(Sent2VecError, match="cannot be read"):
+    with pytest.raises(Sent2VecError, match="could not read"):
         Sent2Vec.load(tmp_path / "nowhere.bin")
 
 
-def test_nothing_to_learn_from() -> None:
-    with pytest.raises(Sent2VecError, match="two words"):
+def test_corpus_without_sentences() -> None:
+    with pytest.raises(Sent2VecError, match="two or more words"):
         train_sent2vec([["alone"], []], seed=1)
 
 
-def test_a_model_of_gigabytes_opens_at_once(saved: Path) -> None:
-    """The file is 4 GB long, most of it a hole; the row of one bigram is filled."""
+def test_large_model_is_mapped_not_read(saved: Path) -> None:
+    """A sparse file of 4 GB, in which the row of one bigram is set."""
     import resource
 
-    whole = bytearray(saved.read_bytes()[: 64 + 28])
+    fields = bytearray(saved.read_bytes()[: 64 + 28])
     buckets, dim, rows = 10_000_000, 100, 2 + 10_000_000
-    whole[8:12], whole[40:44] = struct.pack("<i", dim), struct.pack("<i", buckets)
-    whole[64:72] = struct.pack("<2i", 2, 2)
+    fields[8:12], fields[40:44] = struct.pack("<i", dim), struct.pack("<i", buckets)
+    fields[64:72] = struct.pack("<2i", 2, 2)
     words = b"".join(word + b"\0" + struct.pack("<qb", 1, 0) for word in (b"good", b"bye"))
-    header = bytes(whole) + words + struct.pack("<?2q", False, rows, dim)
+    header = bytes(fields) + words + struct.pack("<?2q", False, rows, dim)
     row = 2 + (0 * 116049371 + 1) % buckets
     with open(saved, "wb") as file:
         file.write(header)

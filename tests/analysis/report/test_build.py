@@ -1,4 +1,4 @@
-"""The report of a tiny run, and of runs and files of which parts cannot be made."""
+"""The report of a tiny run, and of runs and files from which parts of it cannot be made."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seq2seq_chat.analysis import findings
-from seq2seq_chat.analysis.findings import Options
-from seq2seq_chat.analysis.report import write_report
-from seq2seq_chat.runs import Run
+from seq2seq_chat.analysis.report import build
+from seq2seq_chat.analysis.report.build import write_report
+from seq2seq_chat.analysis.report.measure import ReportOptions
+from seq2seq_chat.runs.run import Run
 
 Cli = Callable[..., Any]
 CHAPTERS = [
     *("The experiment", "Evaluation on the test corpus", "Language over time", "Replies over time", "Learning curves"),
-    *("Attention", "Beam study", "Thought vectors", "Word embeddings", "The model's inside", "How this was made"),
+    *("Attention", "Beam study", "Thought vectors", "Word embeddings", "Model internals", "Configuration"),
 ]
+METRIC_CHAPTERS = 5  # the first ones; the remaining ones show the newest model
 VOID = {"meta", "img", "br", "link"}
 
 
-class Read(HTMLParser):
-    """A page's chapters, pictures, text and whatever it would load."""
+class ParsedPage(HTMLParser):
+    """Chapters, pictures, links and text of a page, which must be well-formed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -36,9 +37,9 @@ class Read(HTMLParser):
         self.pictures: list[str] = []
         self.links: list[str] = []
         self.anchors: list[str] = []
-        self.missing: list[str] = []
+        self.unavailable: list[str] = []
         self.text = ""
-        self._in_missing = False
+        self._in_unavailable = False
         self.feed(path.read_text(encoding="utf-8"))
         self.close()
 
@@ -52,76 +53,104 @@ class Read(HTMLParser):
         self.links += [values[name] or "" for name in ("src", "href") if name in values]
         if values.get("id"):
             self.anchors.append(values["id"] or "")
-        if values.get("class") == "missing":
-            self.missing.append("")
-            self._in_missing = True
+        if values.get("class") == "unavailable":
+            self.unavailable.append("")
+            self._in_unavailable = True
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag  # well formed
-        self._in_missing = self._in_missing and tag != "p"
+        assert self.open.pop() == tag
+        self._in_unavailable = self._in_unavailable and tag != "p"
 
     def handle_data(self, data: str) -> None:
         self.text += data
         if self.open and self.open[-1] == "h2":
             self.chapters.append(data)
-        if self._in_missing:
-            self.missing[-1] += data
+        if self._in_unavailable:
+            self.unavailable[-1] += data
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Narrow beams and few samples, which show the same."""
-    monkeypatch.setattr("seq2seq_chat.analysis.beams.WIDTHS", (1, 2, 4))
-    monkeypatch.setattr(findings, "EXAMPLES", 4)
+@pytest.fixture(scope="module", autouse=True)
+def _small_report() -> Iterator[None]:
+    """Narrow beams, few samples and coarse figures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq_chat.analysis.model_view.beams.WIDTHS", (1, 2))
+        patch.setattr("seq2seq_chat.analysis.report.measure.EXAMPLES", 4)
+        patch.setattr("seq2seq_chat.analysis.figures.style.DPI", 40)
+        yield
 
 
-def test_a_report_has_everything_and_needs_nothing_else(cli: Cli, own_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "parrot.txt").write_text("hello !\tpretty <b>polly</b>\n", encoding="utf-8")
-    answer = cli("report", own_run, "--limit", 6, "--transcript", tmp_path / "parrot.txt")
+@pytest.fixture(scope="module")
+def reported(tiny_run: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A copy of the tiny run with its report, and what the command printed. Not to be changed."""
+    folder = tmp_path_factory.mktemp("report")
+    run = folder / "results" / tiny_run.name
+    shutil.copytree(tiny_run, run)
+    (folder / "parrot.txt").write_text("hello !\tpretty <b>polly</b>\n", encoding="utf-8")
+    return run, cli("report", run, "--limit", 12, "--transcript", folder / "parrot.txt")
+
+
+@pytest.fixture
+def evaluated_run(reported: tuple[Path, Any], tmp_path: Path) -> Path:
+    """A copy of the tiny run with its evaluation but without a report, which a test may change."""
+    run = tmp_path / "results" / reported[0].name
+    shutil.copytree(reported[0], run, ignore=shutil.ignore_patterns("report*"))
+    return run
+
+
+def report(*runs: Path, output: Path | None = None, limit: int | None = 12) -> ParsedPage:
+    return ParsedPage(write_report([Run(run) for run in runs], ReportOptions(limit=limit), output))
+
+
+def test_page_is_complete_and_self_contained(reported: tuple[Path, Any]) -> None:
+    run, answer = reported
     assert (answer.status, answer.err) == (0, "")
-    assert answer.out.splitlines()[-1] == str(own_run / "report.html")
-    page = Read(own_run / "report.html")
+    assert answer.out.splitlines()[-1] == str(run / "report.html")
+    page = ParsedPage(run / "report.html")
     assert page.open == []
     assert page.chapters == CHAPTERS
-    assert page.missing == []
+    assert page.unavailable == []
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
     assert {link[1:] for link in page.links if link.startswith("#")} == set(page.anchors)
-    assert "pretty <b>polly</b>" in page.text  # as it was written, not as HTML
-    html = (own_run / "report.html").read_text(encoding="utf-8")
+    assert "pretty <b>polly</b>" in page.text  # escaped
+    html = (run / "report.html").read_text(encoding="utf-8")
     assert "url(" not in html and "<script" not in html and "prefers-color-scheme: dark" in html
-    drawn = {base64.b64decode(source.partition(",")[2]) for source in page.pictures}
-    assert drawn == {path.read_bytes() for path in (own_run / "report").glob("*.png")}
-    assert len(drawn) > 12
-    for moment in ("10", "20"):
-        (file,) = (own_run / "evaluation").glob(f"{moment}_validation_greedy_*.jsonl")
-        assert len(file.read_text(encoding="utf-8").splitlines()) == 7
-    projector = own_run / "report" / "projector" / "tiny_word_embeddings"
-    assert len((projector / "vectors.tsv").read_text().splitlines()) == len(Run(own_run).vocabulary) - 4
+
+
+def test_figures_and_predictions_are_kept_as_files(reported: tuple[Path, Any]) -> None:
+    run, _ = reported
+    page = ParsedPage(run / "report.html")
+    pictures = {base64.b64decode(source.partition(",")[2]) for source in page.pictures}
+    assert pictures == {path.read_bytes() for path in (run / "report").glob("*.png")}
+    assert len(pictures) > 12
+    for snapshot in ("10", "20"):
+        (file,) = (run / "evaluation").glob(f"{snapshot}_validation_greedy_*.jsonl")
+        assert len(file.read_text(encoding="utf-8").splitlines()) == 1 + 10
+    projector = run / "report" / "projector" / "tiny_word_embeddings"
+    assert len((projector / "vectors.tsv").read_text().splitlines()) == len(Run(run).vocabulary) - 4
+
+
+def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], tmp_path: Path) -> None:
+    run, _ = reported
+    cli("evaluate", run, "--snapshot", "10", "--limit", 12, "--json", tmp_path / "metrics.json")
+    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
+    html = re.sub(r"\s+", " ", (run / "report.html").read_text(encoding="utf-8"))
+    rows = {
+        "perplexity, e^loss ↓": f"{metrics['perplexity']:.2f}",
+        "Sent2Vec distance, as in the thesis ↓": f"{metrics['sent2vec_distance']:.3f}",
+    }
+    for title, expected in rows.items():
+        (value,) = re.findall(rf'<th scope="row">{re.escape(title)}</th><td class="number">([^<]*)</td>', html)
+        assert value == expected
 
 
 @pytest.mark.slow
-def test_figures_in_the_report_are_those_of_evaluate(cli: Cli, own_run: Path, tmp_path: Path) -> None:
-    write_report([Run(own_run)], Options(limit=12), tmp_path / "page.html")
-    cli("evaluate", own_run, "--snapshot", "10", "--limit", 12, "--json", tmp_path / "figures.json")
-    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    text = re.sub(r"\s+", " ", (tmp_path / "page.html").read_text(encoding="utf-8"))
-    (row,) = re.findall(r'<th scope="row">perplexity, e\^loss ↓</th><td class="number">([^<]*)</td>', text)
-    assert row == f"{figures['perplexity']:.2f}"
-    (row,) = re.findall(
-        r'<th scope="row">Sent2Vec distance, as in the thesis ↓</th><td class="number">([^<]*)</td>', text
-    )
-    assert row == f"{figures['sent2vec_distance']:.3f}"
-    assert (tmp_path / "page_pictures" / "figures.png").is_file()
-
-
-@pytest.mark.slow
-def test_several_runs_on_one_page(own_run: Path, tmp_path: Path) -> None:
+def test_several_runs_on_one_page(evaluated_run: Path, tmp_path: Path) -> None:
     other = tmp_path / "results" / "other"
-    shutil.copytree(own_run, other)
+    shutil.copytree(evaluated_run, other)
     config = json.loads((other / "config.json").read_text(encoding="utf-8"))
     (other / "config.json").write_text(json.dumps(config | {"name": "second"}), encoding="utf-8")
-    page = Read(write_report([Run(own_run), Run(other)], Options(limit=6), tmp_path / "both.html"))
-    assert page.missing == []
+    page = report(evaluated_run, other, output=tmp_path / "both.html")
+    assert page.unavailable == []
     assert "Side by side" in page.text and "second, 20" in page.text
     assert (tmp_path / "both_pictures" / "second_beams.png").is_file()
 
@@ -132,91 +161,101 @@ def _change(run: Path, section: str, **values: object) -> None:
     (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_without_snapshots_the_newest_weights_stand_for_all(own_run: Path) -> None:
-    shutil.rmtree(own_run / "snapshots")
-    page = Read(write_report([Run(own_run)], Options(limit=6)))
-    assert page.chapters == CHAPTERS
-    (why,) = page.missing
-    assert "no snapshots" in why
-    assert "BLEU" in page.text and len(page.pictures) > 12
+@pytest.fixture(params=[METRIC_CHAPTERS, pytest.param(len(CHAPTERS), marks=pytest.mark.slow)])
+def chapters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The titles of the chapters to build. The chapters of the newest model take the most time."""
+    monkeypatch.setattr(build, "CHAPTERS", build.CHAPTERS[: request.param])
+    return CHAPTERS[: request.param]
 
 
-def test_without_any_weights_the_curves_are_there(own_run: Path) -> None:
-    shutil.rmtree(own_run / "snapshots")
-    shutil.rmtree(own_run / "checkpoints")
-    page = Read(write_report([Run(own_run)], Options(limit=6)))
+def min_pictures(chapters: list[str]) -> int:
+    return 13 if chapters == CHAPTERS else 5
+
+
+def test_without_snapshots_the_newest_weights_are_measured(evaluated_run: Path, chapters: list[str]) -> None:
+    shutil.rmtree(evaluated_run / "snapshots")
+    page = report(evaluated_run)
+    assert page.chapters == chapters
+    (reason,) = page.unavailable
+    assert "no snapshots" in reason
+    assert "BLEU" in page.text and len(page.pictures) >= min_pictures(chapters)
+
+
+def test_without_weights_the_learning_curves_remain(evaluated_run: Path) -> None:
+    shutil.rmtree(evaluated_run / "snapshots")
+    shutil.rmtree(evaluated_run / "checkpoints")
+    page = report(evaluated_run)
     assert page.chapters == CHAPTERS
-    assert any("no checkpoint yet" in why for why in page.missing)
+    assert any("no checkpoint yet" in reason for reason in page.unavailable)
     assert 1 <= len(page.pictures) <= 2
 
 
-@pytest.mark.slow
-def test_a_damaged_snapshot_is_left_out(own_run: Path) -> None:
-    weights = own_run / "snapshots" / "10" / "weights.npz"
+def test_damaged_snapshot_is_skipped(evaluated_run: Path, chapters: list[str]) -> None:
+    weights = evaluated_run / "snapshots" / "10" / "weights.npz"
     weights.write_bytes(weights.read_bytes()[:1000])
-    page = Read(write_report([Run(own_run)], Options(limit=6)))
-    assert any("snapshot 10" in why and "damaged" in why for why in page.missing)
-    assert "perplexity" in page.text and len(page.pictures) > 12
+    page = report(evaluated_run)
+    assert any("snapshot 10" in reason and "damaged" in reason for reason in page.unavailable)
+    assert "perplexity" in page.text and len(page.pictures) >= min_pictures(chapters)
 
 
 @pytest.mark.slow
-def test_an_empty_test_file(own_run: Path, tmp_path: Path) -> None:
+def test_empty_test_file(evaluated_run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
-    _change(own_run, "data", test=str(tmp_path / "empty.txt"))
-    page = Read(write_report([Run(own_run)], Options()))
+    _change(evaluated_run, "data", test=str(tmp_path / "empty.txt"))
+    page = report(evaluated_run, limit=None)
     assert page.chapters == CHAPTERS
-    assert sum("no utterance" in why for why in page.missing) >= 1
-    assert len(page.pictures) > 5  # attention, thoughts, words, gates, curves
+    assert sum("no utterance" in reason for reason in page.unavailable) >= 1
+    assert len(page.pictures) > 5  # attention, thought vectors, words, gates, curves
 
 
 @pytest.mark.slow
-def test_without_the_training_corpus(own_run: Path) -> None:
-    _change(own_run, "data", train="moved/away.txt")
-    page = Read(write_report([Run(own_run)], Options(limit=6)))
-    assert any("moved/away.txt" in why for why in page.missing)
+def test_without_the_training_corpus(run_copy: Path) -> None:
+    _change(run_copy, "data", train="moved/away.txt")
+    page = report(run_copy)
+    assert any("moved/away.txt" in reason for reason in page.unavailable)
     assert "BLEU" in page.text and len(page.pictures) > 10
 
 
 @pytest.mark.slow
-def test_a_model_of_ten_words_without_attention(cli: Cli, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
-    """Its replies are mostly of one word, or empty."""
+def test_ten_words_without_attention(cli: Cli, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    """Most replies are empty or of one word."""
     tiny_settings["data"]["vocabulary_size"] = 10
     tiny_settings["model"] |= {"attention": "none", "projection_size": None}
     tiny_settings["training"] |= {"steps": 2, "snapshot_every": 1, "validate_every": 100, "sampled_softmax": None}
-    (tmp_path / "ten.json").write_text(json.dumps(tiny_settings), encoding="utf-8")
-    trained = cli("train", tmp_path / "ten.json", "--results", tmp_path / "results")
-    run = Run(trained.out.splitlines()[-1])
-    page = Read(write_report([run], Options(limit=8)))
+    page = report(_train(cli, tiny_settings, tmp_path))
     assert page.chapters == CHAPTERS
-    assert any("no attention" in why for why in page.missing)
+    assert any("no attention" in reason for reason in page.unavailable)
     assert len(page.pictures) > 8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", ["gru", "rnn"])
-def test_other_models(cell: str, cli: Cli, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
-    """Two layers, both directions, input reversed, and cells with two gates or none."""
+def test_other_architectures(cell: str, cli: Cli, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    """Two bidirectional layers with reversed input, and cells with two gates or none."""
     tiny_settings["data"] |= {"reverse_input": True}
     tiny_settings["model"] |= {"cell": cell, "layers": 2, "bidirectional": True, "attention": "general"}
     tiny_settings["training"] |= {"steps": 4, "snapshot_every": 2, "validate_every": 100}
-    tiny_settings["decoding"] = {"method": "sample", "top_k": 5, "minimum_length": 2}  # no empty replies
-    (tmp_path / "other.json").write_text(json.dumps(tiny_settings), encoding="utf-8")
-    trained = cli("train", tmp_path / "other.json", "--results", tmp_path / "results")
-    page = Read(write_report([Run(trained.out.splitlines()[-1])], Options(limit=6)))
-    assert [why for why in page.missing if "no gates" not in why] == []
-    assert bool(page.missing) == (cell == "rnn")
+    tiny_settings["decoding"] = {"method": "sample", "top_k": 5, "min_length": 2}  # no empty replies
+    page = report(_train(cli, tiny_settings, tmp_path))
+    assert [reason for reason in page.unavailable if "no gates" not in reason] == []
+    assert bool(page.unavailable) == (cell == "rnn")
 
 
-def test_what_cannot_be_used_is_told(cli: Cli, own_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "taken_pictures").write_text("no folder", encoding="utf-8")
+def _train(cli: Cli, settings: dict[str, Any], folder: Path) -> Path:
+    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    answer = cli("train", folder / "config.json", "--results", folder / "results")
+    return Path(answer.out.splitlines()[-1])
+
+
+def test_invalid_options(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken_pictures").write_text("not a folder", encoding="utf-8")
     cases = {
-        "cannot be read": ("--sent2vec", tmp_path / "none.bin"),
+        "could not read": ("--sent2vec", tmp_path / "none.bin"),
         "folder does not exist": ("--output", tmp_path / "nowhere" / "page.html"),
         "taken_pictures could not be written": ("--output", tmp_path / "taken.html"),
         "questions.txt": ("--questions", tmp_path / "questions.txt"),
         "transcript.txt": ("--transcript", tmp_path / "transcript.txt"),
     }
     for message, option in cases.items():
-        assert message in cli("report", own_run, *option).complaint
-    assert not (own_run / "report.html").exists()
+        assert message in cli("report", run_copy, *option).error_message
+    assert not (run_copy / "report.html").exists()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.corpus import clean, detokenize, tokenize
-from seq2seq_chat.corpus.text import clean_block, clean_lines
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.tokenizers.english import clean, clean_block, clean_lines
 
 
 @pytest.mark.parametrize(
@@ -40,25 +40,25 @@ def test_clean(text: str, expected: str) -> None:
     assert clean(text) == expected
 
 
-def plainly(text: str) -> str:
+def reference_clean(text: str) -> str:
     """The definition: decomposed, without marks, lower case, words and punctuation marks."""
     decomposed = unicodedata.normalize("NFKD", text)
     kept = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
     return " ".join(re.findall(r"[a-z0-9]+|[.,!?]", kept.lower()))
 
 
-def test_clean_of_every_character() -> None:
+def test_clean_every_character() -> None:
     for code in range(0x110000):
         text = chr(code)
         if code < 0x3000 or code % 101 == 0 or unicodedata.decomposition(text) or unicodedata.combining(text):
-            assert clean(f"a{text}B") == plainly(f"a{text}B"), hex(code)
+            assert clean(f"a{text}B") == reference_clean(f"a{text}B"), hex(code)
 
 
 @given(st.lists(st.one_of(st.text(), st.text("a .,\n\u0130\u0301\u0323\u212b\uac01\ud800")), max_size=5))
-def test_clean_of_lines(texts: list[str]) -> None:
-    assert clean_lines(texts) == [plainly(text) for text in texts] == [clean(text) for text in texts]
+def test_clean_lines_and_blocks(texts: list[str]) -> None:
+    assert clean_lines(texts) == [reference_clean(text) for text in texts] == [clean(text) for text in texts]
     lines = [text.replace("\n", " ").encode(errors="ignore") for text in texts] or [b""]
-    assert clean_block(b"\n".join(lines)) == b"\n".join(plainly(line.decode()).encode() for line in lines)
+    assert clean_block(b"\n".join(lines)) == b"\n".join(reference_clean(line.decode()).encode() for line in lines)
 
 
 @given(st.text())
@@ -69,25 +69,13 @@ def test_clean_gives_separated_words_and_is_idempotent(text: str) -> None:
 
 
 @given(st.text(st.characters(max_codepoint=127)))
-def test_clean_of_ascii_keeps_all_letters_and_marks_in_order(text: str) -> None:
+def test_clean_keeps_ascii_letters_and_marks_in_order(text: str) -> None:
     kept = [c for c in text.lower() if c in "abcdefghijklmnopqrstuvwxyz0123456789.,!?"]
     assert clean(text).replace(" ", "") == "".join(kept)
 
 
-def test_tokenize() -> None:
-    assert tokenize("Hi, Bo!", "word") == ["hi", ",", "bo", "!"]
-    assert tokenize("Hi Bo!", "character") == [*"hi", "<space>", *"bo", "<space>", "!"]
-    assert tokenize("?¿ ", "word") == ["?"]
-    assert tokenize("--", "word") == tokenize("--", "character") == []
-
-
-@given(st.text(), st.sampled_from(["word", "character"]))
-def test_detokenize_is_the_inverse(text: str, level: str) -> None:
-    assert detokenize(tokenize(text, level), level) == clean(text)
-
-
-def test_unknown_level() -> None:
-    with pytest.raises(ValueError, match="'word' or 'character'"):
-        tokenize("a", "sentence")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="'word' or 'character'"):
-        detokenize(["a"], "sentence")  # type: ignore[arg-type]
+def test_words() -> None:
+    tokenizer = get_tokenizer("word")
+    assert tokenizer.encode("Hi, Bo!") == ["hi", ",", "bo", "!"]
+    assert tokenizer.encode("?¿ ") == ["?"]
+    assert tokenizer.encode("--") == []

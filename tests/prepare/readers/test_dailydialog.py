@@ -1,4 +1,4 @@
-"""The real DailyDialog: numbers of dialogues, and that all parts agree about it."""
+"""Prepare and load the real DailyDialog."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.corpus import (
-    EncodedCorpus,
-    Vocabulary,
-    fit_source,
-    prepare,
-    tokenize,
-)
+from seq2seq_chat.data.dataset import Dataset, fit_source
+from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.settings import PrepareSettings
 
 
 @pytest.fixture(scope="module")
 def prepared(dailydialog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("dailydialog")
-    prepare("dailydialog", [dailydialog], output, vocabulary_size=8000)
+    prepare(PrepareSettings("dailydialog", vocabulary_size=8000), [dailydialog], output)
     return output
 
 
@@ -35,23 +33,23 @@ def test_official_split(prepared: Path, split: str, dialogues: int) -> None:
     assert len(plain_conversations(prepared / f"{split}.txt")) == dialogues
 
 
-def test_cleaned(prepared: Path) -> None:
+def test_text_is_cleaned(prepared: Path) -> None:
     allowed = re.compile(r"([a-z0-9]+|[.,!?])( ([a-z0-9]+|[.,!?]))*|<<<<<END-CONV>>>>>")
     lines = (prepared / "test.txt").read_text().splitlines()
     assert all(allowed.fullmatch(line) for line in lines)
 
 
-def test_encoded(prepared: Path) -> None:
+def test_encoded_samples(prepared: Path) -> None:
     vocabulary = Vocabulary.load(prepared / "vocabulary.txt")
     assert len(vocabulary) == 8000
-    corpus = EncodedCorpus.open(prepared / "test.txt", vocabulary)
+    corpus = Dataset.open(prepared / "test.txt", vocabulary)
     pairs = [pair for lines in plain_conversations(prepared / "test.txt") for pair in pairwise(lines)]
     assert len(corpus) == len(pairs)
     assert corpus.source_lengths().tolist() == [len(source.split()) for source, _ in pairs]
     chosen = np.random.default_rng(1).choice(len(pairs), 256, replace=False)
     batch = corpus.batch(chosen, size=256, source_steps=20, target_steps=20, reverse=True)
     for row, index in enumerate(chosen):
-        ids = [vocabulary.ids(tokenize(text, "word")) for text in pairs[index]]
+        ids = [vocabulary.ids(get_tokenizer("word").encode(text)) for text in pairs[index]]
         source, length = fit_source(ids[0], 20, reverse=True)
         np.testing.assert_array_equal(batch.source[row], source)
         assert batch.source_length[row] == length

@@ -1,4 +1,4 @@
-"""Films that are not as OPUS writes them: what is sound is read, what is broken told."""
+"""Subtitle files that are not in the exact format of OPUS: valid ones are read, damage is reported."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from seq2seq_chat.corpus.opus import BrokenFilm, film_sentences, scan_sentences, seconds
+from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences, parse_time, scan_sentences
 
 FILM = '<?xml version="1.0" encoding="utf-8"?><document id="1"><s id="1">{}</s></document>'
 
 
 def sentences(content: bytes | str) -> list[str]:
-    found = film_sentences(content.encode() if isinstance(content, str) else content)
-    return found.lines.decode().split("\n")
+    film = film_sentences(content.encode() if isinstance(content, str) else content)
+    return film.lines.decode().split("\n")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def sentences(content: bytes | str) -> list[str]:
         ("<w>a]b</w>", ["a]b"]),
     ],
 )
-def test_sound_but_unusual(inside: str, expected: list[str]) -> None:
+def test_valid_but_unusual(inside: str, expected: list[str]) -> None:
     assert sentences(FILM.format(inside)) == expected
 
 
@@ -51,8 +51,8 @@ def test_sound_but_unusual(inside: str, expected: list[str]) -> None:
         "<w>&unknown;</w>",
     ],
 )
-def test_broken(inside: str) -> None:
-    with pytest.raises(BrokenFilm):
+def test_malformed(inside: str) -> None:
+    with pytest.raises(DamagedXml):
         film_sentences(FILM.format(inside).encode())
 
 
@@ -62,9 +62,9 @@ def test_other_encodings(encoding: str) -> None:
     assert sentences(text.encode(encoding)) == ["café"]
 
 
-def test_bytes_that_are_no_utf8_are_told_with_their_place() -> None:
+def test_invalid_utf8_is_reported_with_its_offset() -> None:
     content = FILM.format("<w>caf?</w>").encode().replace(b"?<", b"\xe9<")
-    with pytest.raises(BrokenFilm, match=f"byte {content.index(0xE9)} is not UTF-8"):
+    with pytest.raises(DamagedXml, match=f"byte {content.index(0xE9)} is not UTF-8"):
         film_sentences(content)
 
 
@@ -82,12 +82,12 @@ def test_bytes_that_are_no_utf8_are_told_with_their_place() -> None:
     ],
 )
 @pytest.mark.parametrize("identifier", ["T1S", "T1E", "", "S"])
-def test_clocks(value: str, expected: float | None, identifier: str) -> None:
-    assert seconds(value.encode()) == expected
+def test_times(value: str, expected: float | None, identifier: str) -> None:
+    assert parse_time(value.encode()) == expected
     time = f'<time id="{identifier}" value="{value}" />'
     content = FILM.format(f"{time}<w>a</w>{time}").encode()
-    found = scan_sentences(content)
-    assert found is not None
-    begins = identifier.endswith("S")
-    known = [None if math.isnan(value) else value for value in (*found.starts.tolist(), *found.ends.tolist())]
-    assert known == [expected if begins else None, None if begins else expected]
+    film = scan_sentences(content)
+    assert film is not None
+    is_start = identifier.endswith("S")
+    known = [None if math.isnan(value) else value for value in (*film.starts.tolist(), *film.ends.tolist())]
+    assert known == [expected if is_start else None, None if is_start else expected]

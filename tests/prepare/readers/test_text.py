@@ -1,4 +1,4 @@
-"""What the readers of text corpora make of a file, and of what is wrong with it."""
+"""The readers of text corpora, on valid and on damaged files."""
 
 from __future__ import annotations
 
@@ -13,49 +13,58 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from seq2seq_chat.corpus import CorpusError
-from seq2seq_chat.corpus.inputs import find_inputs, plan_tasks
-from seq2seq_chat.corpus.reading import read_tasks
-from seq2seq_chat.corpus.shards import ReadingSettings, Report
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
+from seq2seq_chat.prepare.settings import ReaderSettings
+from seq2seq_chat.prepare.shards import TaskReport
+from seq2seq_chat.prepare.workers import read_tasks
 
 Write = Callable[..., Path]
-Read = Callable[..., tuple[list[list[str]], Report]]
+Read = Callable[..., tuple[list[list[str]], TaskReport]]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
     """``read("lines", path)``: the conversations as lists of utterances, and the report."""
 
-    def reader(corpus: str, *paths: Path, **settings: str) -> tuple[list[list[str]], Report]:
+    def reader(corpus: str, *paths: Path, **settings: str) -> tuple[list[list[str]], TaskReport]:
         shards = tmp_path / "shards"
         shards.mkdir(exist_ok=True)
-        (task,) = plan_tasks(corpus, ReadingSettings(**settings), find_inputs(corpus, paths))
+        (task,) = plan_tasks(corpus, ReaderSettings(**settings), find_inputs(corpus, paths))
         (report,) = read_tasks([task], shards, 1)
         rows = pq.read_table(shards / task.key() / "rows.parquet").to_pylist()
         files = groupby(rows, key=lambda row: row["file"])
         assert all(
             [row["position"] for row in group] == list(range(len(group))) for group in (list(g) for _, g in files)
         )
-        grouped = groupby(rows, key=lambda row: (row["file"], row["thread"]))
-        found = [(key, [row["text"] for row in group]) for key, group in grouped]
+        grouped = groupby(rows, key=lambda row: (row["file"], row["conversation"]))
+        keyed = [(key, [row["text"] for row in group]) for key, group in grouped]
         for piece in report.pieces:
-            assert [key for key, _ in found if key[0] == piece.file] == [(piece.file, n) for n in range(piece.threads)]
-        return [texts for _, texts in found], report
+            assert [key for key, _ in keyed if key[0] == piece.file] == [
+                (piece.file, n) for n in range(piece.conversations)
+            ]
+        return [texts for _, texts in keyed], report
 
     return reader
 
 
-PACKERS = [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor(write_checksum=True).compress]
+COMPRESSORS = [
+    bytes,
+    gzip.compress,
+    bz2.compress,
+    lzma.compress,
+    zstandard.ZstdCompressor(write_checksum=True).compress,
+]
 
 
-@pytest.mark.parametrize("pack", PACKERS)
-def test_dailydialog(tmp_path: Path, read: Read, pack: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("compress", COMPRESSORS)
+def test_dailydialog(tmp_path: Path, read: Read, compress: Callable[[bytes], bytes]) -> None:
     text = "\ufeffHi , Jim . __eou__ That's it!__eou__\n\n * __eou__\r\nA __eou__ ... __eou__ — __eou__"
     path = tmp_path / "dialogues"
-    path.write_bytes(pack(text.encode()[:50]) + (pack(text.encode()[50:])))
+    path.write_bytes(compress(text.encode()[:50]) + (compress(text.encode()[50:])))
     conversations, report = read("dailydialog", path)
     assert conversations == [["hi , jim .", "that s it !"], ["a", ". . ."]]
-    assert (report.pieces[0].records, report.pieces[0].bad, report.damages) == (3, 0, [])
+    assert (report.pieces[0].records, report.pieces[0].damaged, report.damages) == (3, 0, [])
 
 
 def test_not_dailydialog(tmp_path: Path, read: Read) -> None:
@@ -63,7 +72,7 @@ def test_not_dailydialog(tmp_path: Path, read: Read) -> None:
     path.write_bytes(b"a __eou__\n3 4 2\n\xff __eou__\nb __eou__\n")
     conversations, report = read("dailydialog", path)
     assert conversations == [["a"], ["b"]]
-    assert (report.pieces[0].records, report.pieces[0].bad) == (4, 2)
+    assert (report.pieces[0].records, report.pieces[0].damaged) == (4, 2)
     first, second = map(str, report.damages)
     assert first.startswith(f"{path}, line 2: no __eou__")
     assert second == f"{path}, line 3: byte 0 of the line is not UTF-8"
@@ -73,27 +82,59 @@ def test_lines_with_markers(corpus_file: Write, read: Read) -> None:
     path = corpus_file("Hi! / -- / Bo", "??? / *", "*")
     conversations, report = read("lines", path)
     assert conversations == [["hi !", "bo"], ["? ? ?"]]
-    assert not report.pieces[0].single
+    assert not report.pieces[0].single_conversation
+
+
+@pytest.mark.parametrize("turns", ["running", "odd-even"])
+def test_mistyped_marker_is_damage(tmp_path: Path, read: Read, turns: str) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text("a\nb\n<<<<END-CONV>>>>\nc\nd\n<<<<<END-CONV>>>>>\n")
+    conversations, report = read("lines", path, turns=turns)
+    assert conversations == [["a", "b"], ["c", "d"]]
+    (damage,) = map(str, report.damages)
+    assert damage == f"{path}, line 3: <<<<END-CONV>>>> is not the line that ends a conversation, <<<<<END-CONV>>>>>"
+
+
+@pytest.mark.parametrize("corpus", ["lines", "tweets", "dailydialog"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("compress", COMPRESSORS[:2])
+def test_utf16_is_rejected(
+    tmp_path: Path, read: Read, corpus: str, encoding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "chats.txt"
+    path.write_bytes(compress("hello __eou__\nyou __eou__\n".encode(encoding)))
+    with pytest.raises(CorpusError, match=r"chats\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with iconv"):
+        read(corpus, path)
+
+
+@pytest.mark.parametrize(("turns", "expected"), [("running", [["a", "b", "c"]]), ("odd-even", [["b", "c"]])])
+def test_giant_line_is_damage(tmp_path: Path, read: Read, turns: str, expected: list[list[str]]) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(b"a\n" + b"word " * (1 << 18) + b"\nb\nc\n")
+    conversations, report = read("lines", path, turns=turns)
+    assert conversations == expected
+    assert [str(damage) for damage in report.damages] == [f"{path}, line 2: longer than 1 MiB"]
+    assert report.pieces[0].records == 4
 
 
 @pytest.mark.parametrize("marker", [False, True])
-def test_a_single_conversation_is_told(corpus_file: Write, read: Read, marker: bool) -> None:
+def test_single_conversation_is_detected(corpus_file: Write, read: Read, marker: bool) -> None:
     path = corpus_file("a / b / c")
     if not marker:
         path.write_text("a\nb\nc")
     conversations, report = read("lines", path)
     assert conversations == [["a", "b", "c"]]
-    assert report.pieces[0].single
+    assert report.pieces[0].single_conversation
 
 
 @pytest.mark.parametrize("corpus", ["tweets", "lines"])
-def test_odd_and_even_lines_keep_step_whatever_is_lost(tmp_path: Path, read: Read, corpus: str) -> None:
+def test_damage_does_not_shift_later_pairs(tmp_path: Path, read: Read, corpus: str) -> None:
     path = tmp_path / "tweets.txt"
     path.write_bytes(b"q1\na1\nq2\n***\n\na3\nq4\na4\n\xff\na5\nq6\na6\r\nq7")
     conversations, report = read(corpus, path, turns="odd-even")
     assert conversations == [["q1", "a1"], ["q4", "a4"], ["q6", "a6"]]
     assert [str(damage) for damage in report.damages] == [f"{path}, line 9: byte 0 of the line is not UTF-8"]
-    assert (report.pieces[0].records, report.pieces[0].bad) == (13, 1)
+    assert (report.pieces[0].records, report.pieces[0].damaged) == (13, 1)
 
 
 def cornell(folder: Path, conversations: str, lines: bytes) -> Path:
@@ -120,35 +161,35 @@ def test_cornell(tmp_path: Path, read: Read) -> None:
         conversations, report = read("cornell", named)
         assert conversations == expected
     assert [str(damage).split("movie_conversations.txt, ")[1] for damage in report.damages] == [
-        "movie_lines.txt.gz, line 5: not five fields, the last of them the text",
-        "line 2: its line L9 is not in movie_lines.txt.gz",
-        "line 3: it names no line",
+        "movie_lines.txt.gz, line 5: fewer than five fields",
+        "line 2: line L9 is not in movie_lines.txt.gz",
+        "line 3: no line ids",
     ]
-    assert (report.pieces[0].records, report.pieces[0].bad) == (9, 3)
+    assert (report.pieces[0].records, report.pieces[0].damaged) == (9, 3)
 
 
-@pytest.mark.parametrize("pack", PACKERS[1:])
+@pytest.mark.parametrize("compress", COMPRESSORS[1:])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_a_packed_file_is_read_as_far_as_it_is_sound(
-    tmp_path: Path, read: Read, pack: Callable[[bytes], bytes], damage: str
+def test_damaged_compressed_file_is_read_up_to_the_damage(
+    tmp_path: Path, read: Read, compress: Callable[[bytes], bytes], damage: str
 ) -> None:
-    first, second = (pack("".join(f"w{n} __eou__\n" for n in range(k, k + 500)).encode()) for k in (0, 500))
+    first, second = (compress("".join(f"w{n} __eou__\n" for n in range(k, k + 500)).encode()) for k in (0, 500))
     middle = len(second) // 2
     broken = (
         second[:middle] if damage == "cut" else second[:middle] + bytes([second[middle] ^ 255]) + second[middle + 1 :]
     )
-    path = tmp_path / "dialogues.txt.packed"
+    path = tmp_path / "dialogues.txt.compressed"
     path.write_bytes(first + broken)
     conversations, report = read("dailydialog", path)
     assert len(conversations) >= 500
     assert conversations[:500] == [[f"w{n}"] for n in range(500)]
     assert report.pieces[0].incomplete
-    (damage_found,) = report.damages
-    assert damage_found.position.startswith("after line ")
-    assert "compressed data" in damage_found.reason
+    (reported,) = report.damages
+    assert reported.position.startswith("after line ")
+    assert "compressed data" in reported.reason
 
 
-def test_nothing_to_read(tmp_path: Path, read: Read) -> None:
+def test_missing_and_empty_files(tmp_path: Path, read: Read) -> None:
     with pytest.raises(CorpusError, match="does not exist"):
         read("lines", tmp_path / "none")
     (tmp_path / "empty").touch()

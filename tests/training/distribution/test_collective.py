@@ -1,7 +1,7 @@
-"""One training on several devices is the training on one: the same losses, whatever shares the batches.
+"""Training on several devices gives the same losses as training on one.
 
-TensorFlow must know its devices before its first operation, so every training here is a process of its own. Workers of
-several machines are processes that meet on the loopback interface.
+TensorFlow must know its devices before its first operation, so trainings on several devices run in processes of their
+own. Workers of several machines are processes that connect over the loopback interface.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
-from seq2seq_chat.corpus.vocabulary import SPECIAL_WORDS
-from seq2seq_chat.errors import UserError
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.model.micro_batches import Share
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.runs import Run
-from seq2seq_chat.training import follower
-from seq2seq_chat.training.cluster import Cluster, loopback_addresses
-from seq2seq_chat.training.distribution import Distribution, ensure_divisible
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training import worker
+from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.distribution.collective import Distribution, ensure_divisible
+from seq2seq_chat.training.distribution.rendezvous import Cluster, loopback_addresses
 from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.parts import Share
 from seq2seq_chat.training.step import StepResult, TrainingStep
 from tests.conftest import write_conversations
 from tests.training.test_recovery import arrays, reported, the_run
@@ -45,7 +46,7 @@ COMMAND = [sys.executable, "-m", "seq2seq_chat", "train"]
 
 
 class Device(Distribution):
-    """One of several devices that does not know the others."""
+    """One of several devices, without the others."""
 
     def __init__(self, number: int, devices: int) -> None:
         self._share, self.devices = Share(number, devices), devices
@@ -55,34 +56,34 @@ class Device(Distribution):
 
 
 @pytest.mark.parametrize("sampled", [8, None])
-@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("micro_batches", [1, 3])
 @pytest.mark.parametrize("devices", [2, 4])
-def test_gradients_of_the_slices_add_up_to_those_of_the_batch(devices: int, parts: int, sampled: int | None) -> None:
+def test_gradients_of_shares_add_up(devices: int, micro_batches: int, sampled: int | None) -> None:
     """With dropout, scheduled sampling and sampled softmax on; rows of a small last batch are empty."""
-    own = {"scheduled_sampling": "constant", "own_words": 0.5}
-    config = configuration(batch_parts=parts, sampled_softmax=sampled, **own)
+    sampling = {"scheduled_sampling": "constant", "scheduled_sampling_probability": 0.5}
+    config = configuration(micro_batches=micro_batches, sampled_softmax=sampled, **sampling)
     model = Seq2Seq(config.model, VOCABULARY, config.seed)
     batch, step = random_batch(1), tf.constant(3, tf.int64)
     batch.source_length[3] = batch.target_length[3] = 0
 
-    def found(distribution: Distribution) -> list[np.ndarray]:
-        training_step = TrainingStep(model, build_optimizer(config.training), config, distribution)
+    def results(distribution: Distribution) -> list[np.ndarray]:
+        training_step = TrainingStep(model, build_optimizer(config.training), config.training, distribution)
         loss, gradients, _ = training_step.gradients(batch, step)
         return [loss.nats.numpy(), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)]
 
-    whole = found(Distribution())
-    slices = [found(Device(number, devices)) for number in range(devices)]
-    for one, *some in zip(whole, *slices, strict=True):
-        np.testing.assert_allclose(sum(some), one, rtol=2e-5, atol=1e-7)
+    expected = results(Distribution())
+    shares = [results(Device(number, devices)) for number in range(devices)]
+    for total, *parts in zip(expected, *shares, strict=True):
+        np.testing.assert_allclose(sum(parts), total, rtol=2e-5, atol=1e-7)
 
 
-def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+def test_a_batch_that_cannot_be_divided_evenly_is_refused() -> None:
     settings = {"name": "d", "data": {"train": "x"}, "training": {"strategy": "mirrored", "batch_size": 64}}
     settings["training"] |= {"replicas": 3}
-    with pytest.raises(ConfigError, match="batch_size is 64, which 3 replicas cannot share equally"):
+    with pytest.raises(ConfigError, match="batch_size 64 does not divide evenly among 3 replicas"):
         parse_config(settings, where="test")
     settings["training"] |= {"strategy": "single", "replicas": 2}
-    with pytest.raises(ConfigError, match="replicas is used by the strategy mirrored only"):
+    with pytest.raises(ConfigError, match="replicas applies to strategy mirrored only"):
         parse_config(settings, where="test")
     with pytest.raises(UserError, match="batch_size is 64, which 6 devices cannot share equally; set it to 60 or 66"):
         ensure_divisible(64, 6)
@@ -91,14 +92,19 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
 
 
 def settings(tiny: dict[str, Any]) -> dict[str, Any]:
-    """Dropout, scheduled sampling, sampled softmax, buckets, clipping; parts that no number of devices divides."""
+    """Dropout, scheduled sampling, sampled softmax, buckets, clipping; micro-batches that devices divide unevenly."""
     changed = copy.deepcopy(tiny)
     changed["name"] = "shared"
-    changed["data"]["buckets"] = [[4, 4]]
-    changed["model"] |= {"encoder_steps": 6, "decoder_steps": 6}
+    changed["data"]["buckets"] = [[3, 3]]
+    changed["model"] |= {"encoder_steps": 5, "decoder_steps": 5}
     often = {"steps": STEPS, "log_every": 1, "validate_every": 20, "checkpoint_every": 5, "snapshot_every": None}
-    chance = {"scheduled_sampling": "constant", "own_words": 0.2, "batch_parts": 3, "gradient_clipping": 0.5}
-    changed["training"] |= often | chance | {"optimizer": "adagrad", "learning_rate": 0.1, "validation_limit": 20}
+    stochastic = {
+        "scheduled_sampling": "constant",
+        "scheduled_sampling_probability": 0.2,
+        "micro_batches": 3,
+        "gradient_clipping": 0.5,
+    }
+    changed["training"] |= often | stochastic | {"optimizer": "adagrad", "learning_rate": 0.1, "validation_limit": 20}
     return changed
 
 
@@ -120,7 +126,7 @@ def start(*arguments: object, folder: Path | None = None) -> subprocess.Popen[st
 
 
 def end(process: subprocess.Popen[str], status: int = 0) -> str:
-    """Wait for its end, which has the right status and no traceback; what it said last."""
+    """Wait for the process to end with this status and without a traceback; returns its last message."""
     out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == status, out + err
     assert "Traceback" not in err
@@ -128,14 +134,14 @@ def end(process: subprocess.Popen[str], status: int = 0) -> str:
 
 
 def start_pair(*arguments: object) -> list[subprocess.Popen[str]]:
-    """Two workers; only the first one has arguments."""
+    """Start two workers; only the chief has arguments."""
     workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
     return [start(*arguments, *workers, 0), start(*workers, 1)]
 
 
 def wait_for(process: subprocess.Popen[str], text: str) -> None:
     assert process.stdout is not None
-    assert any(text in line for line in process.stdout), f"{text!r} never came"
+    assert any(text in line for line in process.stdout), f"{text!r} was never printed"
 
 
 def losses(run: Run) -> np.ndarray:
@@ -143,9 +149,10 @@ def losses(run: Run) -> np.ndarray:
     return np.array([[line["loss"], line.get("gradient_norm", 0.0)] for line in reported(run.metrics_file)])
 
 
-def test_two_parts_of_the_processor_learn_as_one(cli: Cli, config: Path, tmp_path: Path) -> None:
-    small = ["steps=4", "sample_replies=0", "scheduled_sampling=none", "gradient_clipping_by=value"]
+def test_a_divided_processor_has_the_losses_of_one_device(cli: Cli, config: Path, tmp_path: Path) -> None:
+    small = ["steps=4", "micro_batches=1", "scheduled_sampling=none", "gradient_clipping_by=value"]
     few = [config, "--set", "data.buckets=null", "--set", "data.validation=null"]
+    few += ["--set", "model.encoder_steps=3", "--set", "model.decoder_steps=3"]
     few += [part for setting in small for part in ("--set", f"training.{setting}")]
     several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
     process = start(*few, *several, "--results", tmp_path / "two")
@@ -156,7 +163,7 @@ def test_two_parts_of_the_processor_learn_as_one(cli: Cli, config: Path, tmp_pat
 
 @pytest.fixture(scope="module")
 def pair(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    """The run of two workers that nothing happened to, and its configuration."""
+    """A run of two workers without interruptions, and its configuration."""
     folder = tmp_path_factory.mktemp("pair")
     config = write_config(folder / "shared.json", json.loads(tiny_config.read_text(encoding="utf-8")))
     for process in start_pair(config, "--results", folder / "results"):
@@ -165,41 +172,45 @@ def pair(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[R
 
 
 @pytest.mark.slow
-def test_any_devices_have_the_loss_curve_of_one(pair: tuple[Run, Path], tmp_path: Path) -> None:
+def test_several_devices_have_the_loss_curve_of_one(cli: Cli, pair: tuple[Run, Path], tmp_path: Path) -> None:
     run, config = pair
-    end(start(config, "--results", tmp_path / "single"))
     several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
-    end(start(config, *several, "--results", tmp_path / "mirrored"))
+    mirrored = start(config, *several, "--results", tmp_path / "mirrored")
+    assert cli("train", config, "--results", tmp_path / "single").status == 0
+    end(mirrored)
     curve = losses(the_run(tmp_path / "single"))
     assert len(curve) == STEPS + 3
-    assert curve[-2, 0] < 0.7 * curve[0, 0], "it learns"
+    assert curve[-2, 0] < 0.7 * curve[0, 0], "the model learns"
     assert (curve[:, 1] > 0.5).any(), "gradients are clipped"
-    for found in (the_run(tmp_path / "mirrored"), run):
-        np.testing.assert_allclose(losses(found), curve, rtol=2e-5)
+    for other in (the_run(tmp_path / "mirrored"), run):
+        np.testing.assert_allclose(losses(other), curve, rtol=2e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_worker_stops_the_other_and_both_go_on_to_the_same_bits(
-    pair: tuple[Run, Path], tmp_path: Path, victim: int
-) -> None:
+def test_interrupted_workers_end_bit_for_bit_the_same(pair: tuple[Run, Path], tmp_path: Path) -> None:
+    """One worker receives SIGTERM, then one is killed, then the chief is; all others stop, and are resumed."""
     expected, config = pair
-    both = start_pair(config, "--results", tmp_path)
-    wait_for(both[0], "step 12 ")
-    both[victim].kill()
-    told = end(both[1 - victim], status=1)
-    both[victim].communicate()
-    assert f"worker {victim} (127.0.0.1:" in told
-    assert "is gone; the training stopped" in told
+    chief, worker = start_pair(config, "--results", tmp_path)
+    wait_for(chief, "step 3 ")
+    worker.send_signal(signal.SIGTERM)
+    message = end(chief, status=128 + signal.SIGTERM)
     run = the_run(tmp_path)
-    assert 0 < run.checkpoints()[-1][0] < STEPS
-    if victim == 1:  # what the first worker says is to be typed there, as it stands
-        resumed = shlex.split(told.partition("go on with: seq2seq-chat train ")[2])
-        assert resumed[:2] == ["--resume", str(run.path)]
-        both = [start(*resumed), start(*resumed[2:-1], 1)]
-    else:
-        both = start_pair("--resume", run.path)
-    for process in both:
+    (step, _) = run.checkpoints()[-1]
+    assert message.startswith(f"stopped and saved; resume with: seq2seq-chat train --resume {run.path}"), message
+    stopped = end(worker, status=128 + signal.SIGTERM)
+    assert stopped.startswith(f"stopped at step {step:,}; worker 0 (127.0.0.1:")
+
+    chief, worker = start_pair("--resume", run.path)
+    wait_for(chief, "step 17 ")
+    message = kill(worker, survivor=chief, name="worker 1")
+    options = shlex.split(message.partition("resume with: seq2seq-chat train ")[2])
+    assert options[:2] == ["--resume", str(run.path)]
+    chief, worker = start(*options), start(*options[2:-1], 1)
+    wait_for(chief, "step 32 ")
+    kill(chief, survivor=worker, name="worker 0")
+    assert 30 <= run.checkpoints()[-1][0] < STEPS
+
+    for process in start_pair("--resume", run.path):
         end(process)
     assert arrays(run.checkpoint_path(STEPS)) == arrays(expected.checkpoint_path(STEPS))
     assert arrays(run.best_path) == arrays(expected.best_path)
@@ -207,63 +218,65 @@ def test_a_killed_worker_stops_the_other_and_both_go_on_to_the_same_bits(
     assert reported(run.samples_file) == reported(expected.samples_file)
 
 
-@pytest.mark.slow
-def test_a_signal_to_any_worker_stops_all_after_the_same_step(config: Path, tmp_path: Path) -> None:
-    first, other = start_pair(config, "--results", tmp_path / "results", "--set", "training.steps=5000")
-    wait_for(first, "step 3 ")
-    other.send_signal(signal.SIGTERM)
-    assert "go on with: seq2seq-chat train --resume" in (said := end(first, status=128 + signal.SIGTERM)), said
-    told = end(other, status=128 + signal.SIGTERM)
-    run = the_run(tmp_path / "results")
-    (step, _) = run.checkpoints()[-1]
-    assert told.startswith(f"stopped at step {step:,}; worker 0 (127.0.0.1:")
+def kill(victim: subprocess.Popen[str], survivor: subprocess.Popen[str], name: str) -> str:
+    """Kill a worker; returns the last message of the other one, which stops."""
+    victim.kill()
+    message = end(survivor, status=1)
+    victim.communicate()
+    assert f"{name} (127.0.0.1:" in message
+    assert "is gone; the training stopped" in message
+    return message
 
 
-class Told(Distribution):
-    """Of a follower that is told to stop early after one step."""
+class FakeChief(Distribution):
+    """Broadcasts what a chief would whose training stops early after one step."""
+
+    workers = 2
 
     def __init__(self) -> None:
         settings = json.loads(configuration(validate_every=1, steps=50, log_every=50).to_json())
         settings["data"]["validation"] = "nowhere.txt"
         settings["training"]["early_stopping"] = 1
-        self._said: list[Any] = [
+        self._values: list[Any] = [
             {"config": settings, "words": [*SPECIAL_WORDS, "a"], "corpus": "the corpus"},
             {"step": 0, "place": {}, "progress": {}},
             {"since_best": 1, "since_fall": 1, "falls": 0},
         ]
 
-    def from_first(self, value: Any) -> Any:
-        return self._said.pop(0)
+    def broadcast(self, value: Any) -> Any:
+        return self._values.pop(0)
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower that learns nothing; somebody asks to stop at every step."""
+def fake_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner that learns nothing, and receives a request to stop at every step."""
     learner = MagicMock(step=0, sampled=False, data_seconds=0.0)
 
-    def learn(stop: bool) -> StepResult:
+    def train_step(stop: bool) -> StepResult:
         learner.step += 1
         return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(1.0))
 
-    learner.learn = learn
-    monkeypatch.setattr(follower, "Learner", lambda *arguments: learner)
-    monkeypatch.setattr(follower, "make_deterministic", lambda *arguments: None)
-    monkeypatch.setattr(follower, "open_samples", lambda *arguments: MagicMock(fingerprint="the corpus"))
+    learner.train_step = train_step
+    monkeypatch.setattr(worker, "build_learner", lambda *arguments: learner)
+    monkeypatch.setattr(worker, "make_deterministic", lambda *arguments: None)
+    monkeypatch.setattr(worker.Dataset, "open", lambda *arguments: MagicMock(fingerprint="the corpus"))
 
 
-def test_a_signal_at_the_step_that_stops_early_is_no_interruption(alone: None) -> None:
-    """The first worker ends with status 0 then, and so do the others."""
-    assert follower.Follower(Told(), Cluster(("one:1", "two:2"), 1)).train() == 1
+def test_a_signal_at_the_step_that_stops_early_does_not_interrupt(fake_learner: None) -> None:
+    """The chief exits with status 0 then, and so must the other workers."""
+    trainer = worker.build_worker(FakeChief(), Cluster(("one:1", "two:2"), 1), Console())
+    assert trainer.train() is None
+    assert trainer.state.step == 1
 
 
-def test_a_worker_without_the_memory_is_not_taken(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "available_memory", lambda: 1e6)
+def test_a_worker_without_enough_memory_is_refused(fake_learner: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "available_memory", lambda: 1e6)
     with pytest.raises(UserError, match="1 MB are free"):
-        follower.Follower(Told(), Cluster(("one:1", "two:2"), 1))
+        worker.build_worker(FakeChief(), Cluster(("one:1", "two:2"), 1), Console())
 
 
 @pytest.mark.slow
-def test_a_worker_with_another_corpus_is_not_taken(config: Path, tmp_path: Path) -> None:
+def test_a_worker_with_another_corpus_is_refused(config: Path, tmp_path: Path) -> None:
     changed = json.loads(config.read_text(encoding="utf-8"))
     changed["data"] |= {"train": "train.txt", "validation": None}
     config.write_text(json.dumps(changed), encoding="utf-8")
@@ -272,9 +285,9 @@ def test_a_worker_with_another_corpus_is_not_taken(config: Path, tmp_path: Path)
         folder.mkdir()
         write_conversations(folder / "train.txt", 20, seed=number)
     workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
-    first = start(config, "--results", tmp_path / "results", *workers, 0, folder=folders[0])
+    chief = start(config, "--results", tmp_path / "results", *workers, 0, folder=folders[0])
     other = start(*workers, 1, folder=folders[1])
-    told = end(other, status=2)
-    assert "train.txt is not the corpus that worker 0 (127.0.0.1:" in told
-    assert "cannot take part: train.txt is not the corpus" in end(first, status=1)
-    assert not list((tmp_path / "results").iterdir()), "a run that never began leaves no folder"
+    message = end(other, status=2)
+    assert "train.txt differs from the corpus of worker 0 (127.0.0.1:" in message
+    assert "cannot take part: train.txt differs from the corpus" in end(chief, status=1)
+    assert not list((tmp_path / "results").iterdir()), "a run that never started leaves no folder"

@@ -1,4 +1,4 @@
-"""Who trains together: addresses, TF_CONFIG, and how the workers meet."""
+"""The workers that train together: their addresses, TF_CONFIG, and how they find each other."""
 
 from __future__ import annotations
 
@@ -10,118 +10,121 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.errors import UserError
-from seq2seq_chat.training import cluster
-from seq2seq_chat.training.cluster import (
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.distribution import rendezvous
+from seq2seq_chat.training.distribution.rendezvous import (
     Cluster,
-    assemble,
-    cluster_of_environment,
-    cluster_of_options,
+    cluster_from_environment,
+    cluster_from_options,
     loopback_addresses,
+    wait_for_workers,
 )
 
 Cli = Callable[..., Any]
 
 
 def test_options() -> None:
-    assert cluster_of_options(None, None) is None
-    found = cluster_of_options("a:1,[::1]:65535,c.example:3", 2)
-    assert found == Cluster(("a:1", "[::1]:65535", "c.example:3"), 2)
-    assert not found.leads
-    assert found.arguments == "--workers a:1,[::1]:65535,c.example:3 --index 0"
+    assert cluster_from_options(None, None) is None
+    cluster = cluster_from_options("a:1,[::1]:65535,c.example:3", 2)
+    assert cluster == Cluster(("a:1", "[::1]:65535", "c.example:3"), 2)
+    assert not cluster.is_chief
+    assert cluster.chief_arguments == "--workers a:1,[::1]:65535,c.example:3 --index 0"
 
 
-def test_tensorflows_environment_variable() -> None:
-    def found(**settings: Any) -> Cluster | None:
-        return cluster_of_environment({"TF_CONFIG": json.dumps(settings)})
+def test_tf_config() -> None:
+    def parse(**settings: Any) -> Cluster | None:
+        return cluster_from_environment({"TF_CONFIG": json.dumps(settings)})
 
-    assert cluster_of_environment({}) is None
+    assert cluster_from_environment({}) is None
     workers = {"worker": ["a:1", "b:2"]}
-    assert found(cluster=workers, task={"type": "worker", "index": 1}) == Cluster(("a:1", "b:2"), 1)
-    led = {"chief": ["c:3"], **workers}
-    assert found(cluster=led, task={"type": "chief", "index": 0}) == Cluster(("c:3", "a:1", "b:2"), 0)
-    assert found(cluster=led, task={"type": "worker", "index": 1}) == Cluster(("c:3", "a:1", "b:2"), 2)
+    assert parse(cluster=workers, task={"type": "worker", "index": 1}) == Cluster(("a:1", "b:2"), 1)
+    with_chief = {"chief": ["c:3"], **workers}
+    assert parse(cluster=with_chief, task={"type": "chief", "index": 0}) == Cluster(("c:3", "a:1", "b:2"), 0)
+    assert parse(cluster=with_chief, task={"type": "worker", "index": 1}) == Cluster(("c:3", "a:1", "b:2"), 2)
     for task in ({"type": "ps", "index": 0}, {"type": "worker"}, 3):
         with pytest.raises(UserError, match="TF_CONFIG does not describe workers"):
-            found(cluster=workers, task=task)
+            parse(cluster=workers, task=task)
 
 
 @pytest.mark.parametrize(
-    ("workers", "index", "told"),
+    ("workers", "index", "message"),
     [
-        ("a:1,b:2", "2", "there are 2 workers, so their indices are 0 to 1"),
-        ("a:1,b", "0", "'b' is no address"),
-        ("a:1,b:70000", "0", "'b:70000' is no address"),
-        ("a:1,a:1", "0", "an address stands there twice"),
-        ("a:1,b:2", None, "belong together"),
-        (None, "1", "belong together"),
+        ("a:1,b:2", "2", "the index of one of 2 workers must be 0 to 1"),
+        ("a:1,b", "0", "'b' is not an address"),
+        ("a:1,b:70000", "0", "'b:70000' is not an address"),
+        ("a:1,a:1", "0", "duplicated address"),
+        ("a:1,b:2", None, "must be given together"),
+        (None, "1", "must be given together"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    cli: Cli, tiny_config: Any, workers: str | None, index: str | None, told: str
+def test_invalid_options_are_rejected(
+    cli: Cli, tiny_config: Any, workers: str | None, index: str | None, message: str
 ) -> None:
     options = [*(["--workers", workers] if workers else []), *(["--index", index] if index else [])]
-    assert told in cli("train", tiny_config, *options).complaint
+    assert message in cli("train", tiny_config, *options).error_message
 
 
-def test_several_machines_that_nobody_named(
+def test_multi_worker_without_workers_is_refused(
     cli: Cli, tiny_config: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["train", tiny_config, "--results", tmp_path, "--set", "training.strategy=multi_worker"]
     assert (
         "add --workers HOST:PORT,… --index N, set TF_CONFIG, or train on this machine alone"
-        in cli(*arguments).complaint
+        in cli(*arguments).error_message
     )
     monkeypatch.setenv("TF_CONFIG", "{}")
-    assert "TF_CONFIG does not describe workers" in cli(*arguments).complaint
+    assert "TF_CONFIG does not describe workers" in cli(*arguments).error_message
     assert not list(tmp_path.iterdir())
 
 
-def meet(workers: list[tuple[list[str], int]]) -> list[str]:
-    """What becomes of workers that all look for each other: "" or a complaint."""
-    ends = [""] * len(workers)
+def wait_together(workers: list[tuple[list[str], int]]) -> list[str]:
+    """Let workers wait for each other; returns an error message for each, or ""."""
+    errors = [""] * len(workers)
 
-    def attend(place: int, addresses: list[str], number: int) -> None:
+    def wait(worker: int, addresses: list[str], task_index: int) -> None:
         try:
-            assemble(Cluster(tuple(addresses), number), lambda text: None)
+            wait_for_workers(Cluster(tuple(addresses), task_index), lambda text: None)
         except UserError as error:
-            ends[place] = str(error)
+            errors[worker] = str(error)
 
     threads = [
-        threading.Thread(target=attend, args=(place, *worker), daemon=True) for place, worker in enumerate(workers)
+        threading.Thread(target=wait, args=(index, *worker), daemon=True) for index, worker in enumerate(workers)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(20)
     assert not any(thread.is_alive() for thread in threads)
-    return ends
+    return errors
 
 
-def test_workers_meet_in_any_order_and_leave_the_port_free() -> None:
+def test_workers_connect_in_any_order_and_leave_the_port_free() -> None:
     addresses = loopback_addresses(3)
     for order in ([0, 1, 2], [2, 1, 0]):
-        assert meet([(addresses, number) for number in order]) == [""] * 3
+        assert wait_together([(addresses, number) for number in order]) == [""] * 3
     socket.create_server(("127.0.0.1", int(addresses[0].split(":")[1]))).close()
 
 
-def test_who_is_alone_is_told_who_did_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+def test_missing_workers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "WAIT_TIMEOUT", 0.2)
     addresses = loopback_addresses(2)
-    assert f"worker 1 ({addresses[1]}) did not come" in meet([(addresses, 0)])[0]
-    assert f"worker 0 ({addresses[0]}) does not answer" in meet([(addresses, 1)])[0]
+    assert f"worker 1 ({addresses[1]}) did not connect" in wait_together([(addresses, 0)])[0]
+    assert f"worker 0 ({addresses[0]}) does not answer" in wait_together([(addresses, 1)])[0]
 
 
-def test_workers_of_another_training_and_strangers_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
+def test_workers_of_another_training_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "WAIT_TIMEOUT", 3.0)
     first, second, stranger = loopback_addresses(3)
-    ends = meet([([first, second], 0), ([first, stranger], 1), ([first, second], 1)])
-    assert ends[0] == ends[2] == ""
-    # it was refused while the others still waited, or came when the door was shut
-    assert f"has other workers: {first},{second}; name them alike" in ends[1] or "does not answer" in ends[1]
+    errors = wait_together([([first, second], 0), ([first, stranger], 1), ([first, second], 1)])
+    assert errors[0] == errors[2] == ""
+    # it was refused while the others waited, or connected after the server was closed
+    assert (
+        f"has other workers: {first},{second}; give all workers the same --workers" in errors[1]
+        or "does not answer" in errors[1]
+    )
 
 
 def test_a_port_in_use() -> None:
     with socket.create_server(("", 0)) as used:
         here = f"127.0.0.1:{used.getsockname()[1]}"
-        assert "cannot listen" in meet([([here, *loopback_addresses(1)], 0)])[0]
+        assert "cannot listen" in wait_together([([here, *loopback_addresses(1)], 0)])[0]

@@ -1,8 +1,8 @@
-// The server's HTTP interface, as any program sees it.
+// Client of the server's HTTP API.
 import { byId } from "./dom.js";
 
-/** What the server said was wrong, or that there is none; `status` 0 is a server that does not answer. */
-export class Fault extends Error {
+/** An error message of the server; `status` is 0 if the server does not respond. */
+export class ApiError extends Error {
   constructor(message, status, retryAfter = null) {
     super(message);
     this.status = status;
@@ -10,32 +10,32 @@ export class Fault extends Error {
   }
 }
 
-const UNREACHABLE = "The server does not answer. It may have been stopped; nothing you wrote is lost.";
+const UNREACHABLE = "The server does not respond. It may have been stopped; your conversation is kept.";
 
-let token = takeToken();
+let token = readToken();
 
-/** From the address (#token=…, which never leaves the browser), or from before in this tab. */
-function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+/** The token from the URL (#token=…, which never leaves the browser) or from this tab's storage. */
+function readToken() {
+  const fromUrl = new URLSearchParams(location.hash.slice(1)).get("token");
   try {
-    if (given) sessionStorage.setItem("token", given);
-    if (given) history.replaceState(null, "", location.pathname + location.search);
-    return given ?? sessionStorage.getItem("token");
+    if (fromUrl) sessionStorage.setItem("token", fromUrl);
+    if (fromUrl) history.replaceState(null, "", location.pathname + location.search);
+    return fromUrl ?? sessionStorage.getItem("token");
   } catch {
-    return given;
+    return fromUrl;
   }
 }
 
 export const withToken = (path) => (token ? `${path}?${new URLSearchParams({ token })}` : path);
 
-/** GET, or POST where there is a body; the answer's body. Throws Fault, or AbortError where `signal` says so. */
-export async function ask(path, { body = null, signal = null } = {}) {
+/** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
+export async function fetchJson(path, { body = null, signal = null } = {}) {
   const response = await request(path, { body, signal });
   return response.json();
 }
 
-/** A file, as an address that an image can show. */
-export async function picture(path) {
+/** Fetch a file and return a URL for an <img>. */
+export async function fetchImage(path) {
   return URL.createObjectURL(await (await request(path)).blob());
 }
 
@@ -47,48 +47,48 @@ async function request(path, { body = null, signal = null } = {}) {
     response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Fault(UNREACHABLE, 0);
+    throw new ApiError(UNREACHABLE, 0);
   }
   if (response.ok) return response;
   if (response.status === 401 && document.body.dataset.needsToken === "yes") {
     await askForToken(token !== null);
     return request(path, { body, signal });
   }
-  const told = await response.json().catch(() => ({}));
+  const { error } = await response.json().catch(() => ({}));
   const retryAfter = Number(response.headers.get("Retry-After")) || null;
-  throw new Fault(told.error ?? `The server answered with status ${response.status}.`, response.status, retryAfter);
+  throw new ApiError(error ?? `The server responded with status ${response.status}.`, response.status, retryAfter);
 }
 
-let asking = null; // one dialog, however many requests wait for it
+let tokenDialog = null; // one dialog for all requests that need the token
 function askForToken(wasWrong) {
-  asking ??= new Promise((resolve) => {
+  tokenDialog ??= new Promise((resolve) => {
     const dialog = byId("token-dialog");
-    byId("token-fault").textContent = wasWrong ? "That was not it." : "";
+    byId("token-error").textContent = wasWrong ? "Wrong token." : "";
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
       token = byId("token-field").value.trim();
       try {
         sessionStorage.setItem("token", token);
       } catch {
-        // kept for this page only
+        // not remembered after a reload
       }
-      asking = null;
+      tokenDialog = null;
       resolve();
     }, { once: true });
     dialog.showModal();
   });
-  return asking;
+  return tokenDialog;
 }
 
-/** Ask a model; where too many are waiting, wait as long as the server says and try again, three times. */
-export async function chat(body, signal = null, onWait = () => {}) {
+/** Request a reply; if the server is busy, retry up to three times, after the time it specifies. */
+export async function chat(body, signal = null, onBusy = () => {}) {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await ask("/api/chat", { body, signal });
+      return await fetchJson("/api/chat", { body, signal });
     } catch (error) {
-      const busy = error instanceof Fault && error.status === 503 && error.retryAfter !== null && error.retryAfter < 5;
+      const busy = error instanceof ApiError && error.status === 503 && error.retryAfter !== null && error.retryAfter < 5;
       if (!busy || attempt > 3) throw error;
-      onWait(error.message);
+      onBusy(error.message);
       await sleep(error.retryAfter * 1000 * attempt, signal);
     }
   }

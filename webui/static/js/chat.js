@@ -1,124 +1,119 @@
-// The conversation with one model at a time.
-import { chat, Fault } from "./api.js";
-import { Chooser } from "./chooser.js";
+// The page for chatting with one model at a time.
+import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copy, download, element, keep, kept } from "./dom.js";
-import { faultMessage, replyMessage, typing } from "./reply.js";
+import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
+import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
+import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
 
-const MOST_KEPT = 200; // messages kept for a reload
+const MAX_SAVED = 200; // messages restored after a reload
 const STARTERS = ["hello !", "how are you ?", "who are you ?", "tell me a joke ."];
 
-/** What was said: {who: "you", text, time} and {who: "model", run, snapshot, decoding, answer, time}. */
+/** The conversation: {who: "you", text, time} and {who: "model", run, snapshot, decoding, answer, time}. */
 let messages = [];
-let running = null; // the question that is being answered: an AbortController
-const form = new DecodingForm(() => {});
-const chooser = new Chooser(showRun, showFault);
-const composer = new Composer(say);
+let pending = null; // the AbortController of the current request
+const form = new DecodingForm();
+const picker = new RunPicker(showRun, showError);
+const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
 const note = byId("note");
 
-function showRun(page) {
+function showRun(details) {
   note.textContent = "";
-  if (page === null) {
-    note.replaceChildren("There is no run yet. Train one with ", element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
+  if (details === null) {
+    note.replaceChildren("No runs yet. Train one with ", element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
     return;
   }
-  form.offer(page.decoding);
-  if (!page.config) note.textContent = `This run cannot be used: ${page.reason}`;
-  else if (page.state === "training") note.textContent = "This run is being trained; each reply is from its newest checkpoint.";
-  else if (page.state === "failed") note.textContent = `The training of this run failed${page.reason ? `: ${page.reason}` : "."}`;
+  form.setOptions(details.decoding);
+  if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
+  else if (details.state === "training") note.textContent = "This run is still training; replies come from its newest checkpoint.";
+  else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
 }
 
-function showFault(error) {
+function showError(error) {
   note.textContent = error.message;
 }
 
-function atEnd() {
+function isScrolledToEnd() {
   return scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
 }
 
-function toEnd() {
+function scrollToEnd() {
   scroll.scrollTop = scroll.scrollHeight;
 }
 
-function modelLabel(message) {
-  const name = message.run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/, "");
-  const method = message.decoding.method ?? "";
-  const width = method === "beam" && message.decoding.beam_width ? ` ${message.decoding.beam_width}` : "";
-  const snapshot = message.snapshot === "latest" || message.snapshot === "best" ? message.snapshot : `step ${message.snapshot}`;
-  return [name, snapshot, method + width].filter(Boolean).join(" · ");
+function modelLabel({ run, snapshot, decoding }) {
+  const method = decoding.method ?? "";
+  const width = method === "beam" && decoding.beam_width ? ` ${decoding.beam_width}` : "";
+  return [shortName(run), snapshotLabel(snapshot), method + width].filter(Boolean).join(" · ");
 }
 
 function show(message) {
   byId("welcome").hidden = true;
-  const shown = message.who === "you"
-    ? element("div", { class: "message you" }, element("span", { class: "visually-hidden" }, "You: "), element("p", { class: "said", dir: "auto" }, message.text))
-    : element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(message.answer, modelLabel(message)));
-  log.append(shown);
-  return shown;
+  log.append(message.who === "you"
+    ? userMessage(message.text)
+    : element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(message.answer, modelLabel(message))));
 }
 
 function add(message) {
   messages.push(message);
-  keep("conversation", messages.slice(-MOST_KEPT));
-  return show(message);
+  saveState("conversation", messages.slice(-MAX_SAVED));
+  show(message);
 }
 
-/** What was said before, as the model may be told it: theirs and its in turns. */
+/** The conversation so far, as the API expects it: user and model in turns, within the server's limits. */
 function history() {
-  const most = Number(document.body.dataset.mostHistory);
-  const limit = composer.limit;
+  const maxHistory = Number(document.body.dataset.maxHistory);
   const texts = messages.map((message) => (message.who === "you" ? message.text : message.answer.reply));
-  return texts.slice(-most).map((text) => text.slice(0, limit));
+  return texts.slice(-maxHistory).map((text) => text.slice(0, composer.maxLength));
 }
 
-function say(text) {
-  if (running) return false;
-  if (!chooser.chosen.run) {
-    note.textContent = "There is no run to talk to yet.";
+function send(text) {
+  if (pending) return false;
+  if (!picker.selection.run) {
+    note.textContent = "There is no run to chat with yet.";
     return false;
   }
-  const before = history();
+  const previous = history();
   add({ who: "you", text, time: new Date().toISOString() });
-  answer(text, before);
+  requestReply(text, previous);
   return true;
 }
 
-async function answer(text, before) {
-  const { run, snapshot } = chooser.chosen;
+async function requestReply(text, previous) {
+  const { run, snapshot } = picker.selection;
   const decoding = form.value;
-  const dots = typing("The model");
-  log.append(dots);
-  toEnd();
-  running = new AbortController();
+  const indicator = typingIndicator("The model");
+  log.append(indicator);
+  scrollToEnd();
+  pending = new AbortController();
   byId("stop").hidden = false;
   byId("send").hidden = true;
   const focused = document.activeElement;
   try {
-    const told = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: before, decoding },
-      running.signal, (why) => { dots.querySelector(".typing-note").textContent = why; });
-    dots.remove();
-    const follow = atEnd();
-    add({ who: "model", run, snapshot, decoding, answer: told, time: new Date().toISOString() });
-    if (follow) toEnd();
+    const answer = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: previous, decoding },
+      pending.signal, (reason) => { indicator.querySelector(".typing-note").textContent = reason; });
+    indicator.remove();
+    const follow = isScrolledToEnd();
+    add({ who: "model", run, snapshot, decoding, answer, time: new Date().toISOString() });
+    if (follow) scrollToEnd();
   } catch (error) {
-    dots.remove();
+    indicator.remove();
     if (error.name === "AbortError") {
       log.append(element("p", { class: "stopped", role: "status" }, "Stopped."));
-    } else if (error instanceof Fault) {
-      const box = faultMessage(error.message, () => {
-        if (running) return;
+    } else if (error instanceof ApiError) {
+      const box = errorMessage(error.message, () => {
+        if (pending) return;
         box.remove();
-        answer(text, before);
+        requestReply(text, previous);
       });
       log.append(box);
-      if (error.status === 404) chooser.refresh();
+      if (error.status === 404) picker.refresh();
     } else throw error;
-    toEnd();
+    scrollToEnd();
   } finally {
-    running = null;
+    pending = null;
     byId("stop").hidden = true;
     byId("send").hidden = false;
     if (focused === byId("stop") || document.activeElement === document.body) composer.text.focus();
@@ -126,52 +121,46 @@ async function answer(text, before) {
 }
 
 function stop() {
-  running?.abort();
+  pending?.abort();
 }
 
 function asText() {
   return messages.map((message) => (message.who === "you" ? `you: ${message.text}` : `bot: ${message.answer.reply}`)).join("\n") + "\n";
 }
 
-function fileName(ending) {
-  return `conversation_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${ending}`;
+function fileName(extension) {
+  return `conversation_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${extension}`;
 }
 
-function begin() {
+function startConversation() {
   stop();
   messages = [];
-  keep("conversation", messages);
+  saveState("conversation", messages);
   log.replaceChildren();
   byId("welcome").hidden = false;
   composer.text.focus();
 }
 
 byId("stop").addEventListener("click", stop);
-byId("new").addEventListener("click", begin);
-byId("copy").addEventListener("click", async () => {
-  note.textContent = (await copy(asText())) ? "The conversation is in the clipboard." : "The browser does not let this page copy; download it instead.";
-});
+byId("new").addEventListener("click", startConversation);
+byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText()); });
 byId("download-text").addEventListener("click", () => download(fileName("txt"), "text/plain", asText()));
 byId("download-json").addEventListener("click", () => download(fileName("json"), "application/json", JSON.stringify(messages, null, 2)));
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && running && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
+  if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
 });
 
 for (const text of STARTERS) {
   const button = element("button", { type: "button", class: "btn btn-soft" }, text);
-  button.addEventListener("click", () => say(text) && composer.text.focus());
+  button.addEventListener("click", () => send(text) && composer.text.focus());
   byId("starters").append(button);
 }
-const before = kept("conversation");
-if (Array.isArray(before)) {
-  messages = before;
+const saved = loadState("conversation");
+if (Array.isArray(saved)) {
+  messages = saved;
   for (const message of messages) show(message);
-  toEnd();
+  scrollToEnd();
 }
-composer.fit();
+composer.resize();
 composer.text.focus({ preventScroll: true });
-try {
-  await chooser.start();
-} catch (error) {
-  showFault(error);
-}
+await picker.start();

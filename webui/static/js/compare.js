@@ -1,135 +1,145 @@
-// The same words to several runs or snapshots, in columns.
-import { chat, Fault } from "./api.js";
-import { Chooser } from "./chooser.js";
+// The page for sending the same message to several runs or snapshots, in columns.
+import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copy, download, element, keep, kept } from "./dom.js";
-import { faultMessage, replyMessage, typing } from "./reply.js";
+import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
+import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
+import { RunPicker, isSnapshot, shortName, snapshotLabel } from "./run_picker.js";
 
-const MOST_LANES = 12;
-const form = new DecodingForm(() => {});
-const chooser = new Chooser(showRun, (error) => { byId("note").textContent = error.message; });
-const composer = new Composer(say);
+const MAX_COLUMNS = 12;
+const MAX_SAVED = 50; // turns restored after a reload
+const PENDING = "pending";
+const form = new DecodingForm();
+const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; });
+const composer = new Composer(send);
 const lanes = byId("lanes");
 const note = byId("note");
 
-/** Columns {run, snapshot}, and what was said: {text, answers: [of each column, null where there is none]}. */
+/** Columns {run, snapshot} and turns {text, results}, with a result per column: {reply}, {error}, PENDING or null. */
 let columns = [];
 let turns = [];
 
-function showRun(page) {
-  note.textContent = page ? "" : "There is no run yet. Train one first.";
-  if (page) form.offer(page.decoding);
+function showRun(details) {
+  note.textContent = details ? "" : "No runs yet. Train one first.";
+  if (details) form.setOptions(details.decoding);
 }
 
-const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/, "");
-const columnTitle = ({ snapshot }) => (snapshot === "latest" || snapshot === "best" ? snapshot : `step ${snapshot}`);
-const same = (one, other) => one.run === other.run && one.snapshot === other.snapshot;
+const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot;
 
-function addColumns(wanted) {
-  const fresh = wanted.filter((column) => !columns.some((known) => same(known, column)));
-  if (columns.length + fresh.length > MOST_LANES) note.textContent = `There is room for ${MOST_LANES} columns.`;
-  else note.textContent = fresh.length ? "" : "This is a column already.";
-  for (const column of fresh.slice(0, MOST_LANES - columns.length)) {
+function addColumns(candidates) {
+  const added = candidates.filter((column) => !columns.some((existing) => isSame(existing, column)));
+  if (columns.length + added.length > MAX_COLUMNS) note.textContent = `There can be at most ${MAX_COLUMNS} columns.`;
+  else note.textContent = added.length ? "" : "This column already exists.";
+  for (const column of added.slice(0, MAX_COLUMNS - columns.length)) {
     columns.push(column);
-    for (const turn of turns) turn.answers.push(null);
+    for (const turn of turns) turn.results.push(null);
   }
   draw();
 }
 
-function removeColumn(place) {
-  columns.splice(place, 1);
-  for (const turn of turns) turn.answers.splice(place, 1);
+function removeColumn(index) {
+  columns.splice(index, 1);
+  for (const turn of turns) turn.results.splice(index, 1);
   draw();
 }
 
 function draw() {
-  keep("columns", columns);
-  keep("turns", turns.slice(-50));
+  saveState("columns", columns);
+  saveState("turns", turns.slice(-MAX_SAVED));
   lanes.hidden = !columns.length;
   byId("welcome").hidden = columns.length > 0;
   lanes.style.setProperty("--columns", String(columns.length));
-  const heads = columns.map((column, place) => {
-    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove the column ${shortName(column.run)}, ${column.snapshot}` });
-    remove.addEventListener("click", () => removeColumn(place));
-    return element("div", { class: "lane-head", title: column.run }, element("div", {}, element("h2", { dir: "auto" }, columnTitle(column)),
-      element("span", { class: "quiet", dir: "auto" }, shortName(column.run))), remove);
+  const heads = columns.map((column, index) => {
+    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove column ${shortName(column.run)}, ${column.snapshot}` });
+    remove.addEventListener("click", () => removeColumn(index));
+    return element("div", { class: "lane-head", title: column.run }, element("div", {}, element("h2", { dir: "auto" }, snapshotLabel(column.snapshot)),
+      element("span", { class: "muted", dir: "auto" }, shortName(column.run))), remove);
   });
   lanes.replaceChildren(...heads, ...turns.flatMap(drawTurn));
 }
 
 function drawTurn(turn) {
-  const cells = turn.answers.map((answer, place) => element("div", { class: "lane", "data-place": place },
-    answer?.told ? replyMessage(answer.told, columnTitle(columns[place])) : answer?.fault ? faultMessage(answer.fault, () => askAgain(turn, columns[place])) : answer === "waiting" ? typing(columnTitle(columns[place])) : element("p", { class: "quiet" }, "–")));
-  return [element("div", { class: "turn" }, element("div", { class: "message you" }, element("span", { class: "visually-hidden" }, "You: "), element("p", { class: "said", dir: "auto" }, turn.text))), ...cells];
+  const cells = turn.results.map((result, index) => element("div", { class: "lane" }, drawResult(turn, result, columns[index])));
+  return [element("div", { class: "turn" }, userMessage(turn.text)), ...cells];
 }
 
-function say(text) {
-  if (!columns.length && chooser.chosen.run) addColumns([chooser.chosen]);
-  if (!columns.length || turns.some((turn) => turn.answers.includes("waiting"))) return false;
-  const turn = { text, answers: columns.map(() => "waiting") };
+function drawResult(turn, result, column) {
+  const label = snapshotLabel(column.snapshot);
+  if (result === PENDING) return typingIndicator(label);
+  if (result?.reply) return replyMessage(result.reply, label);
+  if (result?.error) return errorMessage(result.error, () => retry(turn, column));
+  return element("p", { class: "muted" }, "–");
+}
+
+function scrollToEnd() {
+  byId("scroll").scrollTop = byId("scroll").scrollHeight;
+}
+
+function send(text) {
+  if (!columns.length && picker.selection.run) addColumns([picker.selection]);
+  if (!columns.length || turns.some((turn) => turn.results.includes(PENDING))) return false;
+  const turn = { text, results: columns.map(() => PENDING) };
   turns.push(turn);
   draw();
-  byId("scroll").scrollTop = byId("scroll").scrollHeight;
-  Promise.all(columns.map((column) => answer(turn, column))).then(() => {
-    const told = turn.answers.filter((one) => one?.told).length;
-    byId("told").textContent = `${told} of ${turn.answers.length} replied.`;
+  scrollToEnd();
+  Promise.all(columns.map((column) => requestReply(turn, column))).then(() => {
+    const replies = turn.results.filter((result) => result?.reply).length;
+    byId("progress").textContent = `${replies} of ${turn.results.length} replied.`;
   });
   return true;
 }
 
-function askAgain(turn, column) {
-  turn.answers[columns.indexOf(column)] = "waiting";
+function retry(turn, column) {
+  turn.results[columns.indexOf(column)] = PENDING;
   draw();
-  answer(turn, column);
+  requestReply(turn, column);
 }
 
-async function answer(turn, column) {
-  const place = columns.indexOf(column);
-  const earlier = turns.slice(0, turns.indexOf(turn));
-  const history = earlier.flatMap((one) => (one.answers[place]?.told ? [one.text, one.answers[place].told.reply] : [])).slice(-Number(document.body.dataset.mostHistory));
-  let found;
+/** The conversation of a column before a turn, as the API expects it. */
+function history(turn, index) {
+  const previous = turns.slice(0, turns.indexOf(turn)).filter(({ results }) => results[index]?.reply);
+  return previous.flatMap(({ text, results }) => [text, results[index].reply.reply]).slice(-Number(document.body.dataset.maxHistory));
+}
+
+async function requestReply(turn, column) {
+  const snapshot = column.snapshot === "latest" ? null : column.snapshot;
+  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: form.value };
+  let result;
   try {
-    found = { told: await chat({ run: column.run, snapshot: column.snapshot === "latest" ? null : column.snapshot, text: turn.text, history, decoding: form.value }) };
+    result = { reply: await chat(body) };
   } catch (error) {
-    if (!(error instanceof Fault)) throw error;
-    found = { fault: error.message };
+    if (!(error instanceof ApiError)) throw error;
+    result = { error: error.message };
   }
-  const now = columns.indexOf(column); // it may have moved, or be gone
-  if (now < 0 || !turns.includes(turn)) return;
-  turn.answers[now] = found;
+  const index = columns.indexOf(column); // the column may have moved or been removed
+  if (index < 0 || !turns.includes(turn)) return;
+  turn.results[index] = result;
   draw();
-  byId("scroll").scrollTop = byId("scroll").scrollHeight;
+  scrollToEnd();
 }
 
 function asText() {
-  return turns.map((turn) => [`you: ${turn.text}`, ...turn.answers.map((one, place) => `${shortName(columns[place].run)} ${columns[place].snapshot}: ${one?.told?.reply ?? "–"}`)].join("\n")).join("\n\n") + "\n";
+  const reply = (result, column) => `${shortName(column.run)} ${column.snapshot}: ${result?.reply?.reply ?? "–"}`;
+  return turns.map((turn) => [`you: ${turn.text}`, ...turn.results.map((result, index) => reply(result, columns[index]))].join("\n")).join("\n\n") + "\n";
 }
 
-byId("add").addEventListener("click", () => chooser.chosen.run && addColumns([chooser.chosen]));
-byId("grow").addEventListener("click", () => {
-  const page = chooser.page;
-  if (!page) return;
-  const steps = page.snapshots.filter((snapshot) => snapshot !== "latest" && snapshot !== "best");
-  if (!steps.length) note.textContent = "This run has no snapshots.";
-  else addColumns(steps.slice(-MOST_LANES).map((snapshot) => ({ run: page.name, snapshot })));
+byId("add-column").addEventListener("click", () => picker.selection.run && addColumns([picker.selection]));
+byId("add-snapshots").addEventListener("click", () => {
+  if (!picker.details) return;
+  const snapshots = picker.details.snapshots.filter(isSnapshot);
+  if (!snapshots.length) note.textContent = "This run has no snapshots.";
+  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot })));
 });
 byId("new").addEventListener("click", () => {
   turns = [];
   draw();
   composer.text.focus();
 });
-byId("copy").addEventListener("click", async () => {
-  note.textContent = (await copy(asText())) ? "The conversation is in the clipboard." : "The browser does not let this page copy; download it instead.";
-});
-byId("download-json").addEventListener("click", () => download("side_by_side.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
+byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText()); });
+byId("download-json").addEventListener("click", () => download("comparison.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
 
-columns = kept("columns") ?? [];
-turns = (kept("turns") ?? []).map((turn) => ({ ...turn, answers: turn.answers.map((one) => (one === "waiting" ? null : one)) }));
+columns = loadState("columns") ?? [];
+turns = (loadState("turns") ?? []).map(({ text, results = columns.map(() => null) }) => ({ text, results: results.map((result) => (result === PENDING ? null : result)) }));
 draw();
-composer.fit();
-try {
-  await chooser.start();
-} catch (error) {
-  note.textContent = error.message;
-}
+composer.resize();
+await picker.start();

@@ -1,11 +1,12 @@
-// Where one writes: enter sends, shift-enter breaks the line, arrow up brings back what was said before.
-import { byId, number } from "./dom.js";
+// The message box: Enter sends, Shift + Enter starts a new line, arrow up recalls the last message.
+import { byId, formatNumber } from "./dom.js";
 
 export class Composer {
+  /** `onSend(text)` returns false if the message was not accepted. */
   constructor(onSend) {
     this.text = byId("text");
-    this.said = [];
-    this.limit = Number(document.body.dataset.mostCharacters);
+    this.sent = [];
+    this.maxLength = Number(document.body.dataset.maxTextLength);
     byId("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.send(onSend);
@@ -14,34 +15,35 @@ export class Composer {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
         this.send(onSend);
-      } else if (event.key === "ArrowUp" && this.text.value === "" && this.said.length) {
+      } else if (event.key === "ArrowUp" && this.text.value === "" && this.sent.length) {
         event.preventDefault();
-        this.write(this.said.at(-1));
+        this.setText(this.sent.at(-1));
       }
     });
-    this.text.addEventListener("input", () => this.fit());
+    this.text.addEventListener("input", () => this.resize());
   }
 
   send(onSend) {
     const text = this.text.value.trim();
     if (text && onSend(text) !== false) {
-      this.said.push(text);
-      this.write("");
+      this.sent.push(text);
+      this.setText("");
     }
     this.text.focus();
   }
 
-  write(text) {
+  setText(text) {
     this.text.value = text;
-    this.fit();
+    this.resize();
   }
 
-  fit() {
+  /** Fit the height to the text, and show the number of characters when it approaches the limit. */
+  resize() {
     this.text.style.height = "auto";
     this.text.style.height = `${Math.min(this.text.scrollHeight, 180)}px`;
     const length = [...this.text.value].length;
-    const much = length > this.limit * 0.8;
-    byId("count").textContent = much ? ` · ${number(length)} of ${number(this.limit)} characters` : "";
-    byId("count").classList.toggle("over", length > this.limit);
+    const isLong = length > this.maxLength * 0.8;
+    byId("count").textContent = isLong ? ` · ${formatNumber(length)} of ${formatNumber(this.maxLength)} characters` : "";
+    byId("count").classList.toggle("over-limit", length > this.maxLength);
   }
 }

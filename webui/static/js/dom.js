@@ -1,12 +1,12 @@
-// Elements, made in one place: text always goes in as text, so that nothing a model or a person says becomes markup.
+// Helpers for the DOM, formatting and storage. Text is always inserted as text, so that no message can become markup.
 
-/** element("p", {class: "quiet", title: "…"}, "text", otherElement, …); attributes of null or false are left out. */
+/** element("p", {class: "muted", title: "…"}, "text", otherElement, …); attributes that are null or false are omitted. */
 export function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for a drawing. */
-export function drawing(tag, attributes = {}, ...children) {
+/** The same for SVG. */
+export function svgElement(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
@@ -21,40 +21,40 @@ function fill(node, attributes, children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const places = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-export const number = (value) => (Number.isInteger(value) ? value.toLocaleString("en") : places.format(value));
+const fourDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+export const formatNumber = (value) => (Number.isInteger(value) ? value.toLocaleString("en") : fourDigits.format(value));
 
-export const seconds = (value) => (value < 0.95 ? `${Math.max(1, Math.round(value * 1000))} ms` : `${value.toFixed(1)} s`);
+export const formatSeconds = (value) => (value < 0.95 ? `${Math.max(1, Math.round(value * 1000))} ms` : `${value.toFixed(1)} s`);
 
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-/** "3 minutes ago", for seconds since 1970. */
-export function ago(time) {
-  const passed = time - Date.now() / 1000;
+const relativeTime = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+/** "3 minutes ago"; `time` is in seconds since 1970. */
+export function timeAgo(time) {
+  const elapsed = time - Date.now() / 1000;
   for (const [unit, length] of [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]]) {
-    if (Math.abs(passed) >= length) return relative.format(Math.round(passed / length), unit);
+    if (Math.abs(elapsed) >= length) return relativeTime.format(Math.round(elapsed / length), unit);
   }
   return "just now";
 }
 
-/** Give a file to the person. */
+/** Offer a file for download. */
 export function download(name, type, content) {
-  const address = URL.createObjectURL(new Blob([content], { type }));
-  element("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Put text into the clipboard; browsers offer that on https and on localhost only. */
-export async function copy(text) {
+/** Copy text to the clipboard, which browsers allow on https and localhost only; returns a message for the user. */
+export async function copyToClipboard(text) {
   try {
     await navigator.clipboard.writeText(text);
-    return true;
+    return "The conversation was copied to the clipboard.";
   } catch {
-    return false;
+    return "The browser does not allow copying. Download the conversation instead.";
   }
 }
 
-/** What was kept under a name in this tab, or null. */
-export function kept(name) {
+/** Load a value from the session storage of this tab; null if there is none. */
+export function loadState(name) {
   try {
     return JSON.parse(sessionStorage.getItem(name));
   } catch {
@@ -62,10 +62,10 @@ export function kept(name) {
   }
 }
 
-export function keep(name, value) {
+export function saveState(name, value) {
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
   } catch {
-    // full, or forbidden: the page goes on without
+    // storage is full or disabled: nothing is restored after a reload
   }
 }

@@ -1,22 +1,21 @@
-// Light or dark, before anything is painted: what was chosen here, or else what the system asks for. No module: those
-// run too late.
+// Light or dark mode: the user's choice or, by default, the system's. Not a module, because it must run before the first paint.
 (() => {
   "use strict";
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const chosen = () => {
+  const systemTheme = matchMedia("(prefers-color-scheme: dark)");
+  const storedTheme = () => {
     try {
       return localStorage.getItem("theme");
     } catch {
-      return null; // storage may be forbidden
+      return null; // storage is disabled
     }
   };
   const apply = () => {
-    const dark = chosen() ? chosen() === "dark" : system.matches;
+    const dark = storedTheme() ? storedTheme() === "dark" : systemTheme.matches;
     document.documentElement.dataset.bsTheme = dark ? "dark" : "light";
     document.getElementById("theme")?.setAttribute("aria-pressed", String(dark));
   };
   apply();
-  system.addEventListener("change", apply);
+  systemTheme.addEventListener("change", apply);
   addEventListener("DOMContentLoaded", () => {
     apply();
     document.getElementById("theme").addEventListener("click", () => {

@@ -1,0 +1,115 @@
+"""Shared by the scripts that analyse corpora: options, input and output."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import ibis.expr.types as ir
+
+from seq2seq_chat.cli.options import log_to_stderr
+from seq2seq_chat.prepare.engine import Engine, EngineName, fetch_rows, open_engine
+from seq2seq_chat.prepare.queries import filter_splits
+from seq2seq_chat.prepare.utterances import prepared_utterances
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_atomically, write_json
+from seq2seq_chat.system.tables import format_table
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """The options of every script that analyses corpora; ``split`` may be ``all``."""
+
+    split: str
+    engine: EngineName
+    spark_master: str
+    memory: str
+
+
+class Utterances(NamedTuple):
+    """The utterances of a prepared corpus, the engine that evaluates queries over them, and a temporary folder."""
+
+    table: ir.Table
+    engine: Engine
+    folder: Path
+
+    def rows(self, query: ir.Table) -> list[dict[str, Any]]:
+        """The rows of a small result."""
+        return fetch_rows(self.engine, query)
+
+
+@contextmanager
+def open_utterances(path: str | Path, options: CorpusOptions) -> Iterator[Utterances]:
+    """Open the utterances at ``path``, see ``prepared_utterances``.
+
+    Raises:
+        UserError: There is no corpus, or the engine fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="seq2seq-chat-") as name:
+        folder = Path(name)
+        with (
+            prepared_utterances(Path(path), folder) as file,
+            open_engine(options.engine, folder, memory=options.memory, spark_master=options.spark_master) as engine,
+        ):
+            table = engine.table(file)
+            if options.split != "all":
+                table = filter_splits(table, [options.split])
+            yield Utterances(table, engine, folder)
+
+
+def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --split, --engine, --spark-master and --memory, passed as ``options``; report errors with exit status 2."""
+
+    @click.option(
+        "--split",
+        type=click.Choice(["train", "validation", "test", "all"]),
+        default="all",
+        show_default=True,
+        help="Part of the corpus.",
+    )
+    @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
+    @click.option("--spark-master", default="local[*]", show_default=True, metavar="URL")
+    @click.option("--memory", default="2GB", show_default=True, metavar="SIZE", help="Memory limit of the engine.")
+    @functools.wraps(command)
+    def with_options(split: str, engine: EngineName, spark_master: str, memory: str, **arguments: Any) -> None:
+        log_to_stderr()
+        try:
+            command(options=CorpusOptions(split, engine, spark_master, memory), **arguments)
+        except (UserError, OSError) as error:
+            click.echo(f"Error: {error}", err=True)
+            raise SystemExit(2) from error
+
+    return with_options
+
+
+def write_rows(path: str | Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows as CSV if the name ends in .csv, else as JSON."""
+    if Path(path).suffix != ".csv":
+        write_json(path, list(rows))
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue())
+
+
+def print_table(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows as a table: numbers right-aligned, text left-aligned."""
+    if not rows:
+        click.echo("no rows")
+        return
+    cells = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    click.echo(format_table(cells, "".join("l" if isinstance(value, str) else "r" for value in rows[0].values())))
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"

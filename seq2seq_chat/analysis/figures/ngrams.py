@@ -1,0 +1,98 @@
+"""Word and bigram frequencies: by rank, the most frequent ones, and divergence from the training corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from seq2seq_chat.analysis.figures.style import COLORS, line_style, new_figure, plot_label
+from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, ngram_text
+from seq2seq_chat.data.vocabulary import Vocabulary
+
+TOP = 30
+MAX_POINTS = 300  # of a rank curve
+
+
+def draw_ranks(profiles: Sequence[NgramProfile]) -> Figure:
+    """Relative frequency by rank for each n; Zipf's law is a straight line."""
+    figure = new_figure(11, 4.6)
+    for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):
+        for index, profile in enumerate(profiles):
+            counts = np.sort(profile.orders[n].counts)[::-1]
+            if len(counts):
+                ranks = np.unique(np.geomspace(1, len(counts), MAX_POINTS).astype(int))
+                style = line_style(index, marker=False) | {"linewidth": 2.5 if index == 0 else 1.4}
+                axes.plot(ranks, counts[ranks - 1] / counts.sum(), label=plot_label(profile.label), **style)
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel="rank",
+            ylabel="relative frequency",
+            title=f"{name.capitalize()} by rank",
+        )
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend()
+    return figure
+
+
+def draw_top(profile: NgramProfile, corpus: NgramProfile, vocabulary: Vocabulary, count: int = TOP) -> Figure:
+    """The most frequent n-grams of a profile, next to their frequency in the training corpus."""
+    figure = new_figure(11, 2.2 + 0.24 * count)
+    for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):
+        codes = profile.orders[n].top(count)
+        positions = np.arange(len(codes))
+        for index, shown in enumerate((profile, corpus)):
+            axes.barh(
+                positions + 0.4 * index - 0.2,
+                100 * shown.orders[n].shares(codes),
+                height=0.4,
+                color=COLORS[index],
+                hatch=("", "////")[index],
+                edgecolor="white",
+                linewidth=0,
+                label=plot_label(shown.label),
+            )
+        axes.set_yticks(positions, [plot_label(ngram_text(code, n, vocabulary)) for code in codes])
+        axes.margins(y=0.01)
+        axes.invert_yaxis()
+        axes.set(xlabel="relative frequency, %", title=f"The {len(codes)} most frequent {name}")
+        axes.grid(alpha=0.3, axis="x")
+        if len(codes):
+            axes.legend(loc="lower right")
+    return figure
+
+
+def draw_divergences(
+    steps: Sequence[int],
+    replies: Sequence[Mapping[int, float | None]],
+    references: Mapping[int, float | None],
+) -> Figure:
+    """Divergence from the training corpus over training, in bits, for each n.
+
+    Args:
+        steps: training steps of the snapshots.
+        replies: divergence of each snapshot's replies, by n.
+        references: divergence of the reference replies, by n, drawn as horizontal lines.
+    """
+    figure = new_figure(7, 4)
+    axes = figure.subplots()
+    for index, (n, name) in enumerate(ORDERS.items()):
+        points = [(step, value[n]) for step, value in zip(steps, replies, strict=True) if value[n] is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), label=name, **line_style(index))
+        reference = references[n]
+        if reference is not None:
+            style = line_style(index, marker=False)
+            axes.axhline(reference, label=f"{name}, reference replies", alpha=0.5, linewidth=1, **style)
+    axes.set(
+        xlabel="training steps",
+        ylabel="Jensen–Shannon divergence, bits",
+        title="Divergence of the replies from the training corpus",
+        ylim=(0, 1),
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure

@@ -1,0 +1,1 @@
+"""Measurements inside a trained model: ``beams``, ``vectors`` and ``model_internals``; ``figures`` draws them."""

@@ -1,0 +1,68 @@
+"""Build the report: everything that the thesis's results chapter shows, for one or several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from seq2seq_chat.analysis.report import chapters, model_chapters
+from seq2seq_chat.analysis.report.measure import Callback, Report, ReportOptions, measure_run, shared_vectors
+from seq2seq_chat.analysis.report.page import Page
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import as_user_error
+
+FILE, FIGURES = "report.html", "report"
+
+CHAPTERS: tuple[Callable[[Page, Report], None], ...] = (
+    chapters.overview,
+    chapters.evaluation,
+    chapters.language_over_time,
+    chapters.replies_over_time,
+    chapters.learning_curves,
+    model_chapters.attention,
+    model_chapters.beam_study,
+    model_chapters.thought_vectors,
+    model_chapters.word_embeddings,
+    model_chapters.internals,
+    chapters.configuration,
+)
+
+
+def write_report(
+    runs: Sequence[Run],
+    options: ReportOptions,
+    output: Path | None = None,
+    on_progress: Callback = lambda text: None,
+) -> Path:
+    """Measure the runs and write the page. Interrupted evaluations resume, so the same call continues a report.
+
+    Args:
+        output: file of the page; None for ``report.html`` in the first run's folder. Figures are also written to a
+            folder next to it.
+        on_progress: called with each step.
+
+    Returns:
+        The file of the page.
+
+    Raises:
+        UserError: The output cannot be written, or a given file cannot be read.
+    """
+    path = output or runs[0].path / FILE
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{path}: the folder does not exist; create it first")
+    for run in runs:
+        _ = run.config, run.vocabulary  # fail early if the folder is damaged
+    on_progress("sentence vectors")
+    vectors, origin = shared_vectors(runs, options)
+    figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")
+    with as_user_error(figures):  # before hours of measuring, not after
+        figures.mkdir(exist_ok=True)
+    measurements = [measure_run(run, options, vectors, on_progress) for run in runs]
+    on_progress("drawing")
+    page = Page(f"Report on {', '.join(run.config.name for run in runs)}", figures)
+    report = Report(measurements, options, vectors, origin, on_progress)
+    for chapter in CHAPTERS:
+        chapter(page, report)
+    page.write(path, on_progress)
+    return path

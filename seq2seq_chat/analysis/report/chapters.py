@@ -1,0 +1,354 @@
+"""The chapters of a report on metrics, replies and training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from seq2seq_chat import __version__
+from seq2seq_chat.analysis.figures import curves
+from seq2seq_chat.analysis.figures.metrics import draw_metrics
+from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_ranks, draw_top
+from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
+from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, divergences
+from seq2seq_chat.analysis.replies import ReplyColumn
+from seq2seq_chat.analysis.report.measure import Measurements, Report, SnapshotMeasurements
+from seq2seq_chat.analysis.report.page import (
+    NO_VALUE,
+    Chapter,
+    Details,
+    Page,
+    Paragraph,
+    Preformatted,
+    Table,
+    Unavailable,
+    format_number,
+    format_percent,
+)
+from seq2seq_chat.model.seq2seq import parameter_counts
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.system.errors import UserError
+
+MAX_LINES = 5  # snapshots drawn in one figure, so that the lines remain distinguishable
+MAX_STEPS = 8  # validation steps shown in a table of replies
+
+
+def _digits(digits: int) -> Callable[[Any], str]:
+    return lambda value: format_number(value, digits)
+
+
+METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("loss", "loss, nats per token ↓", format_number),
+    ("loss_bits", "loss, bits per token ↓", format_number),
+    ("perplexity", "perplexity, e^loss ↓", _digits(2)),
+    ("two_to_the_loss", "2^loss, the “perplexity” of the thesis's tables ↓", _digits(2)),
+    ("word_accuracy", "word accuracy under teacher forcing ↑", format_percent),
+    ("bleu", "BLEU, 0–100 ↑", _digits(2)),
+    ("sent2vec_distance", "Sent2Vec distance, as in the thesis ↓", format_number),
+    ("sent2vec_cosine", "Sent2Vec cosine similarity ↑", format_number),
+    ("sent2vec_distance_varied", f"… distance without the {TOP_REPLIES} most frequent replies ↓", format_number),
+    ("sent2vec_cosine_varied", f"… similarity without the {TOP_REPLIES} most frequent replies ↑", format_number),
+    ("distinct_1", "distinct-1: different words / words ↑", _digits(4)),
+    ("distinct_2", "distinct-2: different bigrams / bigrams ↑", _digits(4)),
+    ("distinct_replies", "different replies / replies ↑", format_percent),
+    ("words_used", "different words used", _digits(0)),
+    ("word_entropy_bits", "entropy of the words, bits ↑", _digits(2)),
+    ("most_frequent_share", f"share of the {TOP_REPLIES} most frequent replies ↓", format_percent),
+    ("mean_length", "mean length of a reply, words", _digits(2)),
+)
+
+
+def run_prefix(report: Report, run: Measurements) -> str:
+    """``NAME: `` if the report is on several runs."""
+    return f"{run.run.name}: " if len(report.runs) > 1 else ""
+
+
+def newest_model(run: Measurements) -> LoadedRun:
+    """The model with the newest weights. Raises UserError if there is none."""
+    if run.loaded is None:
+        raise UserError(run.errors.get("model", "the model could not be loaded"))
+    return run.loaded
+
+
+def add_error(chapter: Chapter, run: Measurements, part: str) -> None:
+    """Show the error of a part, if there was one."""
+    if part in run.errors:
+        chapter.add(Unavailable(f"{run.run.name}: {run.errors[part]}"))
+
+
+def sample_evenly(items: Sequence[Any], count: int = MAX_LINES) -> list[Any]:
+    """Up to ``count`` evenly spaced items, including the first and the last."""
+    if len(items) <= count:
+        return list(items)
+    return [items[(len(items) - 1) * index // (count - 1)] for index in range(count)]
+
+
+def overview(page: Page, report: Report) -> None:
+    """The runs: architecture, size, corpus and snapshots."""
+    chapter = page.chapter("The experiment")
+    rows = [_overview_row(run) for run in report.runs]
+    head = ["run", "model", "parameters", "vocabulary", "training corpus", "snapshots (training steps)"]
+    chapter.add(Table(head, rows))
+    for run in report.runs:
+        add_error(chapter, run, "model")
+        for part, error in run.errors.items():
+            if part.startswith("snapshot"):
+                chapter.add(Unavailable(f"{part}: {error}"))
+        if not run.run.snapshots():
+            interval = json.dumps(run.run.config.training.snapshot_every)
+            chapter.add(
+                Unavailable(
+                    f"{run_prefix(report, run)}the run has no snapshots (training.snapshot_every is {interval} steps), "
+                    "so changes over time cannot be shown"
+                    + ("; only the newest weights were measured." if run.snapshots else ".")
+                )
+            )
+
+
+def _overview_row(run: Measurements) -> list[str]:
+    config = run.run.config
+    architecture = (
+        f"{config.model.layers} × {config.model.cell}, {config.model.hidden_size} units, "
+        f"{config.model.attention} attention" + (", input reversed" if config.data.reverse_input else "")
+    )
+    parameters = format_number(sum(parameter_counts(run.loaded.model).values()), 0) if run.loaded else NO_VALUE
+    return [
+        run.run.name,
+        architecture,
+        parameters,
+        format_number(len(run.run.vocabulary), 0),
+        config.data.train,
+        ", ".join(snapshot.label for snapshot in run.snapshots) or NO_VALUE,
+    ]
+
+
+def evaluation(page: Page, report: Report) -> None:
+    """All metrics of every snapshot."""
+    chapter = page.chapter("Evaluation on the test corpus")
+    for run in report.runs:
+        add_error(chapter, run, "evaluation")
+    evaluated = [
+        (f"{run_prefix(report, run)}{snapshot.label}", snapshot.metrics)
+        for run in report.runs
+        for snapshot in run.snapshots
+        if snapshot.metrics is not None
+    ]
+    if not evaluated:
+        chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics of the replies."))
+        return
+    for run in report.runs:
+        if metrics := next((s.metrics for s in run.snapshots if s.metrics is not None), None):
+            chapter.add(
+                Paragraph(
+                    f"{run_prefix(report, run)}{metrics['samples']:,} samples of {run.corpus_file}, "
+                    f"{metrics['tokens']:,} target tokens; replies by greedy search."
+                )
+            )
+    chapter.add(_metrics_table(report, evaluated))
+    chapter.add(
+        Paragraph(
+            "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
+            "target tokens that are the model's most probable ones, given the expected tokens before. distinct-1 and "
+            "distinct-2 fall as samples are added, so compare them only at equal numbers of samples. BLEU is "
+            f"sacrebleu's, {evaluated[0][1]['bleu_signature']}; it stays low because hundreds of replies to small talk "
+            f"are good and only one is expected. Sent2Vec distances use {report.vectors_origin}; compare them only "
+            "with distances from the same vectors."
+        )
+    )
+    over_time = [
+        (run.run.config.name, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None])
+        for run in report.runs
+    ]
+    chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
+    chapter.add(_bleu_by_length(evaluated))
+    for run in report.runs:
+        if run.examples:
+            rows = [[p.source, p.reply or "(empty)", p.expected, format_number(p.score, 2)] for p in run.examples]
+            head = ["utterance", "reply", "expected reply", "log-probability of the reply, nats"]
+            title = f"{run_prefix(report, run)}test samples and the replies at the newest snapshot"
+            chapter.add(Details(title, [Table(head, rows, numbers_from=3)]))
+
+
+def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
+    rows = [[name, *(show(metrics[key]) for _, metrics in evaluated)] for key, name, show in METRICS]
+    labels = [label for label, _ in evaluated]
+    reference = report.runs[0].reference_diversity
+    if reference is not None and len(report.runs) == 1:
+        values = reference.metrics()
+        for row, (key, _, show) in zip(rows, METRICS, strict=True):
+            row.append(show(values[key]) if key in values else "")
+        labels.append("expected replies")
+    return Table(["after steps", *labels], rows, "↓: lower is better, ↑: higher is better", numbers_from=1)
+
+
+def _bleu_by_length(evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
+    by_length = [metrics["bleu_by_source_length"] for _, metrics in evaluated]
+    rows = [
+        [first["words"], format_number(first["samples"], 0), *(format_number(b[n]["bleu"], 2) for b in by_length)]
+        for n, first in enumerate(by_length[0])
+    ]
+    head = ["words of the utterance", "samples", *(label for label, _ in evaluated)]
+    return Table(head, rows, "BLEU by the length of the utterance", numbers_from=1)
+
+
+def language_over_time(page: Page, report: Report) -> None:
+    """Word and bigram frequencies of the replies, compared with those of the corpus."""
+    chapter = page.chapter("Language over time")
+    for run in report.runs:
+        add_error(chapter, run, "language")
+        prefix = run_prefix(report, run)
+        profiles = [(s, s.profile) for s in run.snapshots if s.profile is not None]
+        if not profiles or run.reference_profile is None:
+            chapter.add(Unavailable(f"{prefix}there are no replies to a test corpus whose words could be counted."))
+            continue
+        baselines = ([run.training_profile] if run.training_profile else []) + [run.reference_profile]
+        figure = draw_ranks([*baselines, *sample_evenly([profile for _, profile in profiles])])
+        caption = (
+            "Relative frequency of words and bigrams by rank. A curve that drops early means that few words are used, "
+            "and used often."
+        )
+        chapter.add(page.picture(f"{run.run.config.name}_ranks", figure, caption))
+        if run.training_profile is not None:
+            _compare_with_corpus(page, chapter, run, run.training_profile, run.reference_profile, profiles)
+        replies = [s.metrics["most_frequent"] for s, _ in profiles if s.metrics]
+        rows = [
+            [str(rank + 1), *(_share(ranked[rank]) if rank < len(ranked) else NO_VALUE for ranked in replies)]
+            for rank in range(TOP_REPLIES)
+        ]
+        head = ["rank", *(f"at {snapshot.label}" for snapshot, _ in profiles)]
+        chapter.add(Table(head, rows, f"{prefix}the most frequent replies and their shares"))
+
+
+def _share(entry: dict[str, Any]) -> str:
+    return f"{entry['reply']} ({format_percent(entry['share'])})"
+
+
+def _compare_with_corpus(
+    page: Page,
+    chapter: Chapter,
+    run: Measurements,
+    corpus: NgramProfile,
+    expected: NgramProfile,
+    profiles: Sequence[tuple[SnapshotMeasurements, NgramProfile]],
+) -> None:
+    name = run.run.config.name
+    replies = [divergences(profile, corpus) for _, profile in profiles]
+    references = divergences(expected, corpus)
+    caption = (
+        "Jensen–Shannon divergence of the replies from the training corpus, in bits: 0 for equal distributions, 1 if "
+        "nothing is shared. Thin lines are the expected replies of the test corpus; a small sample always diverges a "
+        "little."
+    )
+    figure = draw_divergences([snapshot.step for snapshot, _ in profiles], replies, references)
+    chapter.add(page.picture(f"{name}_divergence", figure, caption))
+    rows = [
+        [title, *(format_number(values[n]) for values in replies), format_number(references[n])]
+        for n, title in ORDERS.items()
+    ]
+    labels = [f"at {snapshot.label}" for snapshot, _ in profiles]
+    chapter.add(Table(["Jensen–Shannon divergence, bits", *labels, "expected replies"], rows, numbers_from=1))
+    for index, (snapshot, profile) in enumerate(profiles, start=1):
+        caption = (
+            f"The most frequent words and bigrams at {snapshot.label}, and their frequency in the training corpus."
+        )
+        figure = draw_top(profile, corpus, run.run.vocabulary)
+        picture = page.picture(f"{name}_ngrams_{snapshot.label}", figure, caption)
+        chapter.add(
+            picture if index == len(profiles) else Details(f"Most frequent words at {snapshot.label}", [picture])
+        )
+
+
+def replies_over_time(page: Page, report: Report) -> None:
+    """Replies to the same questions at every snapshot, of every run, and in transcripts."""
+    chapter = page.chapter("Replies over time")
+    questions = report.options.questions
+    for run in report.runs:
+        if run.snapshots:
+            caption = f"{run_prefix(report, run)}replies at every snapshot, searched as the run is configured"
+            chapter.add(_reply_table(questions, [snapshot.answers for snapshot in run.snapshots], caption))
+        else:
+            add_error(chapter, run, "model")
+    newest = [(run.run.config.name, run.snapshots[-1]) for run in report.runs if run.snapshots]
+    columns = [ReplyColumn(f"{name}, {snapshot.label}", snapshot.answers.replies) for name, snapshot in newest]
+    columns += report.options.transcripts
+    if len(columns) > 1:
+        chapter.add(_reply_table(questions, columns, "Side by side: the newest snapshots, and transcripts"))
+    else:
+        chapter.add(
+            Paragraph(
+                "To compare replies, name several runs, or pass the replies of another system with --transcript FILE "
+                "(lines of question<TAB>reply, or one reply per line in the order above)."
+            )
+        )
+    for run in report.runs:
+        _add_validation_replies(chapter, report, run)
+
+
+def _reply_table(questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
+    rows = [[question, *(column.replies[n] or "(empty)" for column in columns)] for n, question in enumerate(questions)]
+    return Table(["utterance", *(column.label for column in columns)], rows, caption)
+
+
+def _add_validation_replies(chapter: Chapter, report: Report, run: Measurements) -> None:
+    """The sample replies that were logged at validations during training."""
+    lines = [line for line in read_json_lines(run.run.samples_file) if {"step", "source", "reply"} <= set(line)]
+    if not lines:
+        return
+    steps = sorted({line["step"] for line in lines})
+    shown = steps[:: max(1, -(-len(steps) // MAX_STEPS))]
+    if steps[-1] not in shown:
+        shown.append(steps[-1])
+    replies = {(line["source"], line["step"]): line["reply"] for line in lines}
+    targets = {line["source"]: line.get("target", NO_VALUE) for line in reversed(lines)}
+    sources = dict.fromkeys(line["source"] for line in lines)
+    rows = [[source, *(replies.get((source, step), NO_VALUE) for step in shown), targets[source]] for source in sources]
+    head = ["utterance", *(f"step {step:,}" for step in shown), "expected reply"]
+    title = f"{run_prefix(report, run)}replies to validation utterances during training"
+    chapter.add(Details(title, [Table(head, rows)]))
+
+
+def learning_curves(page: Page, report: Report) -> None:
+    """Training and validation loss and perplexity."""
+    chapter = page.chapter("Learning curves")
+    runs = []
+    for run in report.runs:
+        with chapter.optional(run.run.name):
+            runs.append(curves.read_curves(run.run))
+    if not runs:
+        return
+    caption = (
+        "Loss and perplexity during training. The training loss is measured on batches with dropout (pale: measured, "
+        "strong: averaged over 4 % of the points); the validation loss (markers) is exact and without dropout."
+    )
+    chapter.add(page.picture("learning_curves", curves.draw_curves(runs), caption))
+    if len(runs) == 1 and len(set(runs[0].train.minutes)) > 1:
+        figure = curves.draw_curves(runs, by_time=True)
+        chapter.add(Details("By time", [page.picture("learning_curves_by_time", figure, "The same over minutes.")]))
+    rows = [_curves_row(run) for run in runs if len(run.validation.losses)]
+    if rows:
+        head = ["run", "steps", "minutes", "last training loss", "best validation loss", "at step"]
+        chapter.add(Table(head, rows, "Losses in nats per target token", numbers_from=1))
+
+
+def _curves_row(run: curves.Curves) -> list[str]:
+    best = int(run.validation.losses.argmin())
+    return [
+        run.label,
+        f"{int(run.train.steps[-1]):,}",
+        format_number(float(run.train.minutes[-1]), 1),
+        format_number(float(run.train.losses[-1])),
+        format_number(float(run.validation.losses[best])),
+        f"{int(run.validation.steps[best]):,}",
+    ]
+
+
+def configuration(page: Page, report: Report) -> None:
+    """What it takes to reproduce the report."""
+    chapter = page.chapter("Configuration")
+    names = " ".join(run.run.name for run in report.runs)
+    chapter.add(Paragraph(f"Made by seq2seq-chat {__version__} with: seq2seq-chat report {names}"))
+    for run in report.runs:
+        title = f"{run.run.name}: complete configuration"
+        chapter.add(Details(title, [Preformatted(run.run.config.to_json())]))

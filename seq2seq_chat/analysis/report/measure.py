@@ -1,0 +1,158 @@
+"""All measurements for a report: every run at every snapshot.
+
+Whatever cannot be measured is recorded as an error, and the rest is measured nevertheless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_metrics, test_corpus
+from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
+from seq2seq_chat.analysis.metrics.diversity import Diversity
+from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, corpus_profile, text_profile
+from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.analysis.metrics.sentence_vectors import sentence_vectors
+from seq2seq_chat.analysis.model_view.model_internals import GradientNorms, gradient_norms
+from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
+from seq2seq_chat.analysis.replies import QUESTIONS, ReplyColumn, reply_to_all
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+
+EXAMPLES = 24  # test samples to show, and to search in beams
+Callback = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Options of a report."""
+
+    data: str | None = None  # corpus to evaluate on; None: each run's own
+    limit: int | None = LIMIT
+    sent2vec: str | None = None  # official model; None: train one on the first run's corpus
+    questions: Sequence[str] = QUESTIONS
+    transcripts: Sequence[ReplyColumn] = ()
+    favourites: ReplyColumn | None = None  # a person's favourite replies to the questions
+    max_points: int = 2000  # utterances whose thought vectors are drawn
+
+
+class SnapshotMeasurements(NamedTuple):
+    """Measurements of a run at one snapshot."""
+
+    label: str
+    step: int
+    metrics: dict[str, Any] | None
+    profile: NgramProfile | None  # of the replies
+    answers: ReplyColumn
+    gradients: GradientNorms | None
+
+
+@dataclass
+class Measurements:
+    """Measurements of a run."""
+
+    run: Run
+    loaded: LoadedRun | None = None  # with the newest weights
+    corpus_file: str | Path | None = None
+    snapshots: list[SnapshotMeasurements] = field(default_factory=list)
+    training_profile: NgramProfile | None = None  # of the training targets
+    reference_profile: NgramProfile | None = None  # of the expected replies
+    reference_diversity: Diversity | None = None
+    examples: list[Prediction] = field(default_factory=list)  # at the newest snapshot
+    test_sources: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
+
+    @contextmanager
+    def optional(self, part: str) -> Iterator[None]:
+        """Record a UserError instead of raising it."""
+        try:
+            yield
+        except UserError as error:
+            self.errors.setdefault(part, str(error))
+
+
+class Report(NamedTuple):
+    """What the chapters of a report are made from."""
+
+    runs: list[Measurements]
+    options: ReportOptions
+    vectors: Sent2Vec | None  # shared by all runs, as distances are only comparable with the same vectors
+    vectors_origin: str  # where they come from, or why there are none
+    on_progress: Callback
+
+
+def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Vec | None, str]:
+    """The sentence vectors for all runs, and where they come from or why there are none.
+
+    Raises:
+        UserError: The given model cannot be read.
+    """
+    if options.sent2vec is not None:
+        return sentence_vectors(runs[0], runs[0].path / FOLDER, options.sent2vec)
+    origin = ""
+    for run in runs:
+        try:
+            vectors, origin = sentence_vectors(run, run.path / FOLDER)
+            return vectors, origin if len(runs) == 1 else origin.replace("this run's", f"{run.name}'s")
+        except UserError as error:
+            origin = str(error)
+    return None, origin
+
+
+def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_progress: Callback) -> Measurements:
+    """Measure a run at every available snapshot."""
+    result = Measurements(run)
+    with result.optional("evaluation"):
+        result.corpus_file = test_corpus(run, options.data)
+    with result.optional("language"):
+        on_progress(f"{run.name}: counting the training corpus")
+        result.training_profile = corpus_profile(run)
+    for snapshot in available_snapshots(run):
+        with result.optional(f"snapshot {snapshot.label}"):
+            if result.loaded is None:
+                result.loaded = LoadedRun(run, snapshot.name)
+            result.loaded.load_snapshot(snapshot.name)
+            on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
+            result.snapshots.append(_measure_snapshot(result, result.loaded, options, vectors))
+    with result.optional("model"):
+        if result.loaded is None:
+            result.loaded = LoadedRun(run)  # raises the reason why there is no model
+    return result
+
+
+def _measure_snapshot(
+    result: Measurements, loaded: LoadedRun, options: ReportOptions, vectors: Sent2Vec | None
+) -> SnapshotMeasurements:
+    metrics, profile, gradients = None, None, None
+    with result.optional("evaluation"):
+        if result.corpus_file is not None:
+            predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
+            metrics = compute_metrics(predictions, vectors)
+            profile = _profile(f"replies at {loaded.label}", [p.reply for p in predictions], loaded)
+            step = max(1, predictions.samples // EXAMPLES)
+            result.examples = [p for index, p in enumerate(predictions) if index % step == 0][:EXAMPLES]
+            if result.reference_diversity is None:  # the same for all snapshots
+                _measure_references(result, loaded, predictions, options.max_points)
+    with result.optional("gradients"):
+        if result.corpus_file is not None:
+            gradients = gradient_norms(loaded, result.corpus_file)
+    answers = reply_to_all(loaded, options.questions, f"at {loaded.label}")
+    return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, answers, gradients)
+
+
+def _measure_references(result: Measurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
+    references = [p.expected for p in predictions]
+    result.reference_diversity = Diversity()
+    result.reference_diversity.add(references)
+    result.reference_profile = _profile("expected replies", references, loaded)
+    step = max(1, predictions.samples // max_points)
+    sources = [p.source for index, p in enumerate(predictions) if index % step == 0]
+    result.test_sources = sources[:max_points]
+
+
+def _profile(label: str, texts: Sequence[str], loaded: LoadedRun) -> NgramProfile:
+    return text_profile(label, texts, loaded.vocabulary, loaded.config.data.level)

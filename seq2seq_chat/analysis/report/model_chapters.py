@@ -1,0 +1,222 @@
+"""The chapters of a report on the inside of the newest model: attention, beams, vectors, weights and gates."""
+
+from __future__ import annotations
+
+from seq2seq_chat.analysis.figures.attention import NO_ATTENTION, draw_heat_maps, draw_overlay, ensure_attention
+from seq2seq_chat.analysis.figures.beams import draw_beams
+from seq2seq_chat.analysis.figures.model_internals import draw_gates, draw_gradients_by_step, draw_variables
+from seq2seq_chat.analysis.figures.vectors import draw_projections
+from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.analysis.model_view import beams, vectors
+from seq2seq_chat.analysis.model_view.model_internals import VariableNorms, gate_activations
+from seq2seq_chat.analysis.predictions import greedy
+from seq2seq_chat.analysis.report.chapters import add_error, newest_model, sample_evenly
+from seq2seq_chat.analysis.report.measure import Measurements, Report
+from seq2seq_chat.analysis.report.page import (
+    NO_VALUE,
+    Chapter,
+    Details,
+    Page,
+    Paragraph,
+    Table,
+    format_number,
+    format_percent,
+)
+from seq2seq_chat.model.seq2seq import parameter_counts
+from seq2seq_chat.system.errors import UserError
+
+ATTENTION_BEAM = 3  # hypotheses whose attention is drawn
+WORD_LABELS = 110  # in the figure of word embeddings
+NEIGHBOUR_WORDS = 24  # words whose neighbours are listed
+MAX_LISTED = 50  # replies of the widest beam that are listed
+
+
+def attention(page: Page, report: Report) -> None:
+    """Attention of greedy replies and of beams."""
+    chapter = page.chapter("Attention")
+    chapter.add(Paragraph("Words are in the order they were written, also if the model reads its input reversed."))
+    for run in report.runs:
+        with chapter.optional(run.run.name):
+            loaded = newest_model(run)
+            if loaded.config.model.attention == "none":
+                raise UserError(NO_ATTENTION)
+            samples = [p.source for p in run.examples if 4 <= len(p.source.split()) <= 14][:2]
+            for index, text in enumerate([max(report.options.questions, key=len), *samples], start=1):
+                with chapter.optional(f"“{text}”"):
+                    _add_attention(page, chapter, loaded, text, f"{loaded.config.name}_attention_{index}")
+
+
+def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, text: str, name: str) -> None:
+    decoding = loaded.config.decoding
+    reply = loaded.chatbot.reply(text, greedy(decoding))
+    ensure_attention(reply)
+    figure = draw_heat_maps(reply.source_words, reply.hypotheses)
+    chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” (greedy search)"))
+    figure = draw_overlay(reply.source_words, reply.hypotheses[0])
+    chapter.add(page.picture(f"{name}_overlay", figure, "The same as shading of the utterance."))
+    beam = beams.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
+    reply = loaded.chatbot.reply(text, beam)
+    ensure_attention(reply)
+    caption = f"The {ATTENTION_BEAM} best replies of a beam of {beam.beam_width}."
+    picture = page.picture(f"{name}_beam", draw_heat_maps(reply.source_words, reply.hypotheses), caption)
+    chapter.add(Details(caption, [picture]))
+
+
+def beam_study(page: Page, report: Report) -> None:
+    """Replies and their log-probabilities by beam width."""
+    chapter = page.chapter("Beam study")
+    for run in report.runs:
+        with chapter.optional(run.run.name):
+            _add_beam_study(page, chapter, report, run, newest_model(run))
+
+
+def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: Measurements, loaded: LoadedRun) -> None:
+    report.on_progress(f"{run.run.name}: beams of up to {beams.WIDTHS[-1]} hypotheses")
+    questions = list(report.options.questions)
+    samples = [p for p in run.examples if p.expected.split()]
+    studies = beams.study_beams(loaded, [*questions, *(p.source for p in samples)], beams.WIDTHS)
+    question_studies, sample_studies = studies[: len(questions)], studies[len(questions) :]
+    if report.options.favourites is not None:
+        ranks = beams.rank_favourites(question_studies, report.options.favourites.replies, report.vectors)
+        favourite = "your favourite reply"
+    else:
+        ranks = beams.rank_favourites(sample_studies, [p.expected for p in samples], report.vectors)
+        favourite = "the reply nearest in meaning to the expected one"
+    caption = (
+        "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "
+        f"{favourite} in the beam of {beams.WIDTHS[-1]}."
+    )
+    chapter.add(page.picture(f"{loaded.config.name}_beams", draw_beams(studies, ranks), caption))
+    rows = [
+        [
+            study.utterance,
+            *([f"{b.text or '(empty)'} ({b.score:.1f})" for b in study.best] or [NO_VALUE] * len(beams.WIDTHS)),
+        ]
+        for study in question_studies
+    ]
+    head = ["utterance", *(str(width) for width in beams.WIDTHS)]
+    chapter.add(Table(head, rows, "Best reply by beam width, and its log-probability in nats"))
+    if ranks:
+        rows = [[r.utterance, r.favourite, r.nearest, f"{r.rank} of {r.size}"] for r in ranks]
+        table = Table(["utterance", "favourite", "nearest in the beam", "rank"], rows, numbers_from=3)
+        chapter.add(Details(f"Ranks of {favourite}", [table]))
+    first = question_studies[0]
+    rows = [
+        [str(rank), text or "(empty)", f"{score:.2f}"]
+        for rank, (text, score) in enumerate(first.widest[:MAX_LISTED], start=1)
+    ]
+    table = Table(["rank", "reply", "log-probability, nats"], rows, numbers_from=2)
+    chapter.add(Details(f"The first {MAX_LISTED} of {beams.WIDTHS[-1]} replies to “{first.utterance}”", [table]))
+
+
+def thought_vectors(page: Page, report: Report) -> None:
+    """Projections, clusters and neighbours of thought vectors."""
+    chapter = page.chapter("Thought vectors")
+    chapter.add(
+        Paragraph(
+            "A thought vector is the final state of the encoder. Utterances that are similar in meaning or in form lie "
+            "close together. Clusters are found by k-means on normalized vectors."
+        )
+    )
+    for run in report.runs:
+        with chapter.optional(run.run.name):
+            loaded = newest_model(run)
+            report.on_progress(f"{run.run.name}: thought vectors")
+            points = vectors.thought_vectors(loaded, [*report.options.questions, *run.test_sources])
+            cluster_index, clusters = vectors.cluster_vectors(points)
+            figure = draw_projections(points, "Thought vectors", cluster_index)
+            name = f"{loaded.config.name}_thought_vectors"
+            size = f"{len(points.labels):,} utterances in {points.values.shape[1]:,} dimensions"
+            chapter.add(page.picture(name, figure, f"{size}; colors and markers are clusters."))
+            rows = [[str(n), f"{c.size:,}", " · ".join(c.nearest)] for n, c in enumerate(clusters, start=1)]
+            chapter.add(Table(["cluster", "utterances", "nearest to its centre"], rows))
+            rows = [[label, *_neighbours(points, label, 4)] for label in points.labels[:8]]
+            head = ["utterance", "nearest", "2nd", "3rd", "4th"][: len(rows[0])]
+            chapter.add(Table(head, rows, "Nearest neighbours and their cosine similarity"))
+            _export_projector(page, chapter, points, name)
+
+
+def word_embeddings(page: Page, report: Report) -> None:
+    """Projections and neighbours of word embeddings."""
+    chapter = page.chapter("Word embeddings")
+    for run in report.runs:
+        with chapter.optional(run.run.name):
+            loaded = newest_model(run)
+            report.on_progress(f"{run.run.name}: word embeddings")
+            points = vectors.word_vectors(loaded)
+            figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS)
+            caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labelled."
+            name = f"{loaded.config.name}_word_embeddings"
+            chapter.add(page.picture(name, figure, caption))
+            words = points.labels[:: max(1, len(points.labels) // NEIGHBOUR_WORDS)][:NEIGHBOUR_WORDS]
+            rows = [[word, " · ".join(_neighbours(points, word, 6))] for word in words]
+            chapter.add(Table(["word", "nearest neighbours (cosine similarity)"], rows))
+            _export_projector(page, chapter, points, name)
+
+
+def _neighbours(points: vectors.Vectors, label: str, count: int) -> list[str]:
+    neighbours = vectors.nearest_neighbours(points, label, count)
+    return [f"{other} ({similarity:.2f})" for other, similarity in neighbours]
+
+
+def _export_projector(page: Page, chapter: Chapter, points: vectors.Vectors, name: str) -> None:
+    folder = page.figures / "projector" / name
+    vectors.export_projector(points, folder)
+    chapter.add(Paragraph(f"View them in TensorBoard's projector: tensorboard --logdir {folder}"))
+
+
+def internals(page: Page, report: Report) -> None:
+    """Parameters, weights, gradients and gates."""
+    chapter = page.chapter("Model internals")
+    for run in report.runs:
+        add_error(chapter, run, "gradients")
+        with chapter.optional(run.run.name):
+            loaded = newest_model(run)
+            name = loaded.config.name
+            chapter.add(_parameter_table(loaded))
+            _add_gradients(page, chapter, run, name)
+            text = max(report.options.questions, key=len)
+            for part, gates in gate_activations(loaded, text).items():
+                inputs = f"while it reads “{text}”" if part == "encoder" else f"at each word of its reply to “{text}”"
+                picture = page.picture(
+                    f"{name}_gates_{part}", draw_gates(gates, part), f"Gates of the {part} {inputs}."
+                )
+                chapter.add(picture)
+
+
+def _parameter_table(loaded: LoadedRun) -> Table:
+    parts = parameter_counts(loaded.model)
+    total = sum(parts.values())
+    by_size = sorted(parts.items(), key=lambda part: -part[1])
+    rows = [[part, format_number(count, 0), format_percent(count / total)] for part, count in by_size]
+    return Table(["part", "parameters", "share"], [*rows, ["total", format_number(total, 0), ""]], numbers_from=1)
+
+
+def _add_gradients(page: Page, chapter: Chapter, run: Measurements, name: str) -> None:
+    measured = [(snapshot.label, snapshot.gradients) for snapshot in run.snapshots if snapshot.gradients is not None]
+    if not measured:
+        return
+    by_snapshot = {label: gradients.by_step for label, gradients in sample_evenly(measured)}
+    caption = (
+        "Norm of the gradient of the mean loss of some test samples, by time step. A norm that falls towards the first "
+        "step is a vanishing gradient."
+    )
+    figure = draw_gradients_by_step(by_snapshot, "after steps" if len(by_snapshot) > 1 else "")
+    chapter.add(page.picture(f"{name}_gradients", figure, caption))
+    label, newest = measured[-1]
+    caption = f"Weights, and gradients of the mean loss of some test samples, at {label}."
+    chapter.add(page.picture(f"{name}_weights", draw_variables(newest.variables), caption))
+    head = ["variable", "shape", "parameters", "norm", "rms", "gradient norm"]
+    table = Table(head, [_variable_row(variable) for variable in newest.variables], numbers_from=1)
+    chapter.add(Details("All variables", [table]))
+
+
+def _variable_row(variable: VariableNorms) -> list[str]:
+    return [
+        variable.name,
+        " × ".join(map(str, variable.shape)),
+        format_number(variable.parameters, 0),
+        format_number(variable.norm),
+        f"{variable.rms:.4f}",
+        f"{variable.gradient_norm:.3g}",
+    ]

@@ -1,0 +1,56 @@
+"""`seq2seq-chat chat`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
+from seq2seq_chat.system.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq_chat.config import Decoding
+
+
+@click.command()
+@run_argument
+@click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search with N hypotheses.")
+@click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
+@snapshot_option
+@results_option
+def chat(run_name: str, beam_width: int | None, n_best: int | None, snapshot: str | None, results: str) -> None:
+    """Talk to a trained RUN in the terminal.
+
+    If stdin is not a terminal, it reads one utterance per line and prints one reply per line (with --n-best N: up to N
+    lines `score<TAB>reply` and an empty line).
+    """
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    if sys.stdin is None:  # started with <&-
+        raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
+    run = find_run(run_name, results)
+    decoding = _override(run.config.decoding, beam_width, n_best)
+    if sys.stdin.isatty():
+        click.echo(f"loading {run.name}…", err=True)
+    load_tensorflow()
+    from seq2seq_chat.inference.chatbot import Chatbot
+    from seq2seq_chat.inference.terminal import answer_lines, converse
+
+    bot = Chatbot.load(run, snapshot)
+    if sys.stdin.isatty():
+        converse(bot, decoding, n_best is not None)
+    else:
+        answer_lines(bot, decoding, n_best is not None, sys.stdin.buffer, sys.stdout)
+
+
+def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) -> Decoding:
+    """Override the run's decoding with the options of the command line."""
+    from seq2seq_chat.config import override_decoding
+
+    if beam_width is None and n_best is None:
+        return decoding
+    width = beam_width or max(decoding.beam_width, n_best or 1)
+    return override_decoding(decoding, method="beam", beam_width=width, n_best=n_best or 1)

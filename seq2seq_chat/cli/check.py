@@ -1,0 +1,73 @@
+"""`seq2seq-chat check`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from seq2seq_chat.cli.options import FAILED, ensure_parent_exists, json_option, results_option, set_option
+from seq2seq_chat.system.errors import UserError
+
+
+@click.command()
+@click.argument("config_file", metavar="CONFIG")
+@set_option
+@click.option("--only", multiple=True, metavar="NAME", help="Run only this check. Can be repeated.")
+@click.option("--fast", is_flag=True, help="copy-task: sequences of at most 10 symbols instead of 40.")
+@click.option("--full-size", is_flag=True, help="Use the hidden, embedding and projection sizes of CONFIG.")
+@json_option
+@results_option
+def check(
+    config_file: str,
+    overrides: tuple[str, ...],
+    only: tuple[str, ...],
+    fast: bool,
+    full_size: bool,
+    json_file: str | None,
+    results: str,
+) -> None:
+    """Check that the model of CONFIG can learn.
+
+    Run it before a long training. The exit status is 1 if a check fails.
+
+    \b
+    data           files, vocabulary coverage, truncated samples, overlap of train and test
+    memory         the training fits into memory
+    initial-loss   an untrained model gives all words the same probability
+    gradients      are finite, reach every unit, are clipped
+    padding        neither padding nor the rest of a batch changes a loss or a reply
+    save-and-load  a fresh process computes bit for bit the same and continues to train
+    decoding       greedy and beam search agree with each other and with the loss
+    overfitting    a few dozen samples are memorized
+    copy-task      sequences are copied exactly
+    """
+    from seq2seq_chat.config import load_config
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    config = load_config(config_file, overrides)
+    ensure_parent_exists(json_file)
+    load_tensorflow()
+    from seq2seq_chat.checks.check_context import CheckContext
+    from seq2seq_chat.checks.suite import CHECKS, remove_temporary_files, run_checks, summary, write_results
+    from seq2seq_chat.runs.run import create_checks_folder
+    from seq2seq_chat.training.precision import ensure_available
+
+    ensure_available(config.training.precision)
+    unknown = [name for name in only if name not in CHECKS]
+    if unknown:
+        raise UserError(f"--only {unknown[0]}: no such check; choose from {', '.join(CHECKS)}")
+    folder = create_checks_folder(results, config)
+    context = CheckContext(config, folder, fast=fast, full_size=full_size)
+    if context.missing_data is not None:
+        click.echo(f"{context.missing_data}\nthe checks that need real samples use the bundled ones")
+    checks = run_checks(context, only)
+    click.echo("\n" + summary(checks))
+    write_results(checks, folder / "checks.json")
+    remove_temporary_files(folder)
+    if json_file:
+        write_results(checks, Path(json_file))
+    click.echo(folder)
+    if not all(check.result.passed for check in checks):
+        sys.exit(FAILED)

@@ -1,0 +1,75 @@
+"""`seq2seq-chat report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seq2seq_chat.cli.options import (
+    data_option,
+    ensure_readable,
+    limit_option,
+    results_option,
+    sent2vec_option,
+)
+from seq2seq_chat.system.signals import explain_interrupt
+
+
+@click.command()
+@click.argument("run_names", nargs=-1, required=True, metavar="RUN...")
+@data_option
+@limit_option
+@sent2vec_option
+@click.option("--questions", metavar="FILE", help="Utterances to reply to at every snapshot, one per line.")
+@click.option(
+    "--transcript",
+    "transcripts",
+    multiple=True,
+    metavar="FILE",
+    help="Replies of another system: lines of question<TAB>answer, or one answer per line. Can be repeated.",
+)
+@click.option(
+    "--liked", metavar="FILE", help="The replies you like best, in the format of a transcript: shows their beam ranks."
+)
+@click.option("--output", metavar="FILE", help="HTML file to write.  [default: report.html in the first run's folder]")
+@results_option
+def report(
+    run_names: tuple[str, ...],
+    data: str | None,
+    limit: int,
+    sent2vec: str | None,
+    questions: str | None,
+    transcripts: tuple[str, ...],
+    liked: str | None,
+    output: str | None,
+    results: str,
+) -> None:
+    """Write a report on RUNs as one HTML page.
+
+    The last line printed is its path. The page shows, at every snapshot, figures on the test corpus, language and
+    replies over time, learning curves, attention, beams, thought vectors, word embeddings, gates and gradients, and
+    the reason for anything that is missing. The figures are also written as files next to the page.
+    """
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    runs = [find_run(name, results) for name in dict.fromkeys(run_names)]
+    ensure_readable(data)
+    load_tensorflow()
+    from seq2seq_chat.analysis.replies import read_questions, read_transcript
+    from seq2seq_chat.analysis.report.build import write_report
+    from seq2seq_chat.analysis.report.measure import ReportOptions
+
+    utterances = read_questions(questions)
+    options = ReportOptions(
+        data=data,
+        limit=limit,
+        sent2vec=sent2vec,
+        questions=utterances,
+        transcripts=[read_transcript(file, utterances) for file in transcripts],
+        favourites=read_transcript(liked, utterances) if liked else None,
+    )
+    with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
+        page = write_report(runs, options, Path(output) if output else None, click.echo)
+    click.echo(page)

@@ -1,0 +1,47 @@
+"""`seq2seq-chat serve`."""
+
+from __future__ import annotations
+
+import click
+
+from seq2seq_chat.cli.options import results_option
+from seq2seq_chat.system.errors import UserError
+
+
+@click.command()
+@results_option
+@click.option(
+    "--host",
+    envvar="SEQ2SEQ_CHAT_HOST",
+    default="127.0.0.1",
+    show_default=True,
+    show_envvar=True,
+    help="Address to listen on.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=9001, show_default=True, help="0: any free port.")
+@click.option(
+    "--token",
+    envvar="SEQ2SEQ_CHAT_TOKEN",
+    show_envvar=True,
+    metavar="TEXT",
+    help="Token that requests must carry.  [default: none on 127.0.0.1, else generated]",
+)
+@click.option("--models", type=click.IntRange(1, 100), default=4, show_default=True, help="Models kept in memory.")
+@click.option(
+    "--waiting", type=click.IntRange(1, 1000), default=64, show_default=True, help="Maximum queue length of a model."
+)
+@click.option(
+    "--cores", type=click.IntRange(1, 1024), help="Processor cores per batch.  [default: depends on the models' size]"
+)
+def serve(results: str, host: str, port: int, token: str | None, models: int, waiting: int, cores: int | None) -> None:
+    """Serve the web UI and the HTTP API."""
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
+        raise UserError("--token: must consist of ASCII letters, digits and punctuation, without spaces")
+    load_tensorflow()
+    from webui.limits import Limits
+    from webui.server import serve as serve_pages
+
+    limits = Limits(max_models=models, max_queued=waiting, max_queued_total=max(160, 2 * waiting))
+    serve_pages(results, host, port, token, limits, cores, click.echo)

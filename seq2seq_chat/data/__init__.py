@@ -1,0 +1,1 @@
+"""What training reads: corpus files, vocabularies, samples, batches. No TensorFlow."""

@@ -1,0 +1,1 @@
+"""A trained run to replies."""

@@ -1,0 +1,1 @@
+"""Raw corpora to corpus files. No TensorFlow."""

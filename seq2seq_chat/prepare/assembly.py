@@ -1,0 +1,170 @@
+"""Assemble the prepared corpus from the shards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
+from seq2seq_chat.prepare import queries
+from seq2seq_chat.prepare.arrow import booleans, integers, strings
+from seq2seq_chat.prepare.engine import Engine, fetch_rows, open_engine
+from seq2seq_chat.prepare.inputs import CORPORA
+from seq2seq_chat.prepare.read_result import ReadResult
+from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE
+from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.shards import COMMENTS, UTTERANCES
+from seq2seq_chat.prepare.split import (
+    DEFAULT_SHARES,
+    all_splits_filled,
+    fill_empty_splits,
+    official_splits,
+    split_of,
+)
+from seq2seq_chat.prepare.statistics import CorpusStatistics, corpus_statistics
+from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
+
+
+def assemble(settings: PrepareSettings, result: ReadResult, folder: Path) -> CorpusStatistics:
+    """Write the corpus files, the table of utterances and the vocabulary into ``folder``.
+
+    The engine's temporary files are also in ``folder``.
+
+    Raises:
+        CorpusError: No utterances are left after cleaning.
+        UserError: The engine cannot be started, or has too little memory or disk space.
+    """
+    with open_engine(
+        settings.engine, folder, memory=settings.memory, threads=settings.jobs, spark_master=settings.spark_master
+    ) as engine:
+        return _Assembly(settings, result, engine, folder).run()
+
+
+class _Assembly:
+    """The state of ``assemble``."""
+
+    def __init__(self, settings: PrepareSettings, result: ReadResult, engine: Engine, folder: Path) -> None:
+        self._settings, self._result, self._engine, self._folder = settings, result, engine, folder
+        self._corpus = CORPORA[settings.corpus]
+        self._shares = settings.split or DEFAULT_SHARES
+        self._official: dict[Path, str] | None = None
+        if settings.split is None and self._corpus.schema is UTTERANCES:
+            self._official = official_splits([file.path for file in result.files])
+
+    def run(self) -> CorpusStatistics:
+        settings = self._settings
+        copies = self._copies() if self._corpus.file_is_film and not settings.keep_copies else set()
+        self._write_splits(self._replies() if self._corpus.schema is COMMENTS else self._conversations(copies))
+        prepared = self._engine.table(self._folder / UTTERANCES_FILE)
+        counts = self._engine.materialize(queries.word_counts(prepared, settings.level), "counts")
+        vocabulary = self._vocabulary(counts)
+        vocabulary.save(self._folder / VOCABULARY_FILE)
+        reading = self._result.statistics(len(copies))
+        return corpus_statistics(self._engine, prepared, counts, vocabulary, settings, self._folder, reading)
+
+    def _shard_table(self, name: str) -> ir.Table:
+        """The tables with this name of all shards, linked into one folder that any engine can read."""
+        collected = self._folder / f"{name}.all"
+        collected.mkdir()
+        for shard in self._result.shards:
+            table, link = shard / f"{name}.parquet", collected / f"{shard.name}.parquet"
+            try:
+                os.link(table, link)
+            except OSError:  # not every file system supports links
+                shutil.copyfile(table, link)
+        return self._engine.table(collected)
+
+    def _copies(self) -> set[int]:
+        """The numbers of the files that are copies of an earlier file."""
+        copies: set[int] = set()
+        for row in fetch_rows(self._engine, queries.find_copies(self._shard_table("fingerprints"), SKETCH_SIZE)):
+            if row["earlier"] not in copies:
+                copies.add(row["later"])
+        return copies
+
+    def _replies(self) -> ir.Table:
+        """A conversation of two utterances for each comment and each of its replies."""
+        comments = self._shard_table("rows")
+        pairs = self._engine.materialize(queries.reply_pairs(comments), "replies")
+        return queries.reply_conversations(pairs, comments)
+
+    def _conversations(self, copies: set[int]) -> ir.Table:
+        """The conversations of all files except the copies."""
+        files = self._folder / "files.parquet"
+        self._write_file_table(files, copies)
+        utterances = queries.conversations(self._shard_table("rows"), self._engine.table(files))
+        if not self._corpus.file_is_film:
+            return utterances
+        max_gap = self._settings.max_gap
+        return queries.join_all(utterances) if max_gap is None else queries.cut_at_silences(utterances, max_gap)
+
+    def _write_file_table(self, path: Path, copies: set[int]) -> None:
+        """Write the table of files that ``queries.conversations`` needs."""
+        files = self._result.files
+        films = [file.film_name for file in files] if self._corpus.file_is_film else None
+        splits = None
+        if films is not None:
+            # There are few files: hash their names once here rather than for each utterance.
+            splits = [split_of(film, self._shares, self._settings.seed) for film in films]
+        elif self._official:
+            splits = [self._official[file.path] for file in files]
+        kept, offsets, singles, offset = [], [], [], 0
+        for number, report in enumerate(self._result.file_reports):
+            if number not in copies:
+                kept.append(number)
+                offsets.append(offset)
+                singles.append(report.single_conversation)
+            blocks = -(-report.rows // BLOCK_UTTERANCES)
+            offset += blocks if report.single_conversation else report.conversations
+
+        def column(values: list[str] | None) -> pa.Array:
+            return pa.nulls(len(kept), pa.string()) if values is None else strings([values[n].encode() for n in kept])
+
+        columns = {
+            "file": integers(kept, np.int32),
+            "name": column(films),
+            "offset": integers(offsets),
+            "single": booleans(np.array(singles, bool)),
+            "split": column(splits),
+        }
+        pq.write_table(pa.Table.from_arrays(list(columns.values()), list(columns)), path)
+
+    def _write_splits(self, utterances: ir.Table) -> None:
+        """Write the prepared utterances. Raises CorpusError if there are none."""
+        seed = self._settings.seed
+        if not self._write(queries.assign_splits(utterances, self._shares, seed)):
+            raise CorpusError(
+                "No utterances are left after cleaning and filtering. Cleaning keeps only the letters a to z, with or "
+                "without accents, digits and . , ! ?"
+            )
+        if self._official:
+            return
+        prepared = self._engine.table(self._folder / UTTERANCES_FILE)
+        sizes = Counter(
+            {row["split"]: row["threads"] for row in fetch_rows(self._engine, queries.threads_by_split(prepared))}
+        )
+        if not all_splits_filled(sizes, self._shares):
+            # A corpus this small is quickly written again.
+            threads = [row["thread"] for row in fetch_rows(self._engine, prepared.select("thread").distinct())]
+            moved = fill_empty_splits(threads, self._shares, seed)
+            self._write(queries.assign_splits(utterances, self._shares, seed, moved))
+
+    def _write(self, utterances: ir.Table) -> Counter[str]:
+        with tqdm(desc="writing", unit=" utterances", unit_scale=True, delay=2, disable=None) as bar:
+            return write_prepared(self._engine.rows(queries.corpus_order(utterances)), self._folder, bar.update)
+
+    def _vocabulary(self, counts: ir.Table) -> Vocabulary:
+        """The most frequent words of train, ranked like ``Vocabulary.from_counts``."""
+        train = counts.filter(counts.split == "train")
+        ranked = queries.most_frequent(train, self._settings.vocabulary_size - len(SPECIAL_WORDS))
+        return Vocabulary([*SPECIAL_WORDS, *(row["word"] for row in fetch_rows(self._engine, ranked))])

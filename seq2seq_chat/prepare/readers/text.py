@@ -1,0 +1,118 @@
+"""Shared by the readers of text corpora: read text files line by line into conversations of cleaned utterances.
+
+An invalid line is counted as damage and skipped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
+from seq2seq_chat.data.tokenizers.english import clean_lines
+from seq2seq_chat.prepare.compressed import DamagedFile, LineBlocks
+from seq2seq_chat.prepare.shards import Piece, Shard
+
+BLOCK_UTTERANCES = 100
+"""Utterances per block when a file is a single conversation; even, to keep alternating pairs."""
+
+
+class ConversationWriter:
+    """Cleans utterances, and numbers the conversations and utterances of a file that are not empty afterwards.
+
+    Args:
+        complete_size: If given, drop conversations that do not have exactly this many non-empty utterances.
+    """
+
+    def __init__(self, piece: Piece, shard: Shard, complete_size: int | None = None) -> None:
+        self._piece, self._shard, self._complete_size = piece, shard, complete_size
+        self._raw: list[str] = []
+        self._raw_conversations: list[int] = []
+        self._last_conversation: int | None = None
+        self._position = 0
+
+    def add(self, conversation: int, utterances: Sequence[str]) -> None:
+        """Add raw utterances. A different number starts a new conversation."""
+        self._raw += utterances
+        self._raw_conversations += [conversation] * len(utterances)
+
+    def flush(self) -> None:
+        """Write the added utterances to the shard. With ``complete_size``, call it between conversations only."""
+        texts = clean_lines(self._raw)
+        kept = [index for index, text in enumerate(texts) if text]
+        if self._complete_size is not None:
+            sizes = Counter(self._raw_conversations[index] for index in kept)
+            kept = [index for index in kept if sizes[self._raw_conversations[index]] == self._complete_size]
+        conversations = []
+        for index in kept:
+            if self._raw_conversations[index] != self._last_conversation:
+                self._last_conversation = self._raw_conversations[index]
+                self._shard.piece.conversations += 1
+            conversations.append(self._shard.piece.conversations - 1)
+        unknown: list[float | None] = [None] * len(kept)
+        self._shard.add_rows(
+            file=self._piece.file,
+            conversation=conversations,
+            position=range(self._position, self._position + len(kept)),
+            text=[texts[index] for index in kept],
+            start=unknown,
+            end=unknown,
+        )
+        self._position += len(kept)
+        self._raw, self._raw_conversations = [], []
+
+
+def line_batches(
+    piece: Piece, shard: Shard, *, keep_damaged: bool = False, legacy: bool = False
+) -> Iterator[Iterable[tuple[int, str]]]:
+    """Yield the lines of a text file, numbered from 1, a batch at a time. Consume each batch before the next one.
+
+    Lines end at a line feed, with or without a carriage return; a byte order mark at the start is dropped.
+
+    Args:
+        keep_damaged: Yield a line that is not UTF-8 or too long as an empty one instead of skipping it; it is damage
+            either way.
+        legacy: Decode a line that is not UTF-8 as Windows-1252; it is not damage.
+
+    Raises:
+        CorpusError: The file is UTF-16.
+        OSError: The file cannot be opened.
+    """
+    number = 0
+
+    def lines(block: bytes) -> Iterator[tuple[int, str]]:
+        nonlocal number
+        for raw in block.removesuffix(b"\n").split(b"\n"):
+            number += 1
+            if number == 1 and is_utf16(raw):
+                raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
+            line, damage = decode(raw)
+            if damage:
+                shard.piece.records += not keep_damaged
+                shard.add_damage(f"line {number}", damage)
+                if not keep_damaged:
+                    continue
+            yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
+
+    def decode(raw: bytes) -> tuple[str, str | None]:
+        """The text of a line, and what is wrong with it, if anything."""
+        if len(raw) > MAX_LINE_BYTES:
+            return "", TOO_LONG
+        try:
+            return raw.decode("utf-8"), None
+        except UnicodeDecodeError as error:
+            if legacy:
+                return raw.decode("cp1252", errors="replace"), None
+            return "", f"byte {error.start} of the line is not UTF-8"
+
+    blocks = LineBlocks(Path(piece.path), on_progress=shard.add_bytes)
+    try:
+        for _, block in blocks:
+            yield lines(bytes(block))
+    except DamagedFile as error:
+        shard.add_damage(f"after line {number}", str(error), incomplete=True)
+    for start in blocks.too_long:
+        shard.piece.records += 1
+        shard.add_damage(f"byte {start}", "line too long")

@@ -1,0 +1,92 @@
+"""Find runs below a folder of results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from seq2seq_chat.runs.run import LATEST, Run, RunError
+
+
+def find_run(name: str, results: str | Path = "results") -> Run:
+    """Find a run by its folder, its name below ``results``, a unique prefix of the name, or "latest".
+
+    The name without its time is enough if it is unique: ``quickstart`` for ``2026-05-04_17-03-22_quickstart``.
+
+    Raises:
+        RunError: No run, or more than one, has this name.
+    """
+    results = Path(results)
+    if not name:
+        raise RunError(f"the name of the run is empty; use its folder, its name below {results}, or {LATEST}")
+    if (Path(name) / "config.json").is_file():
+        return Run(name)
+    if _is_damaged(Path(name)):
+        raise RunError(Run(name).damage("config.json"))
+    runs = list_runs(results)
+    try:
+        return match_run(name, runs)
+    except NoSuchRun:
+        pass
+    with suppress(NoSuchRun):
+        damaged = match_run(name, [Run(folder) for folder in _folders(results) if _is_damaged(folder)])
+        raise RunError(damaged.damage("config.json"))
+    if not runs:
+        raise RunError(
+            f"no run {name!r}: there are no runs in {results}; train one, or specify their folder with --results"
+        )
+    raise RunError(f"no run {name!r} in {results}; the newest is {runs[-1].name}")
+
+
+class NoSuchRun(RunError):
+    """No run has this name."""
+
+
+def match_run(name: str, runs: Sequence[Run]) -> Run:
+    """Find a run among those listed, oldest first, by its name, a unique prefix of it, or "latest".
+
+    Raises:
+        NoSuchRun: No run has this name.
+        RunError: More than one run has this name.
+    """
+    if not (name and runs):
+        raise NoSuchRun(f"no run {name!r}")
+    if name == LATEST:
+        return runs[-1]
+    names = [run.path.name for run in runs]
+    matches = (
+        [other for other in names if other == name]
+        or [other for other in names if other.startswith(name)]
+        or [other for other in names if _without_time(other) == name]
+    )
+    if len(matches) > 1:
+        listed = ", ".join(matches[:5]) + (", …" if len(matches) > 5 else "")
+        raise RunError(f"{name!r} is ambiguous: it matches {len(matches)} runs ({listed}); use a longer prefix")
+    if not matches:
+        raise NoSuchRun(f"no run {name!r}")
+    return runs[names.index(matches[0])]
+
+
+def list_runs(results: str | Path = "results") -> list[Run]:
+    """List the runs in a folder, oldest first; those without a time in their names come before all others."""
+    return [Run(folder) for folder in _folders(results) if (folder / "config.json").is_file()]
+
+
+def _folders(results: str | Path) -> list[Path]:
+    try:
+        entries = [entry for entry in Path(results).iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return []
+    return sorted(entries, key=lambda entry: (_without_time(entry.name) != entry.name, entry))
+
+
+def _is_damaged(folder: Path) -> bool:
+    """Whether a folder was a run, but has lost its configuration."""
+    traces = any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl"))
+    return traces and not (folder / "config.json").is_file()
+
+
+def _without_time(name: str) -> str:
+    return re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", name)

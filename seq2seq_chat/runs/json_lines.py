@@ -1,0 +1,88 @@
+"""Files of one JSON object a line, each with a ``step``: metrics.jsonl and samples.jsonl.
+
+They may be read while a training is writing them: a line that is incomplete or damaged is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seq2seq_chat.system.files import atomic_write
+
+
+class JsonLinesWriter:
+    """Appends lines to a file, and removes those that a resumed training will write again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Append a line; infinities and NaN become null."""
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(finite_or_null(line)) + "\n")
+
+    def flush(self) -> int:
+        """Flush the file to the disk and return its number of lines."""
+        try:
+            with open(self._path, "rb") as file:
+                os.fsync(file.fileno())
+                return sum(1 for _ in file)
+        except FileNotFoundError:
+            return 0
+
+    def discard_after(self, step: int | None) -> int:
+        """Remove the lines of later steps (None: all lines); return the number of remaining lines."""
+        if not self._path.exists():
+            return 0
+        kept = [line for line in read_json_lines(self._path) if step is not None and line["step"] <= step]
+        with atomic_write(self._path) as file:
+            file.writelines(json.dumps(line) + "\n" for line in kept)
+        return len(kept)
+
+
+def read_json_lines(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file that have a step; none if the file cannot be opened.
+
+    Reads at most the last ``max_bytes`` of the file.
+    """
+    for text in _read_lines(path, max_bytes):
+        try:
+            line = json.loads(text.decode(errors="replace"))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(line, dict) and is_step(line.get("step")):
+            yield line
+
+
+def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:
+    """Replace infinities and NaN, which JSON cannot represent, with None."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in line.items()
+    }
+
+
+def is_step(value: object) -> bool:
+    """Whether a value from JSON is a valid step."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _read_lines(path: Path, max_bytes: int | None) -> Iterator[bytes]:
+    try:
+        file = open(path, "rb")  # noqa: SIM115
+    except OSError:
+        return
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        start = 0 if max_bytes is None else max(0, size - max_bytes)
+        file.seek(start)
+        if start:
+            file.readline(size - start)  # the rest of a line that starts earlier
+        remaining = size - file.tell()  # do not follow a growing file forever
+        while remaining > 0 and (line := file.readline(remaining)):
+            remaining -= len(line)
+            yield line

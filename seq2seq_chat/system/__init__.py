@@ -1,0 +1,1 @@
+"""The operating system: files, signals, hardware, versions, and tables for the terminal. No TensorFlow."""

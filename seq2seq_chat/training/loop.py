@@ -1,0 +1,131 @@
+"""The training loop, which is the same on the chief and on the other workers."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seq2seq_chat.config import Training
+from seq2seq_chat.system.signals import StopRequest
+from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.learner import Learner
+from seq2seq_chat.training.metrics import Meter
+from seq2seq_chat.training.schedules import Schedule
+
+
+@dataclass
+class TrainingState:
+    """Everything that changes during a training. A checkpoint contains all of it."""
+
+    learner: Learner
+    schedule: Schedule
+    meter: Meter
+    best_loss: float = math.inf  # lowest validation loss so far, in nats per token
+
+    @property
+    def step(self) -> int:
+        """Number of steps done."""
+        return self.learner.step
+
+    def metadata(self) -> dict[str, Any]:
+        """The part of the state that is not in variables, for a checkpoint."""
+        return {"best_loss": self.best_loss, "meter": self.meter.sums(), "progress": dict(self.schedule.state)}
+
+    def restore(self, metadata: Mapping[str, Any]) -> bool:
+        """Restore what :meth:`metadata` returned; returns whether the order of samples continues, too."""
+        self.best_loss = float(metadata["best_loss"])
+        self.meter.restore(metadata["meter"])
+        self.schedule.restore(metadata.get("progress", {}))
+        return self.learner.resume_at(int(metadata["step"]), metadata)
+
+
+class Role:
+    """What a process does besides training steps: the chief validates, saves and reports, a worker shows metrics."""
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Report the training metrics since the previous call, see :meth:`Meter.line`."""
+
+    def validate(self) -> None:
+        """Validate, and update the schedule accordingly."""
+
+    def save(self, last: bool) -> None:
+        """Save whatever is due after this step; ``last`` says whether it is the last one."""
+
+    def finish(self) -> None:
+        """Complete what was started, after the last step."""
+
+    def close(self) -> None:
+        """Clean up, also after an error."""
+
+
+class Trainer:
+    """Trains until the configured number of steps, early stopping, or a signal.
+
+    Args:
+        state: the state to continue from.
+        settings: number of steps, and how often to log and validate.
+        role: what this process does besides the steps.
+        console: shows the progress.
+        distribution: the devices that share each batch.
+    """
+
+    def __init__(
+        self,
+        state: TrainingState,
+        settings: Training,
+        role: Role,
+        console: Console,
+        distribution: Distribution = SINGLE_DEVICE,
+    ) -> None:
+        self.state, self.console = state, console
+        self._settings, self._role, self._distribution = settings, role, distribution
+        self._stop_request, self._stopping = StopRequest(), False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training has reached its last step or was stopped early."""
+        return self.state.step >= self._settings.steps or self.state.schedule.stopped_early
+
+    def train(self) -> int | None:
+        """Train; returns the number of the signal that interrupted the training, or None if it is finished."""
+        self.console.start_progress(self.state.step, self._settings.steps)
+        try:
+            with self._stop_request.on_signals():
+                while not self.is_finished and not self._stopping:
+                    self._train_step()
+                    self._after_step()
+                self._role.finish()
+        finally:
+            self.console.stop_progress()
+            self._role.close()
+        if self._stopping and not self.is_finished:
+            return self._stop_request.signal_number or signal.SIGTERM  # or another worker received the signal
+        return None
+
+    def _train_step(self) -> None:
+        state, start = self.state, time.monotonic()
+        state.learner.set_learning_rate(state.schedule.learning_rate(state.step))
+        graphs = state.learner.traces
+        result = state.learner.train_step(stop=bool(self._stop_request))
+        seconds = time.monotonic() - start
+        state.meter.add(result, seconds, state.learner.data_seconds)
+        self.console.advance(state.step, state.meter, seconds if state.learner.traces != graphs else 0.0)
+        # workers stop together, after the first step at which all of them know about the request
+        self._stopping = bool(self._stop_request) if self._distribution.workers == 1 else bool(result.stop > 0)
+
+    def _after_step(self) -> None:
+        state = self.state
+        last = state.step == self._settings.steps
+        if state.step % self._settings.log_every == 0 or last:
+            line = state.meter.line(state.step)
+            self._role.log({**line, "learning_rate": state.schedule.learning_rate(state.step - 1)})
+            state.meter.reset()
+        if state.step % self._settings.validate_every == 0 or last:
+            self._role.validate()
+            state.schedule.restore(self._distribution.broadcast(state.schedule.state))
+        self._role.save(last)

@@ -1,0 +1,128 @@
+"""Builds the trainer of a run from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seq2seq_chat.config import Config
+from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.model.micro_batches import micro_batch_count
+from seq2seq_chat.model.seq2seq import abstract_model, parameter_counts
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.hardware import available_memory, describe_devices
+from seq2seq_chat.training.chief import Chief
+from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.loop import Trainer, TrainingState
+from seq2seq_chat.training.memory import ensure_memory, estimate_memory, gigabytes
+from seq2seq_chat.training.metrics import Meter
+from seq2seq_chat.training.precision import ensure_available
+from seq2seq_chat.training.reports import Reports
+from seq2seq_chat.training.resume import load_newest_checkpoint, load_pretrained_embeddings
+from seq2seq_chat.training.resume_compatibility import resume_settings
+from seq2seq_chat.training.saving import Saver
+from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.validation import ReplySampler, Validator
+from seq2seq_chat.training.worker import broadcast_setup, synchronize
+
+
+def build_trainer(
+    run: Run, config: Config, vocabulary: Vocabulary, distribution: Distribution = SINGLE_DEVICE
+) -> Trainer:
+    """Build the trainer of a run, in the state of its newest valid checkpoint or at step 0.
+
+    Args:
+        run: where everything is written; the caller holds its lock.
+        config: the experiment.
+        vocabulary: the run's vocabulary.
+        distribution: the devices that share each batch; this process is the chief.
+
+    Raises:
+        UserError: a corpus, the memory, a checkpoint or the pretrained embeddings cannot be used.
+        WorkerLost: another worker cannot take part.
+    """
+    console, data = Console(run.log_file), config.data
+    corpus = Dataset.open(data.train, vocabulary, data)
+    validation_corpus = Dataset.open(data.validation, vocabulary, data) if data.validation else None
+    ensure_available(config.training.precision)
+    _report_devices_and_memory(config, len(vocabulary), distribution, console)
+    broadcast_setup(distribution, config, vocabulary, corpus)
+    learner = build_learner(config, vocabulary, corpus, distribution)
+    console.log(_describe_data(corpus, validation_corpus, learner.batches.buckets))
+    state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
+    metadata = {
+        "vocabulary": vocabulary.fingerprint,
+        "corpus": corpus.fingerprint,
+        "settings": resume_settings(config),
+    }
+    saver = Saver(run, learner, metadata, keep=config.training.keep_checkpoints)
+    reports = Reports(run, console)
+    _restore(run, config, vocabulary, corpus, state, saver, reports)
+    synchronize(distribution, state)
+    validator = _build_validator(config, vocabulary, validation_corpus, learner) if validation_corpus else None
+    chief = Chief(state, config.training, validator, reports, saver)
+    return Trainer(state, config.training, chief, console, distribution)
+
+
+def _restore(
+    run: Run,
+    config: Config,
+    vocabulary: Vocabulary,
+    corpus: Dataset,
+    state: TrainingState,
+    saver: Saver,
+    reports: Reports,
+) -> None:
+    """Continue from the newest valid checkpoint, or start from the pretrained embeddings, if there are any."""
+    run.remove_temporary_files()
+    checkpoint = load_newest_checkpoint(run, config, vocabulary, corpus, state.learner, reports.message)
+    pretrained = config.model.pretrained_embeddings
+    if checkpoint is not None:
+        same_order = state.restore(checkpoint)
+        saver.saved_step = state.step
+        note = "" if same_order else "; the batch size has changed, so the samples come in a new order"
+        reports.message(f"resuming from step {state.step:,}{note}")
+    elif pretrained:
+        count = load_pretrained_embeddings(pretrained, state.learner.model, vocabulary)
+        reports.message(f"{count:,} of {len(vocabulary):,} words start with the vectors in {pretrained}")
+    reports.discard_after(state.step or None, checkpoint.get("lines", {}) if checkpoint else {})
+
+
+def _build_validator(config: Config, vocabulary: Vocabulary, corpus: Dataset, learner: Learner) -> Validator:
+    model, training, data = learner.model, config.training, config.data
+    scorer = Scorer(model, micro_batch_count(config.model, training))
+    replies = ReplySampler(model, vocabulary, corpus, data, training.sample_replies, config.decoding.allow_unknown)
+    buckets = learner.batches.buckets
+    return Validator(scorer, replies, corpus, buckets, data.reverse_input, training.validation_limit)
+
+
+def _report_devices_and_memory(
+    config: Config, vocabulary_size: int, distribution: Distribution, console: Console
+) -> None:
+    """Show what the training runs on and needs. Raises DoesNotFit."""
+    console.log(describe_devices(distribution.devices // distribution.workers))
+    parts = parameter_counts(abstract_model(config.model, vocabulary_size))
+    console.log(
+        f"{sum(parts.values()):,} parameters: {', '.join(f'{part} {count:,}' for part, count in parts.items())}"
+    )
+    if distribution.devices > 1:
+        workers = f"; {distribution.workers} workers" if distribution.workers > 1 else ""
+        console.log(f"{distribution.devices} devices share each batch of {config.training.batch_size} samples{workers}")
+    estimate = estimate_memory(
+        config.model, config.training, vocabulary_size, distribution.devices, distribution.replicas_in_memory
+    )
+    available = available_memory()
+    console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} are free")
+    ensure_memory(estimate, available)
+
+
+def _describe_data(corpus: Dataset, validation_corpus: Dataset | None, buckets: Sequence[Bucket]) -> str:
+    validation = f"{len(validation_corpus):,} validation samples" if validation_corpus else "no validation samples"
+    return (
+        f"{len(corpus):,} training samples ({100 * corpus.unknown_share():.1f} % of their words are <unknown>), "
+        f"{validation}; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
+    )

@@ -1,0 +1,26 @@
+"""Beam studies and ranks of favourite replies."""
+
+from __future__ import annotations
+
+from seq2seq_chat.analysis.figures.beams import draw_beams
+from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favourites, study_beams
+
+QUESTION = "you see the tree1 ?"
+
+
+def test_replies_by_beam_width(loaded: LoadedRun) -> None:
+    greedy, _ = loaded.chatbot.replies([QUESTION, "we know it"])
+    with_words, without_words = study_beams(loaded, [QUESTION, "***"], [1, 3, 5])
+    assert [best.width for best in with_words.best] == [1, 3, 5]
+    assert with_words.best[0].text == greedy.text
+    assert with_words.best[-1].text == with_words.widest[0][0]
+    assert len(with_words.widest) == 5
+    assert without_words.best == without_words.widest == []
+    assert len(draw_beams([with_words, without_words], []).axes) == 2
+
+
+def test_ranks_by_hand() -> None:
+    study = BeamStudy("q", [BestReply(3, "x", -1.0, 1)], [("x", -1.0), ("y", -2.0), ("z", -3.0)])
+    assert rank_favourites([study], ["y"], None) == [Rank("q", "y", "y", 2, 3)]
+    assert rank_favourites([study, study], ["not in the beam", ""], None) == []

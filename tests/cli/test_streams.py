@@ -1,0 +1,47 @@
+"""Standard streams that are closed or full."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def run_in_shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with a redirection such as ``>&-``."""
+    command = [sys.executable, "-m", "seq2seq_chat", *arguments]
+    shell = ["bash", "-c", f'exec "$@" {redirection}', "bash", *command]
+    return subprocess.run(shell, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=240)
+
+
+@pytest.mark.parametrize("buffering", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", [["schema"], ["--help"]], ids=" ".join)
+def test_stdout_on_a_full_disk(arguments: list[str], buffering: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", buffering)
+    result = run_in_shell(">/dev/full", *arguments)
+    message = "seq2seq-chat: could not write the output: No space left on device\n"
+    assert (result.returncode, result.stderr) == (1, message)
+
+
+def test_stderr_on_a_full_disk() -> None:
+    result = run_in_shell("2>/dev/full", "train", "none.json")
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "")
+
+
+def test_closed_output() -> None:
+    result = run_in_shell(">&-", "schema")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    result = run_in_shell("2>&-", "train", "none.json")
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", "")
+
+
+def test_chat_without_stdin() -> None:
+    result = run_in_shell("<&-", "chat", "latest")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "seq2seq-chat: stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line\n"
+    )

@@ -1,0 +1,121 @@
+"""Configurations of earlier versions: renamed keys and moved files."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_chat.config import Config, ConfigError, load_config, override_decoding, parse_config
+from seq2seq_chat.config.legacy import RENAMED_KEYS
+
+OLD_VALUES = {
+    "data.most_buckets": 3,
+    "data.swap_samples": True,
+    "training.batch_parts": 2,
+    "training.own_words": 0.5,
+    "training.own_words_steps": 7,
+    "decoding.group_diversity": 0.25,
+    "decoding.minimum_length": 2,
+    "decoding.no_repeated_ngrams": 3,
+    "decoding.rerank_words": 4,
+}
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {"name": "old", "data": {"train": "train.txt"}, "decoding": {"method": "beam"}}
+    for path, value in changes.items():
+        section, key = path.split(".")
+        result.setdefault(section, {})[key] = value
+    return result
+
+
+def value_of(config: Config, path: str) -> Any:
+    section, key = path.split(".")
+    return getattr(getattr(config, section), key)
+
+
+def test_every_renamed_key_is_tested() -> None:
+    assert set(OLD_VALUES) == set(RENAMED_KEYS)
+
+
+@pytest.mark.parametrize("old", RENAMED_KEYS)
+def test_an_old_key_is_read_with_one_warning(old: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    new, path = RENAMED_KEYS[old], tmp_path / "old.json"
+    path.write_text(json.dumps(settings(**{old: OLD_VALUES[old]})), encoding="utf-8")
+    config = load_config(path)
+    assert value_of(config, new) == OLD_VALUES[old]
+    assert config == parse_config(settings(**{new: OLD_VALUES[old]}), "new")
+    assert caplog.messages == [f"{path}: {old} was renamed to {new}"]
+    assert caplog.records[0].levelno == logging.WARNING
+    caplog.clear()
+    assert load_config(path, warn=False) == config
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("old", RENAMED_KEYS)
+def test_an_old_key_overrides_the_new_one(old: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As for ``--resume RUN --set OLD=VALUE``, where the run's own configuration is complete."""
+    new = RENAMED_KEYS[old]
+    override = f"{old}={json.dumps(OLD_VALUES[old])}"
+    complete = json.loads(parse_config(settings(), "x").to_json())
+    config = parse_config(complete, "config.json", [override], warn=False)
+    assert value_of(config, new) == OLD_VALUES[old]
+    assert caplog.messages == [f"--set {override}: {old} was renamed to {new}"]
+
+
+@pytest.mark.parametrize("old", RENAMED_KEYS)
+def test_both_names_are_an_error(old: str) -> None:
+    new = RENAMED_KEYS[old]
+    with pytest.raises(ConfigError) as error:
+        parse_config(settings(**{old: OLD_VALUES[old], new: OLD_VALUES[old]}), "x.json")
+    assert str(error.value) == f"x.json: {old} was renamed to {new}, and both are set; remove {old}"
+
+
+def test_an_old_key_in_an_overridden_section(caplog: pytest.LogCaptureFixture) -> None:
+    config = parse_config(settings(), "x", ['decoding={"method": "beam", "minimum_length": 2}'])
+    assert config.decoding.min_length == 2
+    assert caplog.messages == ["--set: decoding.minimum_length was renamed to decoding.min_length"]
+
+
+def test_an_old_key_of_decoding() -> None:
+    decoding = parse_config(settings(), "x").decoding
+    assert override_decoding(decoding, group_diversity=0.25).diversity_penalty == 0.25
+
+
+def test_a_moved_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = Path("seq2seq_chat/corpus/sample/conversations.txt")
+    config = parse_config(settings(**{"data.train": str(old)}), "x")
+    assert config.data.train == "configs/sample/dialogues.txt"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    assert parse_config(settings(**{"data.train": str(old)}), "x").data.train == str(old)
+
+
+def test_train_warns_on_stderr(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(settings(**{"data.train": "missing.txt", "data.most_buckets": 3})), encoding="utf-8")
+    result = cli("train", path, "--results", tmp_path / "results")
+    warning, error = result.err.splitlines()
+    assert warning == f"seq2seq-chat: warning: {path}: data.most_buckets was renamed to data.max_buckets"
+    assert "missing.txt does not exist" in error
+
+
+def test_the_configuration_of_a_run_is_read_silently(
+    cli: Callable[..., Any], run_copy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = run_copy / "config.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    for old, new in RENAMED_KEYS.items():
+        section, old_key, new_key = *old.split("."), new.split(".")[1]
+        stored[section][old_key] = stored[section].pop(new_key)
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    assert cli("experiments", "list", "--results", run_copy.parent).err == ""
+    result = cli("train", "--resume", run_copy)
+    assert (result.status, result.err) == (0, "")
+    assert caplog.messages == []

@@ -1,0 +1,69 @@
+"""The bundled conversations are clean and consistent, and generated from the files beside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import generate_conversations
+import pytest
+from click.testing import CliRunner
+
+from seq2seq_chat.config import Data, load_config
+from seq2seq_chat.data.bundled import bundled_conversations
+from seq2seq_chat.data.corpus_file import read_utterances
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.tokenizers.english import clean
+
+SAMPLE = bundled_conversations().parent
+FILES = ("conversations.txt", "validation.txt", "dialogues.txt", "dialogues_validation.txt")
+
+
+def samples(name: str) -> Iterator[tuple[str, str]]:
+    path = str(SAMPLE / name)
+    for source, target in read_samples(path, Data(train=path)):
+        yield " ".join(source), " ".join(target)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_format_is_valid_and_text_is_clean(name: str) -> None:
+    lines = [line for _, line in read_utterances(str(SAMPLE / name))]
+    assert [clean(line) for line in lines] == lines
+
+
+def test_almost_every_utterance_has_a_single_reply() -> None:
+    replies = defaultdict(set)
+    for source, target in samples("conversations.txt"):
+        replies[source].add(target)
+    assert len(replies) >= 8000
+    assert sum(len(targets) == 1 for targets in replies.values()) >= 0.995 * len(replies)
+
+
+def test_validation_has_new_utterances_and_known_replies() -> None:
+    train, validation = list(samples("conversations.txt")), list(samples("validation.txt"))
+    assert len(validation) >= 200
+    assert not {source for source, _ in validation} & {source for source, _ in train}
+    assert {target for _, target in validation} <= {target for _, target in train}
+
+
+def test_quickstart_cuts_nothing() -> None:
+    model = load_config(SAMPLE.parent / "quickstart.json").model
+    for name in ("conversations.txt", "validation.txt"):
+        for source, target in samples(name):
+            assert len(source.split()) <= model.encoder_steps
+            assert len(target.split()) < model.decoder_steps
+
+
+def test_the_files_are_up_to_date(tmp_path: Path) -> None:
+    result = CliRunner().invoke(generate_conversations.main, [str(SAMPLE), "--output", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    for name in ("conversations.txt", "validation.txt"):
+        assert (tmp_path / name).read_bytes() == (SAMPLE / name).read_bytes(), "run scripts/generate_conversations.py"
+
+
+def test_patterns_are_expanded() -> None:
+    texts = set(generate_conversations.expand("(hi|good [day|night]) you [there]"))
+    assert texts == {"hi you", "hi you there"} | {
+        f"good{part} you{end}" for part in ("", " day", " night") for end in ("", " there")
+    }

@@ -1,0 +1,169 @@
+"""Compare the results of queries to those of plain Python, on real and on generated corpora."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.prepare import queries
+from seq2seq_chat.prepare.engine import fetch_rows, open_engine
+from seq2seq_chat.prepare.inputs import find_inputs
+from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.statistics import vocabulary_table
+from tests.prepare.oracle import (
+    data_folder,
+    oracle_film,
+    oracle_reddit,
+)
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[tuple[str, float | None]]]]:
+    """A prepared folder of films with times, and its conversations as (text, start) pairs."""
+    rng = random.Random(5)
+    folder = tmp_path_factory.mktemp("counted")
+    conversations = []
+    for film in range(30):
+        clock, parts, texts = 0, [], []
+        for _ in range(rng.randrange(2, 40)):
+            clock += rng.choice([250, 500, 1000, 1499, 2250, 3000, 4800, 7600, 9100, 61000])
+            text = " ".join(rng.choice("abcdefgh") for _ in range(rng.randrange(1, 7)))
+            known = rng.random() < 0.9
+            value = f"00:{clock // 60000:02}:{clock // 1000 % 60:02},{clock % 1000:03}"
+            time = f'<time id="T1S" value="{value}"/>' if known else '<time id="T1E" value="x"/>'
+            parts.append(f'<s id="1">{time}{"".join(f"<w>{word}</w>" for word in text.split())}</s>')
+            texts.append((text, clock / 1000 if known else None))
+        (folder / f"{film}.xml").write_text(f"<document>{''.join(parts)}</document>")
+        conversations.append(texts)
+    prepare(
+        PrepareSettings("opensubtitles", max_gap=1e9, keep_copies=True, split=(1, 0, 0), vocabulary_size=9),
+        [folder],
+        folder / "out",
+    )
+    order = sorted(range(30), key=lambda number: f"{number}.xml")
+    return folder / "out", [conversations[number] for number in order]
+
+
+def rows(expression: Callable[[Any, Any], Any], folder: Path, scratch: Path) -> list[tuple[Any, ...]]:
+    """The result of a query over a prepared folder, with DuckDB."""
+    with open_engine("duckdb", scratch) as engine:
+        query = expression(engine.table(folder / "utterances.parquet"), engine)
+        return [tuple(row.values()) for row in fetch_rows(engine, query)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_ngrams(counted: Any, tmp_path: Path, size: int) -> None:
+    folder, conversations = counted
+    expected: Counter[str] = Counter()
+    for texts in conversations:
+        for text, _ in texts:
+            words = text.split()
+            expected.update(" ".join(words[start : start + size]) for start in range(len(words) - size + 1))
+    result = rows(lambda table, _: queries.ngram_counts(table, size), folder, tmp_path)
+    assert dict(result) == expected
+    top = rows(lambda table, _: queries.most_frequent(queries.ngram_counts(table, size), 7, "ngram"), folder, tmp_path)
+    assert top == sorted(expected.items(), key=lambda item: (-item[1], item[0]))[:7]
+
+
+def test_missing_words(counted: Any, tmp_path: Path) -> None:
+    folder, conversations = counted
+    vocabulary = Vocabulary.load(folder / "vocabulary.txt")
+    known = set(vocabulary.words[4:])
+    assert len(known) == 5
+    expected = Counter(sum(word not in known for word in text.split()) for texts in conversations for text, _ in texts)
+    result = rows(
+        lambda t, engine: queries.missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path
+    )
+    assert result == sorted(expected.items())
+
+
+def test_time_lags(counted: Any, tmp_path: Path) -> None:
+    folder, conversations = counted
+    expected: Counter[int | None] = Counter()
+    for texts in conversations:
+        for (_, before), (_, start) in pairwise(texts):
+            expected[None if before is None or start is None else math.floor(start - before + 0.5)] += 1
+    assert len(expected) > 8
+    assert dict(rows(lambda table, _: queries.time_lags(table, "starts"), folder, tmp_path)) == expected
+
+
+@pytest.mark.parametrize("pairing", ["sliding", "alternating"])
+def test_samples(counted: Any, tmp_path: Path, pairing: Any) -> None:
+    folder, conversations = counted
+    lengths = [[len(text.split()) for text, _ in texts] for texts in conversations]
+    step = 1 if pairing == "sliding" else 2
+    pairs = [pair for conversation in lengths for pair in list(pairwise(conversation))[::step]]
+    too_long = sum(source > 4 or target + 1 > 5 for source, target in pairs)
+    (row,) = rows(lambda table, _: queries.split_statistics(table, pairing, 4, 5), folder, tmp_path)
+    words = sum(map(sum, lengths))
+    assert row == ("train", 30, sum(map(len, lengths)), words, len(pairs), too_long)
+
+
+def real_films() -> Iterator[list[tuple[str, float | None, float | None]]]:
+    """The conversations of the real films, cut at silences of ten seconds, with their times."""
+    for item in find_inputs("opensubtitles", [data_folder("opensubtitles")]):
+        conversation: list[tuple[str, float | None, float | None]] = []
+        before = None
+        for text, start, end in oracle_film(gzip.decompress(item.path.read_bytes())):
+            if start is not None and before is not None and abs(start - before) > 10:
+                yield conversation
+                conversation = []
+            conversation.append((text, start, end))
+            before = start if end is None else end
+        yield conversation
+
+
+def real_replies() -> Iterator[list[tuple[str, None, None]]]:
+    """The pairs of real comments and replies as conversations."""
+    packed = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(
+        io.BytesIO((data_folder("reddit") / "RC_2005-12.zst").read_bytes()), read_across_frames=True
+    )
+    for _, texts in oracle_reddit([packed.read().decode().split("\n")], (), None, None):
+        yield [(text, None, None) for text in texts]
+
+
+@pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
+def test_real_counts(tmp_path: Path, corpus: str) -> None:
+    films = corpus == "opensubtitles"
+    conversations: list[Any] = list(real_films() if films else real_replies())
+    source = data_folder(corpus) if films else data_folder(corpus) / "RC_2005-12.zst"
+    prepare(
+        PrepareSettings(corpus, split=(1, 0, 0), keep_copies=True, vocabulary_size=1000), [source], tmp_path / "out"
+    )
+    folder = tmp_path / "out"
+    texts = [text.split() for conversation in conversations for text, _, _ in conversation]
+    for size in (1, 2, 3):
+        grams = Counter(" ".join(t[start : start + size]) for t in texts for start in range(len(t) - size + 1))
+        assert len(grams) > 1000
+        assert dict(rows(lambda table, _, size=size: queries.ngram_counts(table, size), folder, tmp_path)) == grams
+    vocabulary = Vocabulary.load(folder / "vocabulary.txt")
+    known = set(vocabulary.words[4:])
+    missing = Counter(sum(word not in known for word in text) for text in texts)
+    result = rows(
+        lambda t, engine: queries.missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path
+    )
+    assert result == sorted(missing.items())
+    if not films:
+        return
+    for between, place in (("starts", 1), ("silence", 2)):
+        lags: Counter[int | None] = Counter()
+        for conversation in conversations:
+            for before, after in pairwise(conversation):
+                known_times = before[place] is not None and after[1] is not None
+                lag = after[1] - before[place] if known_times else 0.0
+                lags[int(math.copysign(math.floor(abs(lag) + 0.5), lag)) if known_times else None] += 1
+        assert len(lags) > 5
+        by_engine = rows(lambda table, _, between=between: queries.time_lags(table, between), folder, tmp_path)
+        assert dict(by_engine) == lags

@@ -1,0 +1,81 @@
+"""Finding a run by what a person writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat.runs.find import find_run, list_runs
+from seq2seq_chat.runs.run import RunError
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("2026-02-01_00-00-00_tiny", "2026-02-01_00-00-00_tiny"),
+        ("2026-02", "2026-02-01_00-00-00_tiny"),
+        ("2025", "2025-01-01_00-00-00_tiny"),
+        ("reddit", "2026-03-01_00-00-00_reddit"),
+        ("latest", "2026-03-01_00-00-00_reddit"),
+    ],
+)
+def test_by_name(results: Path, name: str, expected: str) -> None:
+    run = find_run(name, results)
+    assert run.path == results / expected
+    assert run.name == expected
+
+
+def test_by_folder(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = results / "2026-02-01_00-00-00_tiny"
+    assert find_run(str(folder), tmp_path / "elsewhere").path == folder
+    assert find_run(f"{folder}/", tmp_path / "elsewhere").name == folder.name
+    monkeypatch.chdir(folder)
+    assert find_run(".").name == folder.name
+    monkeypatch.chdir(results)
+    assert find_run("../results/2026-02-01_00-00-00_tiny").name == folder.name
+
+
+def test_a_complete_name_is_not_ambiguous(results: Path) -> None:
+    (results / "2025-01-01_00-00-00_tiny").rename(results / "2026-02-01_00-00-00_tiny-2")
+    assert find_run("2026-02-01_00-00-00_tiny", results).name == "2026-02-01_00-00-00_tiny"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("2026", r"'2026' is ambiguous: it matches 2 runs \(2026-02-\S+_tiny, 2026-03-\S+_reddit\); use a longer"),
+        ("tiny", r"'tiny' is ambiguous: it matches 2 runs \(2025-\S+_tiny, 2026-02-\S+_tiny\); use a longer prefix"),
+        ("red", r"no run 'red' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
+        ("", "the name of the run is empty; use its folder, its name below .*, or latest"),
+        ("../results", "no run '../results' in"),
+    ],
+)
+def test_no_unique_run(results: Path, name: str, message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        find_run(name, results)
+
+
+def test_no_runs_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").touch()  # the empty name does not mean the current folder
+    for name in ("", "latest", "tiny"):
+        with pytest.raises(
+            RunError, match=r"train one, or specify their folder with --results|name of the run is empty"
+        ):
+            find_run(name, tmp_path / "none")
+
+
+def test_only_runs_are_listed(results: Path) -> None:
+    (results / "2027_notes").mkdir()
+    (results / "2027.txt").touch()
+    (results / ".new-abc").mkdir()
+    (results / ".new-abc" / "config.json").touch()
+    assert [run.name[:7] for run in list_runs(results)] == ["2025-01", "2026-02", "2026-03"]
+    assert find_run("latest", results).name == "2026-03-01_00-00-00_reddit"
+
+
+def test_a_run_without_a_time_in_its_name_is_not_the_latest(results: Path) -> None:
+    (results / "2025-01-01_00-00-00_tiny").rename(results / "my-best")
+    assert find_run("my-", results).name == "my-best"
+    assert find_run("latest", results).name == "2026-03-01_00-00-00_reddit"

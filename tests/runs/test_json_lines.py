@@ -1,0 +1,78 @@
+"""Files of JSON lines, complete, damaged and growing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq_chat.runs.json_lines import JsonLinesWriter, read_json_lines
+
+
+def line(step: int) -> str:
+    return json.dumps({"step": step, "kind": "train", "loss": 1.0}) + "\n"
+
+
+def steps(path: Path, max_bytes: int | None = None) -> list[int]:
+    return [line["step"] for line in read_json_lines(path, max_bytes)]
+
+
+@given(st.integers(0, 200))
+def test_an_incomplete_last_line_is_skipped(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("cut") / "metrics.jsonl"
+    text = line(10) + line(20)
+    path.write_text(text[: len(line(10)) + cut], encoding="utf-8")
+    complete = cut >= len(line(20)) - 1  # without the line feed
+    assert steps(path) == ([10, 20] if complete else [10])
+
+
+def test_only_the_end_of_a_large_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(line(step) for step in range(1000)), encoding="utf-8")
+    assert steps(path, max_bytes=3 * len(line(999)) + 5) == [997, 998, 999]
+    assert steps(path) == list(range(1000))
+
+
+def test_other_lines_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    other = ["", "null", "[1]", '{"kind": "train"}', '{"step": -1}', '{"step": true}', '{"step": "4"}', "[" * 50_000]
+    path.write_bytes("\n".join(other).encode() + b"\n\xff\xfe\n" + line(7).encode())
+    assert steps(path) == [7]
+
+
+def test_a_growing_file_is_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line(0), encoding="utf-8")
+    read = 0
+    for entry in read_json_lines(path):  # each line that is read appends another one
+        read += 1
+        assert read < 10
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line(entry["step"] + 1))
+    assert read == 1
+
+
+def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
+    writer = JsonLinesWriter(tmp_path / "metrics.jsonl")
+    assert steps(tmp_path / "metrics.jsonl") == []
+    assert writer.flush() == writer.discard_after(3) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_lines_are_appended_and_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    writer = JsonLinesWriter(path)
+    for step, perplexity in ((1, 2.5), (2, math.inf), (3, math.nan)):
+        writer.append({"step": step, "perplexity": perplexity})
+    assert writer.flush() == 3
+    assert [line["perplexity"] for line in read_json_lines(path)] == [2.5, None, None]
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"step": 4, "perp')
+    assert writer.discard_after(2) == 2
+    assert path.read_text(encoding="utf-8") == '{"step": 1, "perplexity": 2.5}\n{"step": 2, "perplexity": null}\n'
+    assert writer.discard_after(None) == 0
+    assert path.read_text(encoding="utf-8") == ""

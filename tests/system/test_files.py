@@ -1,0 +1,108 @@
+"""Atomic writes of files and folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import (
+    as_user_error,
+    atomic_folder,
+    atomic_write,
+    copy_file,
+    remove_temporary,
+    write_atomically,
+    write_json,
+)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with atomic_write(path) as stream:
+        stream.write("é\n")
+        assert not path.exists()
+    assert path.read_bytes() == b"\xc3\xa9\n"  # UTF-8, whatever the locale
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with atomic_write(path, "wb") as stream:
+        stream.write(b"new")
+        stream.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failed_block_leaves_the_file_as_it_was(tmp_path: Path, error: type[BaseException]) -> None:
+    write_atomically(tmp_path / "file", b"old")
+    with pytest.raises(error), atomic_write(tmp_path / "file") as stream:
+        stream.write("new")
+        raise error
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_an_unwritable_path_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "file"
+    with pytest.raises(UserError, match=rf"{path} could not be written: No such file or directory\. Check that"):
+        write_json(path, {})
+    with pytest.raises(UserError, match=r"file could not be written: no room\. Check that"), as_user_error("file"):
+        raise OSError("no room")
+
+
+def test_a_copy_is_equal(tmp_path: Path) -> None:
+    write_json(tmp_path / "file.json", {"text": "é"})
+    copy_file(tmp_path / "file.json", tmp_path / "copy.json")
+    assert (tmp_path / "copy.json").read_bytes() == b'{\n  "text": "\\u00e9"\n}\n'
+
+
+def test_a_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder"
+    with atomic_folder(path) as folder:
+        (folder / "file").touch()
+        assert not path.exists()
+    assert names(path) == ["file"]
+    assert names(path.parent) == ["folder"]
+    assert path.stat().st_mode & 0o755 == 0o755
+
+
+def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with atomic_folder(tmp_path / "folder") as folder:
+        (folder / "file").touch()
+    assert names(tmp_path / "folder") == ["file"]
+
+
+def test_a_folder_with_contents_is_kept(tmp_path: Path) -> None:
+    with atomic_folder(tmp_path / "folder") as folder:
+        (folder / "first").touch()
+    with pytest.raises(FileExistsError), atomic_folder(tmp_path / "folder") as folder:
+        (folder / "second").touch()
+    assert names(tmp_path / "folder") == ["first"]
+    assert names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failed_block_leaves_no_folder(tmp_path: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error), atomic_folder(tmp_path / "folder") as folder:
+        (folder / "file").touch()
+        raise error
+    assert names(tmp_path) == []
+
+
+def test_remains_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".folder.1234.tmp").mkdir()
+    (tmp_path / ".file.1234.tmp").touch()
+    (tmp_path / "file").touch()
+    remove_temporary(tmp_path)
+    assert names(tmp_path) == ["file"]

@@ -1,0 +1,142 @@
+"""Cores, GPUs and memory, within the limits of a container."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat import GROWTH
+from seq2seq_chat.system import hardware
+from seq2seq_chat.system.hardware import available_cores, available_memory, describe_devices
+
+
+@pytest.mark.parametrize(
+    ("cgroup2", "cgroup1", "cores"),
+    [
+        (None, None, 8),
+        ("max 100000\n", None, 8),
+        ("200000 100000\n", None, 2),
+        ("150000 100000\n", None, 2),  # a core and a half
+        ("1000 100000\n", None, 1),
+        ("6400000 100000\n", None, 8),
+        (None, ("-1\n", "100000\n"), 8),
+        (None, ("300000\n", "100000\n"), 3),
+        ("nonsense", None, 8),
+    ],
+)
+def test_cores_are_limited_by_the_quota_of_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cgroup2: str | None, cgroup1: tuple[str, str] | None, cores: int
+) -> None:
+    names = ("cpu.max", "quota", "period")
+    for name, text in zip(names, (cgroup2, *(cgroup1 or (None, None))), strict=True):
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(hardware, "CPU_QUOTAS", ((tmp_path / "cpu.max",), (tmp_path / "quota", tmp_path / "period")))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    assert available_cores() == cores
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fake machine with two cores; files in this folder give it a driver, a GPU or a container."""
+    monkeypatch.setattr(hardware, "available_cores", lambda: 2)
+    monkeypatch.setattr(hardware, "gpu_names", lambda: [])
+    monkeypatch.setattr(hardware, "NVIDIA_DRIVER", tmp_path / "driver")
+    monkeypatch.setattr(hardware, "DEVICES", tmp_path)
+    monkeypatch.setattr(hardware, "CONTAINER_MARKERS", (tmp_path / "marker",))
+    monkeypatch.setenv(GROWTH, "true")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("files", "remedy"),
+    [
+        ([], ""),
+        (
+            ["marker"],
+            "; to use an NVIDIA GPU, install the NVIDIA Container Toolkit and start the container with --gpus all",
+        ),
+        (["marker", "driver"], "; to use an NVIDIA GPU, install the NVIDIA Container Toolkit and start"),
+        (["nvidia0", "nvidiactl", "driver"], "; there is an NVIDIA GPU, but TensorFlow could not find CUDA 12.2 and"),
+        (["marker", "nvidia0"], "; there is an NVIDIA GPU, but TensorFlow could not find CUDA 12.2 and cuDNN 8.9"),
+        (["nvidiactl", "driver"], "; the NVIDIA driver is loaded, but there is no GPU"),
+    ],
+)
+def test_without_a_gpu_the_remedy_depends_on_the_machine(machine: Path, files: list[str], remedy: str) -> None:
+    for name in files:
+        (machine / name).touch()
+    description = describe_devices()
+    assert description.startswith("no GPU found: training on 2 processor cores" + remedy)
+    assert bool(remedy) == (description != "no GPU found: training on 2 processor cores")
+
+
+@pytest.mark.parametrize(
+    ("names", "used", "growth", "description"),
+    [
+        (["A"], 1, "true", "1 GPU: A; memory is allocated as needed"),
+        (["A", "B"], 2, "true", "2 GPUs: A, B; memory is allocated as needed"),
+        (
+            ["A", "A", "B"],
+            1,
+            "true",
+            "3 GPUs: 2 × A, B; using the first one (training.strategy=mirrored uses all); memory is",
+        ),
+        (["A", "A", "B"], 2, "true", "3 GPUs: 2 × A, B; using the first 2; memory is"),
+        (["A"], 1, "false", f"1 GPU: A; all memory is allocated at once ({GROWTH} is set)"),
+    ],
+)
+def test_gpus_are_listed(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], used: int, growth: str, description: str
+) -> None:
+    monkeypatch.setattr(hardware, "gpu_names", lambda: names)
+    monkeypatch.setenv(GROWTH, growth)
+    assert describe_devices(used).startswith(description)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "true"), ("false", "false")])
+def test_gpu_memory_grows_by_default(before: str | None, after: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != GROWTH}
+    environment |= {} if before is None else {GROWTH: before}
+    program = f"import os, sys, seq2seq_chat; print(os.environ['{GROWTH}'], 'tensorflow' in sys.modules)"
+    output = subprocess.check_output(
+        [sys.executable, "-c", program], env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, text=True
+    )
+    assert output.split() == [after, "False"]
+
+
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The control group of a container, on a machine of 50 GB without a GPU."""
+    monkeypatch.setattr(hardware, "MEMORY_LIMITS", ((tmp_path, "memory.max", "memory.current", "inactive_file"),))
+    monkeypatch.setattr(hardware, "_machine_memory", lambda: 50e9)
+    monkeypatch.setattr(hardware, "gpu_names", lambda: [])
+    return tmp_path
+
+
+def test_memory_without_a_container(container: Path) -> None:
+    assert available_memory() == 50e9
+
+
+@pytest.mark.parametrize(
+    ("limit", "statistics", "free"),
+    [
+        ("max\n", "inactive_file 5000000000\n", 50e9),
+        ("10000000000\n", "", 4e9),
+        (
+            "10000000000\n",
+            "anon 1000000000\ninactive_file 5000000000\nactive_file 1\n",
+            9e9,
+        ),  # reclaimable
+        ("10000000000\n", "nonsense\n", 4e9),
+        ("9223372036854771712\n", "inactive_file 5\n", 50e9),
+    ],
+)
+def test_memory_in_a_container(container: Path, limit: str, statistics: str, free: float) -> None:
+    (container / "memory.max").write_text(limit, encoding="utf-8")
+    (container / "memory.current").write_text("6000000000\n", encoding="utf-8")
+    (container / "memory.stat").write_text(statistics, encoding="utf-8")
+    assert available_memory() == free

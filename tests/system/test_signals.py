@@ -1,0 +1,78 @@
+"""Handling of SIGINT and SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from seq2seq_chat.system.signals import StopRequest, Terminated, handle_signals, sigterm_as_interrupt
+
+
+def test_a_stop_request_is_recorded_although_the_reader_of_stderr_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in ``train 2>&1 | tee log`` also ends tee; the training must still save."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    write, request = os.write, StopRequest()
+    monkeypatch.setattr("seq2seq_chat.system.signals.os.write", lambda descriptor, text: write(write_end, text))
+    with request.on_signals():
+        assert not request
+        signal.raise_signal(signal.SIGINT)
+        assert request
+        assert request.signal_number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    os.close(write_end)
+
+
+def test_handlers_are_restored_after_the_block() -> None:
+    previous, received = signal.getsignal(signal.SIGTERM), []
+    with handle_signals(lambda number, frame: received.append(number)):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert received == [signal.SIGTERM, signal.SIGINT]
+    assert signal.getsignal(signal.SIGTERM) == previous
+
+
+def test_outside_the_main_thread_signals_are_not_handled() -> None:
+    previous, errors = signal.getsignal(signal.SIGINT), []
+
+    def listen() -> None:
+        try:
+            with handle_signals(lambda number, frame: None), StopRequest().on_signals():
+                assert signal.getsignal(signal.SIGINT) == previous
+        except BaseException as error:  # a thread's exceptions do not fail the test
+            errors.append(error)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert not errors
+
+
+def test_sigterm_interrupts_once() -> None:
+    with pytest.raises(Terminated), sigterm_as_interrupt():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # ignored: it must not interrupt the clean-up
+
+
+PRINTS_HANDLER = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+
+
+def test_processes_that_tests_start_do_not_ignore_sigint() -> None:
+    output = subprocess.run([sys.executable, "-c", PRINTS_HANDLER], check=True, capture_output=True, timeout=90).stdout
+    assert output == b"True\n"
+
+
+def test_tests_can_run_in_the_background() -> None:
+    """A shell ignores SIGINT in commands that a script starts with &, and in all processes that they start."""
+    test = f"{__file__}::{test_processes_that_tests_start_do_not_ignore_sigint.__name__}"
+    command = ["bash", "-c", 'trap "" INT; exec "$@"', "bash", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    run = subprocess.run([*command, test], check=False, capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stdout

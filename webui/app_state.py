@@ -1,0 +1,29 @@
+"""Objects shared by all request handlers of an application."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flask import Flask, current_app
+
+from webui.limits import Limits
+from webui.model_pool import ModelPool
+from webui.run_registry import RunRegistry
+
+EXTENSION = "seq2seq_chat"  # key in Flask.extensions
+
+
+class AppState(NamedTuple):
+    """The services and settings of one application."""
+
+    registry: RunRegistry
+    pool: ModelPool
+    limits: Limits
+    token: str | None  # bearer token that requests must carry; None for no authentication
+    local_only: bool  # whether the server is reachable from this machine only
+
+
+def get_state(app: Flask | None = None) -> AppState:
+    """The state of an application, by default that of the current request."""
+    state: AppState = (app or current_app).extensions[EXTENSION]
+    return state

@@ -1,0 +1,28 @@
+// Shared by the table of runs and the page of a run.
+import { element, formatNumber } from "./dom.js";
+
+export const isTraining = (run) => run.state === "training";
+
+export function stateBadge(state, text = state) {
+  return element("span", { class: `state ${state}` }, text);
+}
+
+/** "200 of 1,000" with a progress bar. */
+export function stepProgress({ step, steps }) {
+  if (!steps) return [formatNumber(step)];
+  const share = Math.min(1, step / steps);
+  return [formatNumber(step), element("span", { class: "muted" }, ` of ${formatNumber(steps)}`),
+    element("progress", { max: "1", value: share.toFixed(4), "aria-label": `${Math.round(share * 100)} percent of the planned steps` })];
+}
+
+/** "12.3 at 500". */
+export function bestPerplexity(run) {
+  if (run.best_perplexity === null) return ["–"];
+  return [formatNumber(run.best_perplexity), run.best_step === null ? null : element("span", { class: "muted" }, ` at ${formatNumber(run.best_step)}`)];
+}
+
+/** Call `update()`, which returns the milliseconds until the next call, again and again while the page is visible. */
+export async function poll(update, hiddenPause) {
+  const pause = document.visibilityState === "visible" ? await update() : hiddenPause;
+  setTimeout(() => poll(update, hiddenPause), pause);
+}

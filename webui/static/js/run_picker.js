@@ -1,0 +1,95 @@
+// Selects for the run and the snapshot.
+import { fetchJson } from "./api.js";
+import { byId, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
+
+/** A run's name without its timestamp. */
+export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/, "");
+
+export const isSnapshot = (name) => name !== "latest" && name !== "best";
+
+/** "latest", "best" or "step 10". */
+export const snapshotLabel = (name) => (isSnapshot(name) ? `step ${name}` : name);
+
+/** Two selects; `onRun(details)` is called after a run was selected and loaded, with null if there are no runs. */
+export class RunPicker {
+  constructor(onRun, onError) {
+    this.runSelect = byId("run");
+    this.snapshotSelect = byId("snapshot");
+    this.onRun = onRun;
+    this.onError = onError;
+    this.details = null;
+    this.runSelect.addEventListener("change", () => this.loadRun());
+    this.snapshotSelect.addEventListener("change", () => saveState("model", this.selection));
+    // the list may have changed since the page was loaded: update it before it is opened
+    for (const event of ["focus", "pointerdown"]) this.runSelect.addEventListener(event, () => this.refresh());
+  }
+
+  get selection() {
+    return { run: this.runSelect.value, snapshot: this.snapshotSelect.value || "latest" };
+  }
+
+  /** Fill both selects; the URL (?run=…&snapshot=…) or else the previous selection determines the initial values. */
+  async start() {
+    const query = new URLSearchParams(location.search);
+    const initial = query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : loadState("model");
+    try {
+      await this.updateRuns(initial?.run);
+      await this.loadRun(initial?.snapshot);
+    } catch (error) {
+      this.onError(error);
+    }
+  }
+
+  async refresh() {
+    if (Date.now() - (this.updatedAt ?? 0) < 3000) return;
+    this.updatedAt = Date.now();
+    try {
+      await this.updateRuns(this.runSelect.value);
+    } catch {
+      // keep the old list
+    }
+  }
+
+  async updateRuns(selected) {
+    const { runs } = await fetchJson("/api/runs");
+    this.updatedAt = Date.now();
+    const { options } = this.runSelect;
+    if (runs.length === options.length && runs.every((run, index) => options[index].value === run.name)) return;
+    this.runSelect.replaceChildren(...runs.map((run) => new Option(this.runTitle(run), run.name)));
+    if (runs.some((run) => run.name === selected)) this.runSelect.value = selected;
+  }
+
+  runTitle(run) {
+    const state = run.state === "finished" ? "" : `, ${run.state}`;
+    return `${run.name} (step ${formatNumber(run.step)}${state})`;
+  }
+
+  async loadRun(snapshot = null) {
+    const name = this.runSelect.value;
+    if (!name) {
+      this.details = null;
+      this.snapshotSelect.replaceChildren();
+      this.onRun(null);
+      return;
+    }
+    let details;
+    try {
+      details = await fetchJson(`/api/runs/${encodeURIComponent(name)}`);
+    } catch (error) {
+      this.onError(error);
+      return;
+    }
+    if (this.runSelect.value !== name) return; // another run was selected in the meantime
+    this.details = details;
+    const selected = snapshot ?? this.snapshotSelect.value; // may have changed during the request
+    this.snapshotSelect.replaceChildren(...details.snapshots.map((option) => new Option(this.snapshotTitle(option), option)));
+    if (details.snapshots.includes(selected)) this.snapshotSelect.value = selected;
+    saveState("model", this.selection);
+    this.onRun(details);
+  }
+
+  snapshotTitle(snapshot) {
+    if (snapshot === "latest" && this.details.state === "training") return `latest (${timeAgo(this.details.changed)})`;
+    return snapshot === "best" ? "best (lowest validation loss)" : snapshotLabel(snapshot);
+  }
+}
