@@ -172,7 +172,7 @@ f = sigmoid(x @ w[:, :3] + h @ u)
 new = (1 - f) * h + f * np.tanh(x @ w[:, 3:] + (f * h) @ v)
 state = cell(cell.project_inputs(tf.constant(x)), None, cell.STATE(tf.constant(h)))
 np.testing.assert_allclose(state.output, new, rtol=1e-5)
-score = ATTENTIONS["scaled"]("attention", hidden=3, values=4, seed=1)
+score = ATTENTIONS["scaled"]("attention", query_size=3, value_size=4, seed=1)
 d, s = normal([1, 3]).astype("f"), normal([1, 5, 4]).astype("f")
 expected = (s[0] @ score.key.matrix.numpy() @ d[0]) / 3**0.5
 np.testing.assert_allclose(score.scores(score.keys(tf.constant(s)), tf.constant(d))[0], expected, rtol=1e-5)

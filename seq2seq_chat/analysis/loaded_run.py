@@ -6,9 +6,7 @@ import hashlib
 from typing import NamedTuple
 
 from seq2seq_chat.checkpoint.restore import load_trained_model
-from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.runs.run import LATEST, Run, snapshot_name, snapshot_step
 
@@ -35,7 +33,6 @@ class LoadedRun:
         self.model, self.vocabulary, self.step = trained.model, trained.vocabulary, trained.step
         self._snapshot = snapshot or LATEST
         self.chatbot = Chatbot(self.model, self.vocabulary, self.config, results=run.path.parent)
-        self._searches: dict[Decoding, ReplySearch] = {}
         self._scorers: dict[int, Scorer] = {}
 
     @property
@@ -51,12 +48,6 @@ class LoadedRun:
         for variable, loaded in zip(self.model.trainable_variables, trained.model.trainable_variables, strict=True):
             variable.assign(loaded)
         self.step, self._snapshot = trained.step, name
-
-    def search(self, decoding: Decoding) -> ReplySearch:
-        """The compiled search for some decoding settings."""
-        if decoding not in self._searches:
-            self._searches[decoding] = ReplySearch(self.model, decoding)
-        return self._searches[decoding]
 
     def scorer(self, max_rows: int) -> Scorer:
         """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""

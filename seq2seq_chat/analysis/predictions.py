@@ -176,7 +176,7 @@ def _predict_remaining(
     with tqdm(total=len(samples), initial=done, desc=title, unit="sample", delay=2, disable=None, leave=False) as bar:
         for start in range(done, len(samples), BLOCK):
             block = samples[start : start + BLOCK]
-            losses = zip(*scorer.samples(corpus, buckets, reverse, block), strict=True)
+            losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
             replies = _replies(loaded, corpus, block, decoding)
             lines = []
             for sample, (reply, score), (nats, tokens, right) in zip(block, replies, losses, strict=True):
@@ -197,7 +197,7 @@ def _replies(loaded: LoadedRun, corpus: Dataset, block: np.ndarray, decoding: De
     batch = corpus.batch(
         block, size=len(block), source_steps=model.encoder_steps, target_steps=1, reverse=data.reverse_input
     )
-    hypotheses = loaded.search(decoding)(batch.source, batch.source_length)
+    hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
     tokenizer = get_tokenizer(data.level)
     best = (hypotheses.words[:, 0], hypotheses.lengths[:, 0], hypotheses.scores[:, 0])
     for words, length, score in zip(*best, strict=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.model.output import untrained_loss
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.validation import corpus_loss
 
@@ -18,7 +19,7 @@ def check_initial_loss(context: CheckContext, on_progress: OnProgress) -> CheckR
     corpus, vocabulary = context.random_corpus("initial_loss", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     model = Seq2Seq(config.model, len(vocabulary), config.seed)
     loss = corpus_loss(Scorer(model), corpus, [(STEPS, STEPS)], config.data.reverse_input).loss
-    expected = untrained_loss(len(vocabulary))
+    expected = math.log(len(vocabulary))
     return CheckResult(
         passed=abs(loss / expected - 1) <= TOLERANCE,
         measured=f"{loss:.3f} nats, {100 * (loss / expected - 1):+.1f} %",

@@ -1,4 +1,4 @@
-"""Search over a step function. Reading order: hypotheses, active, sequential, sampling, beam, logit_rules.
+"""Search over a step function. Reading order: hypotheses, logit_rules, search, sequential, sampling, beam.
 
 A search does not depend on a network: it calls a ``step`` function, so tests can give it handmade probabilities.
 """

@@ -1,26 +1,16 @@
-"""Beam search: keeps the best partial hypotheses of each utterance and extends them side by side."""
+"""Beam search: keeps the best hypotheses of each utterance and extends them side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
-from seq2seq_chat.decoding.active import (
-    ActiveHypotheses,
-    first_active,
-    next_active,
-    previous_words,
-    scatter_rows,
-    shape_invariants,
-)
 from seq2seq_chat.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
-    StepFunction,
     StepOutput,
     empty_hypotheses,
     is_duplicate,
@@ -28,70 +18,58 @@ from seq2seq_chat.decoding.hypotheses import (
     reorder_state,
     top_k_words,
 )
-from seq2seq_chat.decoding.logit_rules import LogitRule, apply_rules
+from seq2seq_chat.decoding.search import (
+    ActiveHypotheses,
+    SearchInputs,
+    first_active,
+    next_active,
+    scatter_rows,
+    search_loop,
+    step_active,
+)
 
 NO_WORD = -1
 
 
 def beam_search(
-    step: StepFunction,
-    state: Any,
-    memory: Any = (),
+    inputs: SearchInputs,
     *,
-    batch: tf.Tensor,
     width: int,
     n_best: int,
-    steps: int,
-    source_steps: int,
-    logit_rules: Sequence[LogitRule] = (),
     length_penalty: float = 0.0,
     groups: int = 1,
     diversity: float = 0.0,
 ) -> Hypotheses:
     """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
-    A hypothesis that has ended keeps its place in the beam with its score and is never continued. Its words, attention
-    and state follow each hypothesis when the beam is reordered. The search of an utterance ends when its first
-    ``n_best`` hypotheses have ended and no other can overtake them.
+    A hypothesis that has ended stays in the beam with its score and is never continued. The search of an utterance ends
+    when its first ``n_best`` hypotheses have ended and no other can overtake them.
 
-    With a length penalty hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
+    With a length penalty, hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
     beam search, Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous
     ones, and the choice, but not the score, penalizes a word by ``diversity`` nats for each hypothesis of a previous
     group that has chosen it.
 
     Args:
-        step: the model's step function.
-        state: the model's state before the first word: nested tensors [batch, …].
-        memory: what the model attends to: nested tensors [batch, …].
-        batch: number of utterances.
+        inputs: the model and its limits.
         width: hypotheses kept for each utterance.
         n_best: hypotheses returned, at most ``width``; those that do not exist have a score of -inf.
-        steps: maximum length of a reply, the end marker included.
-        source_steps: width of the attention.
-        logit_rules: constraints on the next words.
-        length_penalty: 0 ranks by the scores.
+        length_penalty: exponent of the divisor; 0 ranks by the scores.
         groups: a divisor of ``width``.
         diversity: nats.
     """
-    search = _BeamSearch(step, memory, batch, width, n_best, steps, logit_rules, length_penalty, groups, diversity)
+    search = _BeamSearch(inputs, inputs.batch, width, n_best, length_penalty, groups, diversity)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
     scores = tf.where(tf.range(width) % search.group_size == 0, 0.0, NEG_INF)
-    beam = empty_hypotheses(tf.tile(scores[tf.newaxis], [batch, 1]), steps, source_steps)
-    active = first_active(state, memory, batch, width, groups)
-    shapes = tf.nest.map_structure(lambda part: tf.TensorShape([None, width, *part.shape[2:]]), beam)
-    _, beam, _ = tf.while_loop(
-        search.running,
-        search.extend,
-        (0, beam, active),
-        shape_invariants=(tf.TensorShape([]), shapes, shape_invariants(active)),
-    )
+    beam = empty_hypotheses(scores + tf.zeros([search.batch, 1]), inputs.steps, inputs.source_steps)
+    beam = search_loop(search.extend, beam, first_active(inputs, width, groups), inputs.steps)
     if groups > 1:
         beam = _merge_groups(beam)
     return Hypotheses(*(part[:, :n_best] for part in beam))
 
 
 class _Candidates(NamedTuple):
-    """The continuations of the hypotheses of a beam, n of each: [batch, width, n]."""
+    """The best continuations of each hypothesis of a beam: [batch, width, n]."""
 
     words: tf.Tensor  # int32
     scores: tf.Tensor
@@ -102,78 +80,69 @@ class _Candidates(NamedTuple):
 class _BeamSearch:
     """The body of the search loop; fields as the arguments of :func:`beam_search`."""
 
-    step: StepFunction
-    memory: Any
+    inputs: SearchInputs
     batch: tf.Tensor
     width: int
     n_best: int
-    steps: int
-    logit_rules: Sequence[LogitRule]
     length_penalty: float
     groups: int
     diversity: float
 
     @property
     def group_size(self) -> int:
-        """Hypotheses of a group."""
         return self.width // self.groups
 
-    def running(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tf.Tensor:
-        """Whether the loop continues."""
-        return (t < self.steps) & (tf.size(active.rows) > 0)
-
-    def extend(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tuple[Any, ...]:
+    def extend(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tuple[Hypotheses, ActiveHypotheses]:
         """One step: extend the active hypotheses by a word, and keep the best."""
-        rows = self.batch * self.width
-        history = tf.gather(tf.reshape(beam.words, [rows, self.steps]), active.rows)
-        output = self.step(previous_words(history, t), active.state, active.memory)
-        grows = self._by_hypothesis(scatter_rows(active, tf.ones_like(active.rows), rows))
-        candidates = self._candidates(beam, active, grows, apply_rules(self.logit_rules, output, history, t))
-        choices = self._choose(candidates, grows)
+        inputs, rows = self.inputs, self.batch * self.width
+        output = step_active(inputs, active, tf.reshape(beam.words, [rows, inputs.steps]), t)
+        is_active = self._by_hypothesis(scatter_rows(active, tf.ones_like(active.rows), rows))
+        candidates = self._candidates(beam, active, is_active, output)
+        choices = self._choose(candidates, is_active)
         parents = choices // candidates.words.shape[2]
         attention = self._by_hypothesis(scatter_rows(active, output.attention, rows))
-        beam = self._extend_beam(t, beam, candidates, choices, parents, grows, attention)
+        beam = self._extend_beam(t, beam, candidates, choices, parents, is_active, attention)
         running = tf.reshape(~(beam.ended | self._finished(beam)[:, tf.newaxis]), [rows])
         parent_rows = tf.reshape(parents + tf.range(self.batch)[:, tf.newaxis] * self.width, [rows])
-        return t + 1, beam, next_active(active, output.state, running, parent_rows, self.memory, self.width)
+        return beam, next_active(active, output.state, running, parent_rows, inputs.memory, self.width)
 
     def _by_hypothesis(self, values: tf.Tensor) -> tf.Tensor:
         """[batch · width, …] → [batch, width, …]."""
         return tf.reshape(values, [self.batch, self.width, *values.shape[1:]])
 
     def _candidates(
-        self, beam: Hypotheses, active: ActiveHypotheses, grows: tf.Tensor, output: StepOutput
+        self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: StepOutput
     ) -> _Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 
-        No more than ``width`` continuations of a hypothesis can stay, and one more with a length penalty, where the end
+        At most ``width`` continuations of a hypothesis are kept. With a length penalty one more is needed, as the end
         marker, which does not count as a word, may rank lower than its probability suggests.
         """
         rows = self.batch * self.width
-        gains, words = top_k_words(output, self.width + (1 if self.length_penalty else 0))
-        count = gains.shape[1]
+        log_probabilities, words = top_k_words(output, self.width + (1 if self.length_penalty else 0))
+        count = words.shape[1]
         unchanged = tf.tile(tf.one_hot([0], count, on_value=0.0, off_value=NEG_INF), [rows, 1])
-        gains = self._by_hypothesis(tf.tensor_scatter_nd_update(unchanged, active.rows[:, tf.newaxis], gains))
+        changes = tf.tensor_scatter_nd_update(unchanged, active.rows[:, tf.newaxis], log_probabilities)
         words = self._by_hypothesis(scatter_rows(active, words, rows))
-        scores = beam.scores[:, :, tf.newaxis] + gains
+        scores = beam.scores[:, :, tf.newaxis] + self._by_hypothesis(changes)
         lengths = (beam.lengths - tf.cast(beam.ended, tf.int32))[:, :, tf.newaxis]
-        lengths += grows[:, :, tf.newaxis] * tf.cast(words != EOS, tf.int32)
+        lengths += is_active[:, :, tf.newaxis] * tf.cast(words != EOS, tf.int32)
         return _Candidates(words, scores, self._rank(scores, lengths))
 
     def _rank(self, scores: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """What hypotheses are sorted by. lengths: words without the end marker."""
         return scores if self.length_penalty == 0 else scores / length_divisor(lengths, self.length_penalty)
 
-    def _choose(self, candidates: _Candidates, grows: tf.Tensor) -> tf.Tensor:
-        """The candidates that stay, group by group, best first: [batch, width], indices among width · n.
+    def _choose(self, candidates: _Candidates, is_active: tf.Tensor) -> tf.Tensor:
+        """The candidates to keep, group by group, best first: [batch, width], indices into width · n.
 
         Args:
-            grows: whether a hypothesis gets a word, 1 or 0: [batch, width].
+            is_active: 1 for active hypotheses, 0 for others: [batch, width].
         """
         batch, count, size = tf.shape(candidates.ranks)[0], candidates.ranks.shape[2], self.group_size
         if self.groups == 1:
             return tf.math.top_k(tf.reshape(candidates.ranks, [batch, size * count]), size).indices
-        words = tf.where(grows[:, :, tf.newaxis] > 0, candidates.words, NO_WORD)
+        words = tf.where(is_active[:, :, tf.newaxis] > 0, candidates.words, NO_WORD)
         chosen_words = tf.zeros([batch, 0], tf.int32)
         choices = []
         for first in range(0, self.width, size):
@@ -194,7 +163,7 @@ class _BeamSearch:
         candidates: _Candidates,
         choices: tf.Tensor,
         parents: tf.Tensor,
-        grows: tf.Tensor,
+        is_active: tf.Tensor,
         attention: tf.Tensor,
     ) -> Hypotheses:
         """The beam of the chosen candidates, each with the history of its parent."""
@@ -204,26 +173,26 @@ class _BeamSearch:
             return tf.gather(flat, choices, batch_dims=1)
 
         word, score = chosen(candidates.words), chosen(candidates.scores)
-        old = (beam.words, beam.lengths + grows, beam.ended, beam.attention, grows, attention)
-        words, lengths, ended, attentions, grows, attention = reorder_state(old, parents)
-        grown = grows > 0
-        here = tf.one_hot(t, self.steps, on_value=True, off_value=False) & grown[:, :, tf.newaxis]
+        old = (beam.words, beam.lengths + is_active, beam.ended, beam.attention, is_active, attention)
+        words, lengths, ended, attentions, is_active, attention = reorder_state(old, parents)
+        extended = is_active > 0
+        at_t = tf.one_hot(t, self.inputs.steps, on_value=True, off_value=False) & extended[:, :, tf.newaxis]
         return Hypotheses(
-            words=tf.where(here, word[:, :, tf.newaxis], words),
+            words=tf.where(at_t, word[:, :, tf.newaxis], words),
             lengths=lengths,
             scores=score,
             # a hypothesis of score -inf does not exist; it counts as ended so that the search does not wait for it
-            ended=ended | (grown & (word == EOS)) | (score == NEG_INF),
-            attention=tf.where(here[..., tf.newaxis], attention[:, :, tf.newaxis], attentions),
+            ended=ended | (extended & (word == EOS)) | (score == NEG_INF),
+            attention=tf.where(at_t[..., tf.newaxis], attention[:, :, tf.newaxis], attentions),
             ranks=chosen(candidates.ranks),
         )
 
     def _finished(self, beam: Hypotheses) -> tf.Tensor:
-        """The utterances whose search is finished: bool [batch]."""
+        """Whether the search of each utterance is finished: bool [batch]."""
         if self.groups > 1:
             return tf.reduce_all(beam.ended, axis=1)
         # scores only decrease and divisors only increase, so this is an upper bound of the final rank
-        bound = self._rank(beam.scores, tf.fill([self.batch, self.width], self.steps))
+        bound = self._rank(beam.scores, tf.fill([self.batch, self.width], self.inputs.steps))
         bound = tf.where(beam.ended, NEG_INF, bound)
         best_ended = tf.reduce_all(beam.ended[:, : self.n_best], axis=1)
         return best_ended & (tf.reduce_max(bound, axis=1) <= beam.ranks[:, self.n_best - 1])

@@ -1,4 +1,4 @@
-"""Inputs and results of a search."""
+"""The output of a model's step, the hypotheses of a search, and operations on both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hyp
 class StepOutput(NamedTuple):
     """The model's output for the next word of every row: log p(word) = logit - normalizer.
 
-    They are not subtracted for the entire vocabulary because a search needs only the most probable words.
+    The difference is not computed for the entire vocabulary because a search needs only the most probable words.
     """
 
     logits: tf.Tensor  # [rows, vocabulary]
@@ -33,9 +33,9 @@ class Hypotheses(NamedTuple):
     """The hypotheses of a batch of utterances, best first."""
 
     words: tf.Tensor  # int32 [batch, n, steps]; with the end marker, then padding
-    lengths: tf.Tensor  # int32 [batch, n]; words of each, the end marker included
+    lengths: tf.Tensor  # int32 [batch, n]; words of each, including the end marker
     scores: tf.Tensor  # [batch, n]; sum of log-probabilities in nats; -inf if there is no such hypothesis
-    ended: tf.Tensor  # bool [batch, n]; true: by the end marker, false: cut at the step limit
+    ended: tf.Tensor  # bool [batch, n]; true: by the end marker, false: truncated at the step limit
     attention: tf.Tensor  # [batch, n, steps, source steps]
     ranks: tf.Tensor  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
 
@@ -74,18 +74,28 @@ def length_divisor(words: tf.Tensor, penalty: float) -> tf.Tensor:
 
 
 def is_duplicate(words: tf.Tensor) -> tf.Tensor:
-    """Which hypotheses have the same words as an earlier one. words: int32 [batch, n, steps] → bool [batch, n]."""
+    """Whether each hypothesis repeats an earlier one. words: int32 [batch, n, steps] → bool [batch, n]."""
     n = words.shape[1]
     equal = tf.reduce_all(words[:, :, tf.newaxis] == words[:, tf.newaxis], axis=3)
     earlier = tf.linalg.band_part(tf.ones([n, n], tf.bool), -1, 0) & ~tf.eye(n, dtype=tf.bool)
     return tf.reduce_any(equal & earlier, axis=2)
 
 
-BLOCK_SIZES = (128, 125, 100, 160, 96, 80, 64, 200, 256)  # of :func:`_fast_top_k`; the first that divides evenly
+BLOCK_SIZES = (
+    128,
+    125,
+    100,
+    160,
+    96,
+    80,
+    64,
+    200,
+    256,
+)  # of :func:`_fast_top_k`: the first that divides evenly
 
 
 def top_k_words(step_output: StepOutput, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The ``count`` most probable next words of every row, best first; ties are sorted by id.
+    """The ``count`` most probable next words of every row, best first; equally probable ones are sorted by id.
 
     Returns:
         log-probabilities: [rows, n], -inf for forbidden words, and ids: int32 [rows, n], where n is ``count`` or, if

@@ -1,7 +1,7 @@
 """Constraints on the next word: changes to the model's logits before a search sees them.
 
-A forbidden word gets a logit of -inf and keeps its share of the probability: the score of a hypothesis is the
-probability that the model gives to its words, whatever was forbidden.
+A forbidden word gets a logit of -inf, but probabilities are not renormalized: the score of a hypothesis is the
+probability that the model assigns to its words, whatever was forbidden.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
 
 def configured_rules(decoding: Decoding) -> list[LogitRule]:
     """The rules that the settings require, in the order in which they apply."""
-    rules: list[LogitRule] = [forbid(forbidden_words(decoding))]
+    rules: list[LogitRule] = []
     if decoding.repetition_penalty != 1:
-        rules.insert(0, repetition_penalty_rule(decoding.repetition_penalty))
+        rules.append(repetition_penalty_rule(decoding.repetition_penalty))
+    rules.append(forbid(forbidden_words(decoding)))
     if decoding.min_length:
         rules.append(min_length_rule(decoding.min_length))
     if decoding.no_repeat_ngram_size:
@@ -43,7 +44,7 @@ def apply_rules(rules: Sequence[LogitRule], output: StepOutput, words: tf.Tensor
 
 
 def forbid(ids: Sequence[int]) -> LogitRule:
-    """Forbid words."""
+    """Forbid words with these ids."""
 
     def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
         return output._replace(forbidden=(*output.forbidden, *ids))
@@ -70,14 +71,14 @@ def no_repeat_ngram_rule(n: int) -> LogitRule:
             return output
         starts = steps - n + 1
         # find earlier occurrences of the last n - 1 words: the words after them are forbidden
-        same = tf.ones([tf.shape(words)[0], starts], tf.bool) & (tf.range(starts) + n - 1 < t)
+        matches = tf.ones([tf.shape(words)[0], starts], tf.bool) & (tf.range(starts) + n - 1 < t)
         for k in range(n - 1):
             last = tf.gather(words, tf.maximum(t - (n - 1) + k, 0), axis=1)
-            same &= words[:, k : k + starts] == last[:, tf.newaxis]
-        same &= t >= n - 1
+            matches &= words[:, k : k + starts] == last[:, tf.newaxis]
+        matches &= t >= n - 1
         following = words[:, n - 1 :]
-        rows = tf.where(same)
-        forbidden = tf.stack([tf.cast(rows[:, 0], tf.int32), tf.gather_nd(following, rows)], axis=1)
+        positions = tf.where(matches)
+        forbidden = tf.stack([tf.cast(positions[:, 0], tf.int32), tf.gather_nd(following, positions)], axis=1)
         forbidden = tf.boolean_mask(forbidden, forbidden[:, 1] != EOS)
         masked = tf.fill([tf.shape(forbidden)[0]], NEG_INF)
         return output._replace(logits=tf.tensor_scatter_nd_min(output.logits, forbidden, masked))

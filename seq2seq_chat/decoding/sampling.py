@@ -1,4 +1,4 @@
-"""Sampling: the next word is drawn from the model's distribution, which may be truncated to the most probable words.
+"""Sampling: the next word is sampled from the model's distribution, optionally truncated to the most probable words.
 
 Random numbers are a function of (seed, utterance): the same utterance with the same seed gets the same replies, alone
 or in a batch.
@@ -7,39 +7,25 @@ or in a batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import (
-    NEG_INF,
-    Hypotheses,
-    StepFunction,
-    StepOutput,
-    allowed_logits,
-    reorder_state,
-    repeat_rows,
-)
+from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, reorder_state, repeat_rows
+from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
+Distribution = Callable[[tf.Tensor], tf.Tensor]
+"""Logits → probabilities of the next word, both [rows, vocabulary]."""
 
-def sampling_search(
-    step: StepFunction,
-    state: Any,
-    memory: Any = (),
-    *,
-    uniform: tf.Tensor,
-    batch: tf.Tensor,
-    distribution: Callable[[tf.Tensor], tf.Tensor],
-    **options: Any,
-) -> Hypotheses:
+
+def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Distribution) -> Hypotheses:
     """Several sampled hypotheses for each utterance, most probable first.
 
     Args:
+        inputs: the model and its limits.
         uniform: random numbers in [0, 1), [batch, n, steps]; n hypotheses are sampled.
-        distribution: what to sample from, see :func:`truncated_softmax`.
-        step, state, memory, batch and options: as for :func:`sequential_search`.
+        distribution: what to sample from; see :func:`truncated_softmax`.
     """
     n = uniform.shape[1]
     flat = tf.reshape(uniform, [-1, uniform.shape[2]])
@@ -48,18 +34,19 @@ def sampling_search(
         words = sample_words(distribution(allowed_logits(step_output)), tf.gather(tf.gather(flat, rows), t, axis=1))
         return tf.gather(step_output.logits, words, batch_dims=1) - step_output.normalizer, words
 
-    state, memory = repeat_rows(state, n), repeat_rows(memory, n)
-    rows = sequential_search(step, state, memory, choose, batch=batch * n, **options)
-    hypotheses = Hypotheses(*(tf.reshape(part, tf.concat([[batch, n], tf.shape(part)[2:]], axis=0)) for part in rows))
+    repeated = inputs._replace(state=repeat_rows(inputs.state, n), memory=repeat_rows(inputs.memory, n))
+    rows = sequential_search(repeated, choose)
+    shape = [inputs.batch, n]
+    hypotheses = Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
     return reorder_state(hypotheses, tf.math.top_k(hypotheses.scores, n).indices)
 
 
-def truncated_softmax(temperature: float, top_k: int | None, top_p: float | None) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The distribution to sample from: logits [rows, vocabulary] → probabilities [rows, vocabulary].
+def truncated_softmax(temperature: float, top_k: int | None, top_p: float | None) -> Distribution:
+    """The distribution to sample from.
 
     softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
-    whose probabilities add up to at least ``top_p`` (nucleus sampling, Holtzman et al. 2020), and renormalized. Ties
-    are broken by the lower id.
+    whose probabilities add up to at least ``top_p`` (nucleus sampling, Holtzman et al. 2020), and renormalized. Of
+    equally probable words, those with lower ids come first.
     """
 
     def distribution(logits: tf.Tensor) -> tf.Tensor:

@@ -1,1 +1,1 @@
-"""A trained run to replies."""
+"""From a trained run to replies."""

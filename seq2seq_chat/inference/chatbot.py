@@ -29,8 +29,8 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
-MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, because people try settings
-POST_SEARCH_SETTINGS = {
+MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, as people try out settings
+UNCOMPILED_SETTINGS = {
     "seed": None,
     "rerank": "none",
     "rerank_weight": 0.5,
@@ -38,7 +38,7 @@ POST_SEARCH_SETTINGS = {
     "backward_run": None,
     "replace_unknown": False,
 }
-"""Settings that do not change the compiled search, with the values by which searches are cached."""
+"""Settings that do not affect the compiled search, and their values in the keys of the cache."""
 
 
 class Hypothesis(NamedTuple):
@@ -47,7 +47,7 @@ class Hypothesis(NamedTuple):
     text: str
     words: list[str]  # without the end marker
     score: float  # log-probability of the words and the end marker, nats
-    ended: bool  # true: by the end marker, false: cut at the model's step limit
+    ended: bool  # true: by the end marker, false: truncated at the model's step limit
     attention: list[list[float]]  # a row for each word, a column for each word of the source; empty without attention
     rank: float  # what hypotheses are sorted by: the score, unless a setting adjusts it
 
@@ -57,7 +57,7 @@ class Reply(NamedTuple):
 
     text: str  # of the best hypothesis; empty if the utterance has no valid word
     hypotheses: list[Hypothesis]  # best first, with distinct words
-    source_words: list[str]  # the words the encoder read, in the order of the text
+    source_words: list[str]  # the words that the encoder read, in the order of the text
     unknown_words: list[str]  # words of the utterance that are not in the vocabulary
     seconds: float  # time for all utterances of the call
 
@@ -90,7 +90,7 @@ class Chatbot:
         return chatbot
 
     def reply(self, text: str, decoding: Decoding | None = None, history: Sequence[str] = ()) -> Reply:
-        """Reply to one utterance, which may be any string; ``history`` are the turns before it, oldest first."""
+        """Reply to one utterance; see :meth:`replies`."""
         return self.replies([text], decoding, [history])[0]
 
     def replies(
@@ -102,9 +102,10 @@ class Chatbot:
         """Reply to several independent utterances at once.
 
         Args:
-            texts: utterances.
+            texts: utterances, which may be any strings.
             decoding: settings of the search; those of the run if None.
-            histories: the turns before each, oldest first; ignored by models of a single turn (data.context_turns).
+            histories: the turns before each, oldest first; ignored by models that read a single turn
+                (data.context_turns).
 
         Raises:
             UserError: the run for reranking is missing or was not trained for it.
@@ -151,8 +152,8 @@ class Chatbot:
     ) -> Hypotheses:
         """The hypotheses of encoded sources, reranked as configured."""
         if decoding.rerank == "none":
-            return self._search(decoding)(source, lengths, decoding.seed)
-        hypotheses = self._search(decoding.model_copy(update={"n_best": decoding.beam_width}))(source, lengths)
+            return self.search(decoding)(source, lengths, decoding.seed)
+        hypotheses = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))(source, lengths)
         if decoding.rerank == "anti_language_model":
             prefix_length = decoding.rerank_prefix_length
             hypotheses = rerank_anti_lm(hypotheses, self._scorer, decoding.rerank_weight, prefix_length)
@@ -162,7 +163,7 @@ class Chatbot:
         return Hypotheses(*(field[:, : decoding.n_best] for field in hypotheses))
 
     def log_probabilities(self, sources: list[list[list[str]]], targets: list[list[str]]) -> np.ndarray:
-        """log P(target | source) in nats, of several sources, as words, for each target: [targets, sources]."""
+        """log P(target | source) in nats: [targets, sources]. sources: as words, several for each target."""
         steps = self._scorer.target_steps
         source, source_lengths = self._source_ids([source for group in sources for source in group])
         target, target_lengths = np.zeros([len(targets), steps], np.int32), np.zeros(len(targets), np.int32)
@@ -192,9 +193,9 @@ class Chatbot:
             self._backward[name] = Chatbot.load(run)
         return self._backward[name]
 
-    def _search(self, decoding: Decoding) -> ReplySearch:
-        """The compiled search of some settings; the most recently used ones are cached."""
-        key = decoding.model_copy(update=POST_SEARCH_SETTINGS)
+    def search(self, decoding: Decoding) -> ReplySearch:
+        """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
+        key = decoding.model_copy(update=UNCOMPILED_SETTINGS)
         search = self._searches.pop(key, None) or ReplySearch(self._model, key)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
@@ -204,13 +205,11 @@ class Chatbot:
     def _hypotheses(self, hypotheses: Hypotheses, source: list[str], decoding: Decoding) -> list[Hypothesis]:
         """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
         distinct: dict[tuple[int, ...], Hypothesis] = {}
-        for n, (words, length, score) in enumerate(
-            zip(hypotheses.words, hypotheses.lengths, hypotheses.scores, strict=True)
-        ):
-            ids = tuple(words[:length].tolist())
-            if np.isfinite(score) and ids not in distinct:
-                one = Hypotheses(*(field[n] for field in hypotheses))
-                distinct[ids] = self._hypothesis(one, source, decoding.replace_unknown)
+        for n in range(len(hypotheses.words)):
+            hypothesis = Hypotheses(*(field[n] for field in hypotheses))
+            ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
+            if np.isfinite(hypothesis.scores) and ids not in distinct:
+                distinct[ids] = self._hypothesis(hypothesis, source, decoding.replace_unknown)
         return list(distinct.values())
 
     def _hypothesis(self, hypothesis: Hypotheses, source: list[str], replace_unknown: bool) -> Hypothesis:

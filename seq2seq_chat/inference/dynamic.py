@@ -1,10 +1,10 @@
 """The dynamic decoder: the loop of tensorflow-addons over the same variables as our unrolled graph.
 
-The addons' attention wrapper, basic decoder and beam search decoder get our cells, attention weights and output layer.
-A run trained one way can be decoded the other way, and each implementation checks the other. Differences:
+The addons' attention wrapper, basic decoder and beam search decoder use our cells, attention weights and output layer.
+A run trained with either can be decoded with the other, so each implementation checks the other. Differences:
 
-- The addons' searches apply the softmax themselves. Forbidden words get a logit of :data:`MASK_VALUE` and lose their
-  share of the probability during the search. Reported scores are those of the model, as in our searches.
+- The addons' searches apply the softmax themselves. Forbidden words get a logit of :data:`MASK_VALUE`, so the others
+  gain probability during the search. Reported scores are those of the model, as in our searches.
 - Beam search continues until all hypotheses have ended or reached the step limit.
 - With a length penalty the addons count the end marker from the step after it; ours never counts it.
 """
@@ -12,6 +12,7 @@ A run trained one way can be decoded the other way, and each implementation chec
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -40,7 +41,7 @@ def build_model(config: Model, vocabulary_size: int, seed: int) -> Seq2Seq:
     """A model to train, whose decoder is unrolled as configured; arguments as for :class:`Seq2Seq`.
 
     Raises:
-        UserError: it is to be unrolled dynamically, and tensorflow-addons is not installed.
+        UserError: the configuration requires tensorflow-addons, which is not installed.
     """
     if config.unrolling == "dynamic":
         return Seq2Seq(config, vocabulary_size, seed, unroll=lambda decoder: DynamicDecoder(decoder).unroll)
@@ -48,10 +49,10 @@ def build_model(config: Model, vocabulary_size: int, seed: int) -> Seq2Seq:
 
 
 def load_addons() -> Any:
-    """Import tensorflow-addons. Raises UserError if they are not installed."""
+    """Import tensorflow-addons. Raises UserError if it is not installed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the end of their development
+            warnings.simplefilter("ignore")  # about the end of its development
             import tensorflow_addons as addons
     except ImportError:
         raise UserError(
@@ -62,7 +63,7 @@ def load_addons() -> Any:
 
 
 class DynamicDecoder:
-    """A decoder as a cell in a loop of the addons.
+    """A decoder that runs in the addons' loop.
 
     Raises:
         UserError: tensorflow-addons is not installed.
@@ -112,33 +113,33 @@ class DynamicDecoder:
     def _attention_mechanism(self) -> Any:
         attention, hidden_size = self._decoder.attention, self._decoder.config.hidden_size
         if isinstance(attention, AdditiveAttention):
-            query, key = ProductLayer(attention.query), ProductLayer(attention.key)
+            query, key = FunctionLayer(attention.query), FunctionLayer(attention.key)
             mechanism = self._addons.BahdanauAttention(hidden_size, query_layer=query, memory_layer=key)
             mechanism.attention_v = attention.score
             return mechanism
         assert isinstance(attention, DotAttention)
-        return self._addons.LuongAttention(hidden_size, memory_layer=ProductLayer(attention.keys))
+        return self._addons.LuongAttention(hidden_size, memory_layer=FunctionLayer(attention.keys))
 
     def _scheduled_sampler(self, vectors: tf.Tensor, next_inputs: NextInputs, random: RandomContext | None) -> Any:
-        """The addons' sampler for the inputs of scheduled sampling."""
+        """A sampler of the addons that computes the inputs of scheduled sampling."""
         steps = vectors.shape[0]
 
         def initialize(*_: Any) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.zeros([tf.shape(vectors)[1]], tf.bool), dropout(vectors[0], random, "decoder/words", 0)
 
-        def sample(time: tf.Tensor, outputs: tf.Tensor, state: Any) -> tf.Tensor:
+        def sample(outputs: tf.Tensor, **_: Any) -> tf.Tensor:
             return tf.zeros([tf.shape(outputs)[0]], tf.int32)  # unused: next_inputs chooses the words
 
-        def following(time: tf.Tensor, outputs: tf.Tensor, state: Any, sample_ids: tf.Tensor) -> tuple[Any, ...]:
+        def advance(time: tf.Tensor, outputs: tf.Tensor, state: Any, **_: Any) -> tuple[Any, ...]:
             t = tf.minimum(time + 1, steps - 1)
             inputs = dropout(next_inputs(t, vectors[t], outputs), random, "decoder/words", t)
             return tf.fill([tf.shape(outputs)[0]], time + 1 >= steps), inputs, state
 
-        return self._addons.CustomSampler(initialize, sample, following)
+        return self._addons.CustomSampler(initialize, sample, advance)
 
 
 class DynamicSearch:
-    """Greedy and beam search of the addons.
+    """The addons' greedy search and beam search.
 
     Args:
         model: its variables may change between searches.
@@ -210,7 +211,7 @@ class DynamicSearch:
         return tf.transpose(history, [1, 0, 2])
 
     def _score(self, encoded: EncoderOutput, words: tf.Tensor, attention: tf.Tensor) -> Hypotheses:
-        """Hypotheses with the log-probabilities that the model gives to their words, best first."""
+        """Hypotheses, best first, with the log-probabilities that the model assigns to their words."""
         steps, width, decoding = self._model.config.decoder_steps, words.shape[1], self._decoding
         missing = steps - tf.shape(words)[2]
         after_end = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
@@ -235,8 +236,8 @@ class DynamicSearch:
         """log P(target | source), [rows]. Computing the softmax step by step bounds the memory."""
         model, words = self._model, tf.transpose(target)
         hidden = model.decoder.unroll(model.target_embedding(decoder_inputs(words)), encoded)
-        real = tf.transpose(tf.sequence_mask(lengths, target.shape[1], dtype=tf.float32))
-        return tf.add_n([-real[t] * model.output.full_loss(hidden[t], words[t]) for t in range(words.shape[0])])
+        mask = tf.transpose(tf.sequence_mask(lengths, target.shape[1], dtype=tf.float32))
+        return tf.add_n([-mask[t] * model.output.full_loss(hidden[t], words[t]) for t in range(words.shape[0])])
 
 
 class StackedCells(tf.keras.layers.Layer):
@@ -253,11 +254,10 @@ class StackedCells(tf.keras.layers.Layer):
         )
 
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
-        """Zeros; the encoder's states replace them."""
+        """Zeros, which the encoder's states replace."""
         return (*(cell.zero_state(batch_size) for cell in self._decoder.cells), tf.zeros([batch_size, 1], tf.int64))
 
     def call(self, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
-        """One step: the output of the top layer, and the next state."""
         *cells, time = states
         embedding_size = self._decoder.config.embedding_size
         x, attentional = inputs[:, :embedding_size], inputs[:, embedding_size:]
@@ -275,7 +275,7 @@ class AttentionalLayer(tf.keras.layers.Layer):
         self._decoder = decoder
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """[batch, hidden + source units] → [batch, hidden]."""
+        """[batch, hidden + encoder output size] → [batch, hidden]."""
         hidden_size = self._decoder.config.hidden_size
         output, context = inputs[:, :hidden_size], inputs[:, hidden_size:]
         assert self._decoder.combine_context is not None
@@ -283,20 +283,18 @@ class AttentionalLayer(tf.keras.layers.Layer):
         return tf.tanh(self._decoder.combine_context(context) + self._decoder.combine_output(output))
 
     def compute_output_shape(self, shape: Any) -> Any:
-        """The last dimension becomes the hidden size."""
         return tf.TensorShape([*shape[:-1], self._decoder.config.hidden_size])
 
 
-class ProductLayer(tf.keras.layers.Layer):
-    """A product with one of our weights."""
+class FunctionLayer(tf.keras.layers.Layer):
+    """A function of the model as a Keras layer."""
 
-    def __init__(self, product: Any) -> None:
+    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
         super().__init__()
-        self._product = product
+        self._function = function
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """[..., inputs] → [..., outputs]."""
-        return self._product(inputs)
+        return self._function(inputs)
 
 
 class LogitsLayer(tf.keras.layers.Layer):
@@ -310,11 +308,10 @@ class LogitsLayer(tf.keras.layers.Layer):
         """[..., hidden] → [..., vocabulary]."""
         output = self._model.output
         flat = tf.reshape(inputs, [-1, self._model.config.hidden_size])
-        logits = output.few_logits(output.project(flat))
+        logits = output.step_logits(flat)
         forbidden = tf.reduce_any(tf.range(output.vocabulary_size)[:, tf.newaxis] == self._forbidden, axis=1)
         logits = tf.where(forbidden, MASK_VALUE, logits)
         return tf.reshape(logits, tf.concat([tf.shape(inputs)[:-1], [output.vocabulary_size]], axis=0))
 
     def compute_output_shape(self, shape: Any) -> Any:
-        """The last dimension becomes the vocabulary size."""
         return tf.TensorShape([*shape[:-1], self._model.output.vocabulary_size])

@@ -14,6 +14,7 @@ from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, uniform_numbers
+from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
@@ -32,21 +33,21 @@ class ReplySearch:
         self._model, self._decoding = model, decoding
         samples = decoding.n_best if decoding.method == "sample" else 0
         self._width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
-        self._samples = (samples, model.config.decoder_steps)
+        self._uniform_shape = (samples, model.config.decoder_steps)
         self._compiled = tf.function(
             self.search,
             autograph=False,
             input_signature=[
                 tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
                 tf.TensorSpec([None], tf.int32),
-                tf.TensorSpec([None, *self._samples], tf.float64),
+                tf.TensorSpec([None, *self._uniform_shape], tf.float64),
             ],
         )
 
     def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
         """source: ids int32 [n, source steps], lengths: int32 [n] → hypotheses of NumPy arrays, [n, n_best, …].
 
-        ``seed`` is for sampling; by default that of the settings, or a new one for every call.
+        ``seed`` is for sampling; None for a new one at every call.
         """
         batches = list(self.batches(source, lengths, seed))
         return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
@@ -54,11 +55,10 @@ class ReplySearch:
     def batches(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Iterator[Hypotheses]:
         """The same in batches, so that memory does not grow with the number of utterances."""
         size = max(1, MAX_ROWS // self._width)
-        seed = self._decoding.seed if seed is None else seed
         seed = secrets.randbits(31) if seed is None else seed
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
-            uniform = uniform_numbers(seed, source[rows], *self._samples)
+            uniform = uniform_numbers(seed, source[rows], *self._uniform_shape)
             fields = self._compiled(tf.constant(source[rows], tf.int32), tf.constant(lengths[rows], tf.int32), uniform)
             yield Hypotheses(*(field.numpy() for field in fields))
 
@@ -71,22 +71,21 @@ class ReplySearch:
 
             return DynamicSearch(model, decoding)(encoded)
         state, memory = model.start(encoded)
-        arguments: dict[str, Any] = {
-            "step": model_step(model),
-            "state": state,
-            "memory": () if memory is None else memory,
-            "batch": tf.shape(source)[0],
-            "steps": config.decoder_steps,
-            "source_steps": config.encoder_steps if memory is not None else 0,
-            "logit_rules": configured_rules(decoding),
-        }
+        inputs = SearchInputs(
+            model_step(model),
+            state,
+            memory=() if memory is None else memory,
+            steps=config.decoder_steps,
+            source_steps=0 if memory is None else config.encoder_steps,
+            logit_rules=configured_rules(decoding),
+        )
         if decoding.method == "greedy":
-            return sequential_search(**arguments)
+            return sequential_search(inputs)
         if decoding.method == "sample":
             distribution = truncated_softmax(decoding.temperature, decoding.top_k, decoding.top_p)
-            return sampling_search(**arguments, uniform=uniform, distribution=distribution)
+            return sampling_search(inputs, uniform, distribution)
         return beam_search(
-            **arguments,
+            inputs,
             width=decoding.beam_width,
             n_best=decoding.n_best,
             length_penalty=decoding.length_penalty,

@@ -1,4 +1,4 @@
-"""Reranking by mutual information: replies that fit any utterance lose against those that fit this one.
+"""Reranking by mutual information, which favors replies that fit the utterance over replies that fit any.
 
 Source: Li, Galley, Brockett, Gao & Dolan, "A diversity-promoting objective function for neural conversation models",
 2016. T is a reply, S the utterance, λ a weight::

@@ -1,4 +1,4 @@
-"""The exact log-probability of given targets: full softmax, teacher forcing, no dropout."""
+"""Exact log-probabilities of given targets: full softmax, teacher forcing, no dropout."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.model.micro_batches import split_batch
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 
-MAX_ROWS, MAX_PAIRS = 64, 256  # computed together: rows of a batch, and pairs in arrays
-MAX_LOGITS = 30e6  # tokens times vocabulary: bounds the memory of the full softmax
+MAX_ROWS, MAX_PAIRS = 64, 256  # computed together: samples of a dataset, and pairs in arrays
+MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
 
 class Scores(NamedTuple):
@@ -23,14 +23,14 @@ class Scores(NamedTuple):
 
     loss: Loss  # summed over the batch
     nats: tf.Tensor  # -log P(target | source): [batch]
-    correct: tf.Tensor  # target tokens that are the most probable one, float: [batch], or [0] if not counted
+    correct: tf.Tensor  # target tokens that are the most probable ones, float: [batch], or [0] if not counted
 
 
 class SampleScores(NamedTuple):
     """Scores of the samples of a dataset, each [samples]."""
 
     nats: np.ndarray
-    tokens: np.ndarray  # target tokens, the end marker included
+    tokens: np.ndarray  # target tokens, including the end marker
     correct: np.ndarray
 
 
@@ -39,8 +39,8 @@ class Scorer:
 
     Args:
         model: its variables may change between calls.
-        micro_batches: how many to divide a batch into.
-        max_rows: of a batch.
+        micro_batches: number of micro-batches per batch.
+        max_rows: maximum number of samples per batch.
         count_correct: whether to count the tokens that the model predicts correctly.
     """
 
@@ -59,25 +59,27 @@ class Scorer:
             self._score_micro_batch, autograph=False, input_signature=[source, length, target, length]
         )
 
-    def batches(
+    def score_batches(
         self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray | None = None
     ) -> Iterator[tuple[np.ndarray, Batch, Scores]]:
-        """Score samples of a dataset: (places of the samples in ``indices``, batch, scores) for each batch.
+        """Score samples of a dataset: (positions of the samples in ``indices``, batch, scores) for each batch.
 
         Args:
-            dataset: samples.
+            dataset: the samples.
             buckets: step limits, the model's own last.
-            reverse: whether the encoder reads last word first.
+            reverse: whether the encoder reads the last word first.
             indices: of the samples to score, [n]; None for all.
         """
         batches = Batches(dataset, buckets, size=self.rows, reverse=reverse, indices=indices)
         for batch, positions in batches:
             yield positions, batch, self._graph(*(tf.constant(part) for part in batch))
 
-    def samples(self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray) -> SampleScores:
-        """The score of each sample; arguments as for :meth:`batches`."""
+    def score_samples(
+        self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray
+    ) -> SampleScores:
+        """The scores of each sample; arguments as for :meth:`score_batches`."""
         result = np.zeros((3, len(indices)))
-        for positions, batch, scores in self.batches(dataset, buckets, reverse, indices):
+        for positions, batch, scores in self.score_batches(dataset, buckets, reverse, indices):
             rows = slice(len(positions))
             result[:, positions] = scores.nats.numpy()[rows], batch.target_length[rows], scores.correct.numpy()[rows]
         return SampleScores(*result)
@@ -110,7 +112,7 @@ class Scorer:
         self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
     ) -> Scores:
         hidden, words, rows = self._model.teacher_forced(source, source_lengths, target, target_lengths)
-        logits = self._model.output.logits(self._model.output.project(hidden))
+        logits = self._model.output.logits(hidden)
         nats = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)
 
         def by_row(values: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Conversations in the terminal and through pipes."""
+"""Conversations in the terminal, and replies through pipes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seq2seq_chat.system.signals import Terminated
 
 HELP = "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history"
 END_WORDS = ("/quit", "quit", "exit", "bye")
-UNREADABLE = "(I can read only letters a to z, digits and . , ! ?)"
+UNREADABLE = "(I can only read the letters a to z, digits and . , ! ?)"
 
 logger = logging.getLogger(__name__)
 
 
 def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
-    """Hold a conversation until the user ends it."""
+    """Talk until the user ends the conversation."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  arrow keys and a history for input()
     print(f"You are talking to {bot.config.name}. {HELP}.\n")
@@ -46,13 +46,16 @@ def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
             print(HELP)
         elif text:
             reply = bot.reply(text, decoding, history)
-            history += [text, reply.text] if reply.hypotheses else []
-            last = reply if reply.hypotheses else last
-            print("\n".join(f"bot: {line}" for line in _lines(reply, scores)) if reply.hypotheses else UNREADABLE)
+            if not reply.hypotheses:
+                print(UNREADABLE)
+                continue
+            last = reply
+            history += [text, reply.text]
+            print("\n".join(f"bot: {line}" for line in _lines(reply, scores)))
 
 
 def answer_lines(bot: Chatbot, decoding: Decoding, scores: bool, lines: IO[bytes], out: IO[str]) -> None:
-    """Read an utterance from each line and write a line with the reply.
+    """Write a line with the reply to each line; with ``scores``, a line for each hypothesis, then an empty one.
 
     Invalid UTF-8 becomes unknown characters, with a warning for the first line that has any.
     """
@@ -78,16 +81,16 @@ def answer_lines(bot: Chatbot, decoding: Decoding, scores: bool, lines: IO[bytes
 
 
 def explain(reply: Reply) -> str:
-    """The words that were read, unknown words, all hypotheses, and the most attended source word for each word."""
-    lines = [f"I read: {' '.join(reply.source_words)}"]
+    """The words read, those that are unknown, all hypotheses, and what each word of the best one attends to most."""
+    lines = [f"words read: {' '.join(reply.source_words)}"]
     if reply.unknown_words:
-        lines.append(f"I do not know: {', '.join(reply.unknown_words)}")
+        lines.append(f"unknown words: {', '.join(reply.unknown_words)}")
     lines += [f"{hypothesis.score:8.2f}  {hypothesis.text}" for hypothesis in reply.hypotheses]
     best = reply.hypotheses[0] if reply.hypotheses else None
     if best and best.attention:
         attended = [reply.source_words[max(range(len(row)), key=row.__getitem__)] for row in best.attention]
         pairs = [f"{word} ← {source}" for word, source in zip(best.words, attended, strict=True)]
-        lines.append("looking at: " + ", ".join(pairs))
+        lines.append("attention: " + ", ".join(pairs))
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from seq2seq_chat.model.deferred import batch_dot, broadcast_add, weighted_sum
 from seq2seq_chat.model.weights import Weight, glorot
 
-MASK_VALUE = -1e9  # a masked score or logit: exp() turns it into zero
+MASK_VALUE = -1e9  # added to masked scores, or in place of masked logits: exp() turns it into zero
 
 
 class Memory(NamedTuple):
@@ -29,30 +29,30 @@ class Attention(tf.Module):
 
     Args:
         name: prefix of the variables' names.
-        hidden: units of the decoder's output.
-        values: units of the encoder's outputs.
+        query_size: units of the decoder's output.
+        value_size: units of the encoder's outputs.
         seed: of the experiment.
     """
 
-    def __init__(self, name: str, hidden: int, values: int, seed: int) -> None:
+    def __init__(self, name: str, query_size: int, value_size: int, seed: int) -> None:
         super().__init__()
 
     def setup_memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """values: [batch, source steps, values], lengths: [batch], words of each source."""
-        real = tf.sequence_mask(lengths, tf.shape(values)[1])
-        return Memory(values, self.keys(values), tf.where(real, 0.0, MASK_VALUE))
+        """values: [batch, source steps, value size], lengths: [batch], words of each source."""
+        is_word = tf.sequence_mask(lengths, tf.shape(values)[1])
+        return Memory(values, self.keys(values), tf.where(is_word, 0.0, MASK_VALUE))
 
-    def __call__(self, memory: Memory, decoder_output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """decoder_output: [batch, hidden] → context: [batch, values], weights: [batch, source steps]."""
-        weights = tf.nn.softmax(self.scores(memory.keys, decoder_output) + memory.mask)
+    def __call__(self, memory: Memory, query: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """query: [batch, query size] → context: [batch, value size], weights: [batch, source steps]."""
+        weights = tf.nn.softmax(self.scores(memory.keys, query) + memory.mask)
         return weighted_sum(weights, memory.values), weights
 
     def keys(self, values: tf.Tensor) -> tf.Tensor:
-        """The keys of the values: [batch, source steps, units]."""
+        """What is computed once from the values: [batch, source steps, units]."""
         raise NotImplementedError
 
-    def scores(self, keys: tf.Tensor, decoder_output: tf.Tensor) -> tf.Tensor:
-        """u: [batch, source steps]. decoder_output: [batch, hidden]."""
+    def scores(self, keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+        """u: [batch, source steps]. query: the decoder's output d_t, [batch, query size]."""
         raise NotImplementedError
 
 
@@ -62,43 +62,37 @@ class AdditiveAttention(Attention):
     The same as vᵀ tanh(W_a [d_t; h_i]), the score that Luong et al. 2015 call concat, with W_a = [W₂; W₁].
     """
 
-    def __init__(self, name: str, hidden: int, values: int, seed: int) -> None:
-        super().__init__(name, hidden, values, seed)
-        self.key = Weight(f"{name}/key", values, hidden, seed)
-        self.query = Weight(f"{name}/query", hidden, hidden, seed)
-        self.score = tf.Variable(glorot([hidden, 1], seed, f"{name}/score")[:, 0], name=f"{name}/score")
+    def __init__(self, name: str, query_size: int, value_size: int, seed: int) -> None:
+        super().__init__(name, query_size, value_size, seed)
+        self.key = Weight(f"{name}/key", value_size, query_size, seed)
+        self.query = Weight(f"{name}/query", query_size, query_size, seed)
+        self.score = tf.Variable(glorot([query_size, 1], seed, f"{name}/score")[:, 0], name=f"{name}/score")
 
     def keys(self, values: tf.Tensor) -> tf.Tensor:
-        """W₁ h."""
         return self.key(values)
 
-    def scores(self, keys: tf.Tensor, decoder_output: tf.Tensor) -> tf.Tensor:
-        """See the class."""
-        hidden = tf.tanh(broadcast_add(keys, self.query(decoder_output)))
-        return tf.tensordot(hidden, self.score, axes=1)
+    def scores(self, keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+        return tf.tensordot(tf.tanh(broadcast_add(keys, self.query(query))), self.score, axes=1)
 
 
 class DotAttention(Attention):
     """u_i = d_tᵀ h_i  (Luong et al. 2015, equation 8); requires equal output sizes of encoder and decoder."""
 
     def keys(self, values: tf.Tensor) -> tf.Tensor:
-        """h itself."""
         return values
 
-    def scores(self, keys: tf.Tensor, decoder_output: tf.Tensor) -> tf.Tensor:
-        """See the class."""
-        return batch_dot(keys, decoder_output)
+    def scores(self, keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+        return batch_dot(keys, query)
 
 
 class GeneralAttention(DotAttention):
     """u_i = d_tᵀ W_a h_i  (Luong et al. 2015, equation 8)."""
 
-    def __init__(self, name: str, hidden: int, values: int, seed: int) -> None:
-        super().__init__(name, hidden, values, seed)
-        self.key = Weight(f"{name}/key", values, hidden, seed)
+    def __init__(self, name: str, query_size: int, value_size: int, seed: int) -> None:
+        super().__init__(name, query_size, value_size, seed)
+        self.key = Weight(f"{name}/key", value_size, query_size, seed)
 
     def keys(self, values: tf.Tensor) -> tf.Tensor:
-        """W_a h."""
         return self.key(values)
 
 

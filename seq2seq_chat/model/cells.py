@@ -16,8 +16,6 @@ from seq2seq_chat.model.weights import Weight
 
 
 class LSTMState(NamedTuple):
-    """The state an LSTM carries from step to step."""
-
     output: tf.Tensor  # h: [batch, hidden]
     memory: tf.Tensor  # c: [batch, hidden]
 
@@ -39,8 +37,8 @@ class Cell(tf.Module):
         seed: of the experiment.
     """
 
-    GATES: ClassVar[int]  # number of gates, the candidate included
-    STATE: ClassVar[Any]
+    GATES: ClassVar[int]  # number of gates, including the candidate
+    STATE: ClassVar[Any]  # type of the state
     recurrent: Weight  # applied to the state; the checks follow its gradient from step to step
 
     def __init__(self, name: str, input_size: int, step_input_size: int, hidden_size: int, seed: int) -> None:
@@ -54,14 +52,14 @@ class Cell(tf.Module):
         return self.STATE(*(tf.zeros([batch, self.hidden_size]) for _ in self.STATE._fields))
 
     def project_inputs(self, inputs: tf.Tensor | None) -> tf.Tensor:
-        """The inputs' part of all gates. inputs: [..., input size], or None → [..., gates], or [gates]."""
+        """The inputs' contribution to all gates. inputs: [..., input size], or None → [..., gates], or [gates]."""
         if self.input is None:
             return self.bias
         assert inputs is not None
         return self.input(inputs) + self.bias
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: Any) -> Any:
-        """One step. projected: [batch, gates], step_input: [batch, step input size] → the next state."""
+        """One step. projected: [batch, gates] or [gates], step_input: [batch, step input size] → the next state."""
         raise NotImplementedError
 
     def _initial_bias(self) -> tf.Tensor:
@@ -87,7 +85,6 @@ class LSTMCell(Cell):
         self.recurrent = Weight(f"{name}/recurrent", step_input_size + hidden_size, self.GATES * hidden_size, seed)
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: LSTMState) -> LSTMState:
-        """One step. projected: [batch, 4 hidden], step_input: [batch, step input size] → the next state."""
         gates = projected + self.recurrent(_concat(step_input, state.output))
         sigmoids, candidate = tf.split(gates, [3 * self.hidden_size, self.hidden_size], axis=1)
         input_gate, forget_gate, output_gate = tf.split(tf.sigmoid(sigmoids), 3, axis=1)
@@ -95,9 +92,8 @@ class LSTMCell(Cell):
         return LSTMState(output_gate * tf.tanh(memory), memory)
 
     def _initial_bias(self) -> tf.Tensor:
-        return tf.concat(
-            [tf.zeros(self.hidden_size), tf.ones(self.hidden_size), tf.zeros(2 * self.hidden_size)], axis=0
-        )
+        hidden = self.hidden_size
+        return tf.concat([tf.zeros(hidden), tf.ones(hidden), tf.zeros(2 * hidden)], axis=0)
 
 
 class GRUCell(Cell):
@@ -109,7 +105,7 @@ class GRUCell(Cell):
         h' = (1 - z) ∘ h + z ∘ h̃
 
     The reset gate is applied to the state before the product (Keras: ``reset_after=False``), with one bias for each
-    gate. z is the share that is updated; in the paper and in Keras z is the share that is kept, which is 1 - z here.
+    gate. z weights the new value; in the paper and in Keras it weights the old one, so their z is 1 - z here.
     The matrices of x are concatenated in the order z, r, h̃.
     """
 
@@ -121,7 +117,6 @@ class GRUCell(Cell):
         self.candidate = Weight(f"{name}/candidate", step_input_size + hidden_size, hidden_size, seed)
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
-        """One step. projected: [batch, 3 hidden] or [3 hidden], step_input: [batch, step input size] → next state."""
         projected_gates, projected_candidate = tf.split(projected, [2 * self.hidden_size, self.hidden_size], axis=-1)
         gates = tf.sigmoid(projected_gates + self.recurrent(_concat(step_input, state.output)))
         update, reset = tf.split(gates, 2, axis=1)
@@ -139,7 +134,6 @@ class RNNCell(Cell):
         self.recurrent = Weight(f"{name}/recurrent", step_input_size + hidden_size, hidden_size, seed)
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
-        """One step. projected: [batch, hidden] or [hidden], step_input: [batch, step input size] → the next state."""
         return HiddenState(tf.tanh(projected + self.recurrent(_concat(step_input, state.output))))
 
 
@@ -147,7 +141,7 @@ CELLS: dict[str, Any] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
 
 
 def masked_update(mask: tf.Tensor, new: Any, old: Any) -> Any:
-    """The new state where ``mask``, bool [batch, 1], is true, elsewhere the old one."""
+    """The new state where ``mask``, bool [batch, 1], is true; the old one elsewhere."""
     return type(new)(*(tf.where(mask, n, o) for n, o in zip(new, old, strict=True)))
 
 

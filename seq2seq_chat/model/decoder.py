@@ -1,4 +1,4 @@
-"""The decoder: one step, and all steps of training unrolled."""
+"""The decoder: a single step, and all steps of training, statically unrolled."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.model.attention import ATTENTIONS, Memory
+from seq2seq_chat.model.attention import ATTENTIONS, Attention, Memory
 from seq2seq_chat.model.cells import CELLS
 from seq2seq_chat.model.dropout import dropout
-from seq2seq_chat.model.encoder import EncoderOutput, source_units
+from seq2seq_chat.model.encoder import EncoderOutput, encoder_output_size
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.weights import Weight
 
@@ -49,24 +49,20 @@ class Decoder(tf.Module):
     def __init__(self, config: Model, seed: int) -> None:
         super().__init__()
         self.config = config
-        hidden_size, value_size = config.hidden_size, source_units(config)
-        attends = config.attention != "none"
-        self.attention = (
-            ATTENTIONS[config.attention]("decoder/attention", hidden=hidden_size, values=value_size, seed=seed)
-            if attends
-            else None
-        )
-        self.combine_context, self.combine_output = (
-            Weight(f"decoder/combine/{part}", units, hidden_size, seed, fan_in=value_size + hidden_size)
-            if attends
-            else None
-            for part, units in (("context", value_size), ("output", hidden_size))
-        )
+        hidden_size, value_size = config.hidden_size, encoder_output_size(config)
+        self.attention: Attention | None = None
+        self.combine_context: Weight | None = None
+        self.combine_output: Weight | None = None
+        if config.attention != "none":
+            self.attention = ATTENTIONS[config.attention]("decoder/attention", hidden_size, value_size, seed)
+            fan_in = value_size + hidden_size
+            self.combine_context = Weight("decoder/combine/context", value_size, hidden_size, seed, fan_in)
+            self.combine_output = Weight("decoder/combine/output", hidden_size, hidden_size, seed, fan_in)
         self.cells = [
             CELLS[config.cell](
                 f"decoder/layer{layer}",
                 config.embedding_size if layer == 0 else 0,
-                hidden_size if layer > 0 or attends else 0,
+                hidden_size if layer > 0 or self.attention else 0,
                 hidden_size,
                 seed,
             )
@@ -74,7 +70,7 @@ class Decoder(tf.Module):
         ]
 
     def start(self, encoded: EncoderOutput) -> tuple[DecoderState, Memory | None]:
-        """The state before the first word, and what will be attended to."""
+        """The state before the first word, and what the decoder attends to."""
         memory = None
         if self.attention is not None and self.combine_context is not None:
             memory = self.attention.setup_memory(encoded.outputs, encoded.lengths)
@@ -82,7 +78,7 @@ class Decoder(tf.Module):
         return DecoderState(encoded.states, tf.zeros_like(encoded.states[-1].output)), memory
 
     def project_inputs(self, vectors: tf.Tensor) -> tf.Tensor:
-        """The word vectors' part of the first layer's gates. vectors: [..., embedding] → [..., gates]."""
+        """The word vectors' contribution to the first layer's gates. vectors: [..., embedding] → [..., gates]."""
         return self.cells[0].project_inputs(vectors)
 
     def step_cells(
@@ -93,23 +89,21 @@ class Decoder(tf.Module):
         random: RandomContext | None = None,
         time: int | tf.Tensor | None = None,
     ) -> tuple[Any, ...]:
-        """One step of the cells alone, without attention → the states of all layers.
+        """One step of the cells alone, without attention → the next states of all layers.
 
         Args:
             projected: inputs from :meth:`project_inputs`, [batch, gates].
             attentional: h̃ of the previous step, [batch, hidden]; None without attention.
             states: of all layers.
-            random: dropout.
-            time: number of the step.
+            random: for dropout.
+            time: index of the step, for dropout.
         """
-        cells: list[Any] = []
-        for layer, cell in enumerate(self.cells):
-            if layer == 0:
-                cells.append(cell(projected, attentional, states[layer]))
-            else:
-                below = dropout(cells[-1].output, random, f"decoder/{layer - 1}", time)
-                cells.append(cell(cell.project_inputs(None), below, states[layer]))
-        return tuple(cells)
+        first, *upper = self.cells
+        new_states = [first(projected, attentional, states[0])]
+        for layer, cell in enumerate(upper, start=1):
+            below = dropout(new_states[-1].output, random, f"decoder/{layer - 1}", time)
+            new_states.append(cell(cell.project_inputs(None), below, states[layer]))
+        return tuple(new_states)
 
     def step(
         self,
@@ -121,12 +115,12 @@ class Decoder(tf.Module):
     ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
         """One step. projected: [batch, gates] → h̃: [batch, hidden], next state, attention: [batch, source steps]."""
         attentional = state.attentional if self.attention else None
-        cells = self.step_cells(projected, attentional, state.cells, random, time)
-        output, weights = cells[-1].output, None
+        states = self.step_cells(projected, attentional, state.cells, random, time)
+        output, weights = states[-1].output, None
         if self.attention is not None and self.combine_output is not None and memory is not None:
             context, weights = self.attention(memory, output)
             output = tf.tanh(context + self.combine_output(output))
-        return output, DecoderState(cells, output), weights
+        return output, DecoderState(states, output), weights
 
     def unroll(
         self,
@@ -140,23 +134,22 @@ class Decoder(tf.Module):
         Args:
             vectors: of the input words, [target steps, batch, embedding].
             encoded: the source.
-            random: dropout.
-            next_inputs: chooses the inputs from the second step on; None for ``vectors``.
+            random: for dropout.
+            next_inputs: computes the inputs from the second step on; None for teacher forcing with ``vectors``.
 
         Returns:
             h̃: [target steps, batch, hidden].
         """
         state, memory = self.start(encoded)
+        steps = vectors.shape[0]
         if next_inputs is None:  # all inputs are known: one product for all steps
-            inputs = tf.unstack(self.project_inputs(dropout(vectors, random, "decoder/words")), vectors.shape[0])
-        else:
-            inputs = tf.unstack(vectors)
+            vectors = self.project_inputs(dropout(vectors, random, "decoder/words"))
         outputs: list[tf.Tensor] = []
-        for t, step_inputs in enumerate(inputs):
+        for t, step_inputs in enumerate(tf.unstack(vectors, steps)):
             projected = step_inputs
             if next_inputs is not None:
-                words = next_inputs(t, step_inputs, outputs[-1]) if outputs else step_inputs
-                projected = self.project_inputs(dropout(words, random, "decoder/words", t))
+                chosen = next_inputs(t, step_inputs, outputs[-1]) if outputs else step_inputs
+                projected = self.project_inputs(dropout(chosen, random, "decoder/words", t))
             output, state, _ = self.step(projected, state, memory, random, t)
             outputs.append(output)
         return tf.stack(outputs)

@@ -27,40 +27,35 @@ _recorder: contextvars.ContextVar[DeferredGradients | None] = contextvars.Contex
 
 def matmul(x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
     """x W. x: [..., inputs], W: [inputs, outputs], used at every step → [..., outputs]."""
-    recorder = _recorder.get()
-    if recorder is not None:
+    if recorder := _recorder.get():
         return recorder.matmul(x, matrix)
     return _flat_matmul(x, matrix)
 
 
 def matmul_transposed(x: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
     """x Rᵀ. x: [n, inputs], rows: R [outputs, inputs], used once → [n, outputs]."""
-    recorder = _recorder.get()
-    if recorder is not None:
+    if recorder := _recorder.get():
         return recorder.matmul_transposed(x, rows)
     return tf.matmul(x, rows, transpose_b=True)
 
 
 def weighted_sum(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Σ weights_i values_i. weights: [batch, n], values: [batch, n, units], used at every step → [batch, units]."""
-    recorder = _recorder.get()
-    if recorder is not None:
+    if recorder := _recorder.get():
         return recorder.shared(values).weighted_sum(weights)
     return tf.matmul(weights[:, tf.newaxis], values)[:, 0]
 
 
 def broadcast_add(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
     """keys_i + query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n, units]."""
-    recorder = _recorder.get()
-    if recorder is not None:
+    if recorder := _recorder.get():
         return recorder.shared(keys).broadcast_add(query)
     return keys + query[:, tf.newaxis]
 
 
 def batch_dot(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
     """keys_iᵀ query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n]."""
-    recorder = _recorder.get()
-    if recorder is not None:
+    if recorder := _recorder.get():
         return recorder.shared(keys).batch_dot(query)
     return tf.matmul(keys, query[:, :, tf.newaxis])[:, :, 0]
 
@@ -75,7 +70,7 @@ class DeferredGradients:
         gradients = tape.gradient(loss, model.trainable_variables)
 
     Args:
-        compute: type of matrix products. Operands are rounded to it; weights, gradients and everything between the
+        compute: type of matrix products. Operands are rounded to it; weights, gradients and everything between
             products stay in float32 (Micikevicius et al. 2018, "Mixed precision training").
     """
 
@@ -123,7 +118,7 @@ class DeferredGradients:
         return self._shared[id(tensor)]
 
     def gradient(self, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Gradient]:
-        """The gradient of a scalar loss for each variable; None where the loss does not depend on it."""
+        """The gradient of a scalar loss with respect to each variable; None where the loss does not depend on it."""
         deferred = [key for key in (v.ref() for v in variables) if key in self._uses]
         direct = [v for v in variables if v.ref() not in self._uses]
         outputs = [y for key in deferred for _, y in self._uses[key]]
@@ -136,8 +131,8 @@ class DeferredGradients:
             gradients[key] = _weight_gradient([(x, dy) for (x, _), dy in pairs if dy is not None], self._compute)
         return [gradients[v.ref()] for v in variables]
 
-    def gradient_by_use(self, matrix: tf.Variable) -> list[tf.Tensor | None]:
-        """After :meth:`gradient`: the gradient of the loss for each product with a matrix, in order of use.
+    def output_gradients(self, matrix: tf.Variable) -> list[tf.Tensor | None]:
+        """After :meth:`gradient`: the gradient of the loss with respect to each product with a matrix, in order of use.
 
         For a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
         """
@@ -170,48 +165,41 @@ class SharedTensor:
     def __init__(self, tensor: tf.Tensor) -> None:
         self._tensor = tensor  # keeps the tensor alive, so that its id stays unique
         self._constant = tf.stop_gradient(tensor)
-        self._sums: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs whose outer products sum to the gradient
-        self._total: tf.Tensor | None = None  # sum of the gradients of additions
+        self._outer_products: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs of factors; they sum to the gradient
+        self._sum: tf.Tensor | None = None  # of the gradients of additions
         self._anchor = self._make_anchor(tensor)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        """See the function of the same name."""
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            self._outer_products.append((weights, dy))
+            return tf.matmul(dy[:, tf.newaxis], self._constant, transpose_b=True)[:, 0]
 
-        @tf.custom_gradient
-        def use(weights: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                self._sums.append((weights, dy))
-                return tf.matmul(dy[:, tf.newaxis], self._constant, transpose_b=True)[:, 0], tf.zeros([])
-
-            return tf.matmul(weights[:, tf.newaxis], self._constant)[:, 0], gradient
-
-        return use(weights, self._anchor)
+        return self._use(weights, lambda: tf.matmul(weights[:, tf.newaxis], self._constant)[:, 0], gradient)
 
     def broadcast_add(self, query: tf.Tensor) -> tf.Tensor:
-        """See the function of the same name."""
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            self._sum = dy if self._sum is None else self._sum + dy
+            return tf.reduce_sum(dy, axis=1)
 
-        @tf.custom_gradient
-        def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                self._total = dy if self._total is None else self._total + dy
-                return tf.reduce_sum(dy, axis=1), tf.zeros([])
-
-            return self._constant + query[:, tf.newaxis], gradient
-
-        return use(query, self._anchor)
+        return self._use(query, lambda: self._constant + query[:, tf.newaxis], gradient)
 
     def batch_dot(self, query: tf.Tensor) -> tf.Tensor:
-        """See the function of the same name."""
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            self._outer_products.append((dy, query))
+            return tf.matmul(dy[:, tf.newaxis], self._constant)[:, 0]
+
+        return self._use(query, lambda: tf.matmul(self._constant, query[:, :, tf.newaxis])[:, :, 0], gradient)
+
+    def _use(
+        self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
+    ) -> tf.Tensor:
+        """An output that depends on x and this tensor; ``gradient`` maps its gradient to that of x."""
 
         @tf.custom_gradient
-        def use(query: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                self._sums.append((dy, query))
-                return tf.matmul(dy[:, tf.newaxis], self._constant)[:, 0], tf.zeros([])
+        def use(x: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            return output(), lambda dy: (gradient(dy), tf.zeros([]))
 
-            return tf.matmul(self._constant, query[:, :, tf.newaxis])[:, :, 0], gradient
-
-        return use(query, self._anchor)
+        return use(x, self._anchor)
 
     def _make_anchor(self, tensor: tf.Tensor) -> tf.Tensor:
         @tf.custom_gradient
@@ -221,10 +209,10 @@ class SharedTensor:
         return anchor(tensor)
 
     def _gradient(self) -> tf.Tensor:
-        """The gradient of all uses: [batch, n, units]."""
-        parts = [] if self._total is None else [self._total]
-        if self._sums:
-            weights, gradients = (tf.stack(part, axis=1) for part in zip(*self._sums, strict=True))
+        """The sum of the gradients of all uses: [batch, n, units]."""
+        parts = [] if self._sum is None else [self._sum]
+        if self._outer_products:
+            weights, gradients = (tf.stack(factors, axis=1) for factors in zip(*self._outer_products, strict=True))
             parts.append(tf.matmul(weights, gradients, transpose_a=True))
         return tf.add_n(parts)
 

@@ -23,5 +23,5 @@ def dropout(x: tf.Tensor, random: RandomContext | None, purpose: str, time: int 
         return tf.nn.experimental.stateless_dropout(x, random.dropout_rate, seed=seed)
     shape = tf.shape(x)
     ones = tf.ones(tf.concat([shape[:-2], [random.rows.total], shape[-1:]], axis=0))
-    mask = random.rows.of(tf.nn.experimental.stateless_dropout(ones, random.dropout_rate, seed=seed), axis=-2)
+    mask = random.rows.select(tf.nn.experimental.stateless_dropout(ones, random.dropout_rate, seed=seed), axis=-2)
     return x * tf.ensure_shape(mask, x.shape)

@@ -11,9 +11,7 @@ import tensorflow as tf
 from seq2seq_chat.model.weights import uniform
 from seq2seq_chat.system.errors import UserError
 
-INITIAL_LIMIT = (
-    0.8  # initial values are uniform in ±0.8; with ±0.1 gates hardly distinguish words for hundreds of steps
-)
+INITIAL_LIMIT = 0.8  # initial values are uniform in ±0.8; with ±0.1, gates ignore the words for hundreds of steps
 
 
 class Embedding(tf.Module):
@@ -32,7 +30,7 @@ def load_vectors(path: str | Path, words: Sequence[str], size: int) -> tuple[np.
     """Read the vectors of ``words`` from a word2vec or fastText text file.
 
     Each line is a word and ``size`` numbers, separated by spaces; a first line of two integers (count and size) is
-    optional. Words that are not in ``words`` are skipped; of duplicate words the first vector is used.
+    optional. Words that are not in ``words`` are skipped; the first of duplicate words is used.
 
     Returns:
         rows: int64 [n], indices into ``words``; vectors: float32 [n, size].
@@ -48,7 +46,7 @@ def load_vectors(path: str | Path, words: Sequence[str], size: int) -> tuple[np.
             for number, line in enumerate(lines, start=1):
                 word, *numbers = line.rstrip("\r\n ").split(" ")
                 if number == 1 and len(numbers) == 1:
-                    continue  # the header: how many words, how many units
+                    continue  # the header: number of words, units
                 if len(numbers) != size:
                     raise UserError(
                         f"{path}, line {number}: {len(numbers)} numbers, but model.embedding_size is {size}; "

@@ -16,12 +16,12 @@ from seq2seq_chat.model.weights import Weight
 class EncoderOutput(NamedTuple):
     """What the decoder gets from the encoder."""
 
-    outputs: tf.Tensor  # of the top layer at every step: [batch, source steps, source units]
+    outputs: tf.Tensor  # of the top layer at every step: [batch, source steps, encoder output size]
     states: tuple[Any, ...]  # of each layer after the last word: the thought vector
     lengths: tf.Tensor  # words of each source: [batch]
 
 
-def source_units(config: Model) -> int:
+def encoder_output_size(config: Model) -> int:
     """Units of the encoder's outputs: those of both directions if bidirectional."""
     return config.hidden_size * (2 if config.bidirectional else 1)
 
@@ -36,7 +36,7 @@ class Encoder(tf.Module):
 
     def __init__(self, config: Model, seed: int) -> None:
         super().__init__()
-        input_sizes = [config.embedding_size] + [source_units(config)] * (config.layers - 1)
+        input_sizes = [config.embedding_size] + [encoder_output_size(config)] * (config.layers - 1)
 
         def cells(direction: str) -> list[Cell]:
             return [
@@ -57,12 +57,14 @@ class Encoder(tf.Module):
         outputs, states = vectors, []
         for layer, cell in enumerate(self.cells):
             inputs = dropout(outputs, random, f"encoder/{layer}")
-            state, steps = _run_cell(cell, inputs, mask, range(source_steps))
+            state, forward = _run_cell(cell, inputs, mask, range(source_steps))
             if self.backward_cells:
-                backward = _run_cell(self.backward_cells[layer], inputs, mask, range(source_steps)[::-1])
-                state = self.bridges[layer](state, backward[0])
-                steps = [tf.concat(directions, axis=1) for directions in zip(steps, backward[1], strict=True)]
-            outputs = tf.stack(steps)
+                backward_state, backward = _run_cell(
+                    self.backward_cells[layer], inputs, mask, range(source_steps)[::-1]
+                )
+                state = self.bridges[layer](state, backward_state)
+                forward = [tf.concat(directions, axis=1) for directions in zip(forward, backward, strict=True)]
+            outputs = tf.stack(forward)
             states.append(state)
         return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
 

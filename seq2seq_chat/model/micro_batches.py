@@ -1,7 +1,7 @@
 """Micro-batches: groups of rows of a batch that are computed in parallel.
 
-A product of one step of a small model takes tens of microseconds, and the operations between products take less.
-Dividing each among the cores costs more than it gains. So the batch is divided instead: each core takes some rows
+A product of one step of a small model takes tens of microseconds, and the operations between products take less, so
+dividing each among the cores costs more than it gains. The batch is divided instead: each core takes some rows
 through the entire network, and waits for the others only when gradients are combined, which are products over the rows
 of all micro-batches. A large model is faster with all cores at one product, because its weights then pass through the
 caches once.
@@ -26,7 +26,7 @@ from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.system.hardware import available_cores
 
 MIN_ROWS = 16  # of a micro-batch: products of fewer rows are no faster
-MAX_HIDDEN_SIZE = 1024  # above it a product of an entire batch keeps all cores busy
+MAX_HIDDEN_SIZE = 1024  # above it, the products of an entire batch keep all cores busy
 
 
 class Share(NamedTuple):
@@ -40,15 +40,15 @@ ENTIRE_BATCH = Share()
 
 
 class MicroBatch(NamedTuple):
-    """Rows of a batch that are computed together on one device."""
+    """A micro-batch, or the slice of one that a device computes."""
 
-    number: int  # of the micro-batch whose random numbers they use
-    rows: RowSlice | None  # of that micro-batch; None for all of them
+    number: int  # seeds its random numbers
+    rows: RowSlice | None  # the slice; None for all rows
     size: int
 
 
 def micro_batch_count(model: Model, training: Training) -> int:
-    """How many micro-batches a batch is divided into: as configured, or what suits model and machine."""
+    """Number of micro-batches per batch: as configured, or as suits the model and the machine."""
     if training.micro_batches is not None:
         return training.micro_batches
     if model.unrolling == "dynamic":  # loops do not run in parallel
@@ -65,30 +65,30 @@ def share_cores(count: int) -> None:
     try:
         tf.config.threading.set_intra_op_parallelism_threads(max(1, available_cores() // count))
         tf.config.threading.set_inter_op_parallelism_threads(count)
-    except RuntimeError:  # TensorFlow has started its threads: the results are the same, the speed is not
+    except RuntimeError:  # TensorFlow has started its threads: only the speed differs
         pass
 
 
 def divide_rows(rows: int, count: int, share: Share = ENTIRE_BATCH) -> Iterator[MicroBatch]:
-    """What one device computes of a batch of ``rows``, a multiple of the number of devices."""
-    own = range(share.device * rows // share.devices, (share.device + 1) * rows // share.devices)
-    for index, members in enumerate(np.array_split(np.arange(rows), count)):
-        first, end = max(int(members[0]), own.start), min(int(members[-1]) + 1, own.stop)
-        if first < end:
-            kept = RowSlice(first - int(members[0]), end - first, len(members))
-            yield MicroBatch(index, None if kept.size == kept.total else kept, kept.size)
+    """Divide a device's share of a batch of ``rows``, a multiple of the number of devices, into micro-batches."""
+    start, stop = (device * rows // share.devices for device in (share.device, share.device + 1))
+    for number, micro_batch in enumerate(np.array_split(np.arange(rows), count)):
+        kept = micro_batch[(micro_batch >= start) & (micro_batch < stop)]
+        if len(kept):
+            row_slice = RowSlice(int(kept[0] - micro_batch[0]), len(kept), len(micro_batch))
+            yield MicroBatch(number, None if row_slice.size == row_slice.total else row_slice, row_slice.size)
 
 
 def split_batch(batch: Batch, count: int, share: Share = ENTIRE_BATCH) -> list[tuple[MicroBatch, Batch]]:
-    """A device's share of a batch of tensors, divided into micro-batches."""
+    """Divide a device's share of a batch of tensors into micro-batches."""
     rows = batch.source.shape[0]
     if count == share.devices == 1:
         return [(MicroBatch(0, None, rows), batch)]
-    own = list(divide_rows(rows, count, share))
-    sizes = [micro_batch.size for micro_batch in own]
+    micro_batches = list(divide_rows(rows, count, share))
+    sizes = [micro_batch.size for micro_batch in micro_batches]
     first = share.device * sum(sizes)
     columns = [tf.split(tensor[first : first + sum(sizes)], sizes) for tensor in batch]
-    return [(micro_batch, Batch(*tensors)) for micro_batch, *tensors in zip(own, *columns, strict=True)]
+    return [(micro_batch, Batch(*tensors)) for micro_batch, *tensors in zip(micro_batches, *columns, strict=True)]
 
 
 def loss_in_micro_batches(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from seq2seq_chat.model.attention import MASK_VALUE
 from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.weights import Weight, glorot
 
-MAX_FEW_ROWS = 128  # up to which W pᵀ is faster than p Wᵀ
+MAX_TRANSPOSED_ROWS = 128  # up to this number, (W pᵀ)ᵀ is faster than p Wᵀ
 
 
 class Output(tf.Module):
@@ -26,34 +25,30 @@ class Output(tf.Module):
         self.projection = (
             Weight("output/projection", config.hidden_size, width, seed) if config.projection_size else None
         )
-        # one row for each word, so that sampled softmax and its sparse update touch only the rows they need
+        # one row per word, so that sampled softmax and its sparse update touch only the rows they need
         self.words = tf.Variable(glorot([vocabulary_size, width], seed, "output/words"), name="output/words")
         self.bias = tf.Variable(tf.zeros(vocabulary_size), name="output/bias")
 
-    def project(self, hidden: tf.Tensor) -> tf.Tensor:
-        """hidden: [..., hidden] → [..., projection]."""
-        return hidden if self.projection is None else self.projection(hidden)
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
+        """hidden: [tokens, hidden] → [tokens, vocabulary]."""
+        return tf.nn.bias_add(matmul_transposed(self._project(hidden), self.words), self.bias)
 
-    def logits(self, projected: tf.Tensor) -> tf.Tensor:
-        """projected: [tokens, projection] → [tokens, vocabulary]."""
-        return tf.nn.bias_add(matmul_transposed(projected, self.words), self.bias)
+    def step_logits(self, hidden: tf.Tensor) -> tf.Tensor:
+        """The same for a decoding step, which has so few rows that repacking the large matrix W is most of the work.
 
-    def few_logits(self, projected: tf.Tensor) -> tf.Tensor:
-        """The same for decoding, where a product of few rows spends its time repacking the large matrix W.
-
-        (W pᵀ)ᵀ = p Wᵀ does not repack W. A single row needs no repacking either way.
+        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way.
         """
+        projected = self._project(hidden)
         rows = tf.shape(projected)[0]
-        few = (rows > 1) & (rows <= MAX_FEW_ROWS)
         return tf.cond(  # adding the bias inside lets the graph optimizer fuse it with the product
-            few,
+            (rows > 1) & (rows <= MAX_TRANSPOSED_ROWS),
             lambda: tf.nn.bias_add(tf.transpose(tf.matmul(self.words, projected, transpose_b=True)), self.bias),
             lambda: tf.nn.bias_add(tf.matmul(projected, self.words, transpose_b=True), self.bias),
         )
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Cross-entropy over the whole vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, self.logits(self.project(hidden)))
+        """Cross-entropy over the entire vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, self.logits(hidden))
 
     def sampled_loss(self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords) -> tf.Tensor:
         """An estimate of :meth:`full_loss` from sampled words (Jean et al. 2015). Same shapes; for training only.
@@ -62,26 +57,27 @@ class Output(tf.Module):
         count. All accidental hits, sampled words that are the target, are masked; TensorFlow's
         ``sampled_softmax_loss`` masks only one of two.
         """
-        projected, words = self.project(hidden), tf.cast(sample.words, targets.dtype)
-        vectors = tf.gather(self.words, tf.concat([targets, words], axis=0))
-        offsets = tf.gather(self.bias, tf.concat([targets, words], axis=0)) - tf.math.log(
-            tf.concat([tf.gather(sample.expected_counts, targets), sample.expected], axis=0)
-        )
+        projected, words = self._project(hidden), tf.cast(sample.words, targets.dtype)
+        ids = tf.concat([targets, words], axis=0)
         sizes = [tf.shape(targets)[0], words.shape[0]]
-        (true_rows, sampled_rows), (true_offset, sampled_offsets) = tf.split(vectors, sizes), tf.split(offsets, sizes)
-        true_logits = tf.reduce_sum(projected * true_rows, axis=1) + true_offset
-        sampled_logits = matmul_transposed(projected, sampled_rows) + sampled_offsets
+        offsets = tf.gather(self.bias, ids) - tf.math.log(tf.gather(sample.expected_counts, ids))
+        true_vectors, sampled_vectors = tf.split(tf.gather(self.words, ids), sizes)
+        true_offsets, sampled_offsets = tf.split(offsets, sizes)
+        true_logits = tf.reduce_sum(projected * true_vectors, axis=1) + true_offsets
+        sampled_logits = matmul_transposed(projected, sampled_vectors) + sampled_offsets
         sampled_logits = tf.where(targets[:, tf.newaxis] == words, MASK_VALUE, sampled_logits)
         logits = tf.concat([true_logits[:, tf.newaxis], sampled_logits], axis=1)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.zeros_like(targets), logits)
+
+    def _project(self, hidden: tf.Tensor) -> tf.Tensor:
+        return hidden if self.projection is None else self.projection(hidden)
 
 
 class SampledWords(NamedTuple):
     """The words sampled for one training step."""
 
     words: tf.Tensor  # int64 [sampled]
-    expected: tf.Tensor  # expected count of each of them: [sampled]
-    expected_counts: tf.Tensor  # expected count of every word: [vocabulary]
+    expected_counts: tf.Tensor  # of every word: [vocabulary]
 
 
 class WordSampler:
@@ -89,10 +85,9 @@ class WordSampler:
 
     Words are numbered by frequency, and a word's weight falls with its rank like log((rank + 2) / (rank + 1)), as in
     TensorFlow's log-uniform sampler (Zipf's law). That sampler keeps hidden state and estimates expected counts; this
-    one is stateless and knows them exactly:
-
-    every word gets an expected count, proportional to its weight but at most one. Laid end to end the counts cover the
-    line from 0 to ``sampled``, and one point is sampled in each unit of it (stratified sampling, Cochran 1977, ch. 5).
+    one is stateless, and its expected counts are exact: a word's count is proportional to its weight, but at most one.
+    Laid end to end, the counts cover the line from 0 to ``sampled``, and one point is sampled in each unit of it
+    (stratified sampling, Cochran 1977, ch. 5).
 
     Args:
         vocabulary_size: words to sample from.
@@ -104,10 +99,9 @@ class WordSampler:
         if not 0 < sampled < vocabulary_size:
             raise ValueError(f"cannot sample {sampled} of {vocabulary_size} words")
         rank = np.arange(vocabulary_size, dtype=np.float64)
-        counts = _capped_shares(np.log1p(1.0 / (rank + 1.0)), sampled)
-        self._upper = np.cumsum(counts)
+        self._counts = _expected_counts(np.log1p(1.0 / (rank + 1.0)), sampled)
+        self._upper = np.cumsum(self._counts)
         self._upper[-1] = sampled  # rounding must not leave a gap at the end
-        self._counts = counts
         self._sampled, self._seed = sampled, seed
 
     def __call__(self, step: tf.Tensor) -> SampledWords:
@@ -117,12 +111,11 @@ class WordSampler:
         points += tf.range(self._sampled, dtype=tf.float64)
         words = tf.searchsorted(tf.constant(self._upper), points, side="right", out_type=tf.int64)
         words = tf.minimum(words, len(self._upper) - 1)
-        counts = tf.constant(self._counts, tf.float32)
-        return SampledWords(words, tf.gather(counts, words), counts)
+        return SampledWords(words, tf.constant(self._counts, tf.float32))
 
 
-def _capped_shares(weights: np.ndarray, total: float) -> np.ndarray:
-    """Shares of ``total`` proportional to the weights, none above one: [n] → [n]. Weights must not increase."""
+def _expected_counts(weights: np.ndarray, total: float) -> np.ndarray:
+    """Counts that sum to ``total``, proportional to weights in descending order, but at most one: [n] → [n]."""
     capped = 0
     while True:
         scale = (total - capped) / weights[capped:].sum()
@@ -133,12 +126,7 @@ def _capped_shares(weights: np.ndarray, total: float) -> np.ndarray:
 
 
 def softmax_sampler(vocabulary_size: int, sampled: int | None, seed: int) -> WordSampler | None:
-    """The sampler of a sampled softmax, or None where the full softmax is no more work."""
+    """The sampler of a sampled softmax; None if that would sample the entire vocabulary."""
     if sampled is None or sampled >= vocabulary_size:
         return None
     return WordSampler(vocabulary_size, sampled, seed)
-
-
-def untrained_loss(vocabulary_size: int) -> float:
-    """The loss of a model that finds every word equally likely, in nats per token."""
-    return math.log(vocabulary_size)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 class RowSlice(NamedTuple):
-    """The rows of a micro-batch that this device computes, where other devices compute the others.
+    """The rows of a micro-batch that this device computes; other devices compute the rest.
 
     Random numbers are generated for the entire micro-batch, and each device keeps those of its rows, so the numbers of
     a sample do not depend on how many devices there are.
@@ -19,13 +19,13 @@ class RowSlice(NamedTuple):
     size: int
     total: int  # rows of the micro-batch
 
-    def of(self, numbers: tf.Tensor, axis: int) -> tf.Tensor:
-        """Select this slice from numbers of the entire micro-batch, whose rows lie along ``axis``."""
+    def select(self, numbers: tf.Tensor, axis: int) -> tf.Tensor:
+        """Select this slice of random numbers for the entire micro-batch, whose rows lie along ``axis``."""
         return tf.gather(numbers, tf.range(self.first, self.first + self.size), axis=axis)
 
 
 class RandomContext(NamedTuple):
-    """What is random in one training step, and what its random numbers depend on."""
+    """What is random in a training step, and what its random numbers depend on."""
 
     seed: int  # of the experiment
     step: tf.Tensor  # training step: scalar int64

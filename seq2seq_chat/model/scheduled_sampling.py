@@ -28,8 +28,8 @@ def sampling_schedule(kind: str, max_probability: float, steps: float) -> Schedu
         inverse_sigmoid   p = max · (1 - k / (k + e^(i / k)))     with k = steps
 
     Args:
-        kind: one of these.
-        max_probability: limit of p.
+        kind: one of the above.
+        max_probability: upper limit of p.
         steps: time scale of its growth.
     """
 
@@ -42,17 +42,17 @@ def sampling_schedule(kind: str, max_probability: float, steps: float) -> Schedu
         if kind == "exponential":
             return max_probability * -tf.math.expm1(-i / steps)
         if kind == "inverse_sigmoid":
-            return max_probability * tf.sigmoid(i / steps - math.log(steps))  # the same, without overflow
+            return max_probability * tf.sigmoid(i / steps - math.log(steps))  # without overflow
         raise ValueError(f"unknown schedule: {kind}")
 
     return probability
 
 
 def sampling_mask(random: RandomContext, rows: tf.Tensor, steps: int) -> tf.Tensor:
-    """Which input words are replaced by the model's own output: bool [steps, rows]. The first word never is."""
-    seed = random.stateless_seed("own words")
+    """Which input words are replaced by the model's own output: bool [steps, rows]; never the first word."""
+    seed = random.stateless_seed("own words")  # renaming it would change results
     if random.rows is None:
         numbers = tf.random.stateless_uniform([steps, rows], seed)
     else:
-        numbers = random.rows.of(tf.random.stateless_uniform([steps, random.rows.total], seed), axis=1)
+        numbers = random.rows.select(tf.random.stateless_uniform([steps, random.rows.total], seed), axis=1)
     return (numbers < random.sampling_probability) & (tf.range(steps) > 0)[:, tf.newaxis]

@@ -24,11 +24,11 @@ class Loss(NamedTuple):
     """The loss of a batch as a sum, so that batches of different sizes add up exactly."""
 
     nats: tf.Tensor  # scalar, summed over the target tokens
-    tokens: tf.Tensor  # scalar, float: target tokens, the end marker included, padding excluded
+    tokens: tf.Tensor  # scalar, float: target tokens, including the end marker, without padding
 
     @classmethod
     def of_tokens(cls, nats: tf.Tensor) -> Loss:
-        """The sum of the losses of single tokens, [tokens]."""
+        """The sum of the losses of tokens, [tokens]."""
         return cls(tf.reduce_sum(nats), tf.cast(tf.shape(nats)[0], tf.float32))
 
     @classmethod
@@ -38,13 +38,13 @@ class Loss(NamedTuple):
 
 
 class Seq2Seq(tf.Module):
-    """A conversational sequence-to-sequence model.
+    """A sequence-to-sequence model.
 
     Args:
         config: the architecture.
-        vocabulary_size: words of source and target.
+        vocabulary_size: number of words, the same for source and target.
         seed: initial values are a function of it and of the variables' names.
-        unroll: builds what runs the decoder in training; :meth:`Decoder.unroll` if None.
+        unroll: builds the function that runs the decoder in training; :meth:`Decoder.unroll` if None.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Seq2Seq(tf.Module):
 
         Args:
             source: ids, int32 [batch, source steps]; source_lengths: [batch].
-            target: ids, the end marker included, int32 [batch, target steps]; target_lengths: [batch], 0 for rows
+            target: ids, including the end marker, int32 [batch, target steps]; target_lengths: [batch], 0 for rows
                 without a sample.
-            random: dropout and scheduled sampling; None for neither.
+            random: for dropout and scheduled sampling; None for neither.
             sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
         """
         hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, random)
@@ -103,9 +103,9 @@ class Seq2Seq(tf.Module):
         target_lengths: tf.Tensor,
         random: RandomContext | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """h̃ before every target word, these words, and their rows: [tokens, hidden], [tokens], [tokens].
+        """Outputs h̃, the target words they predict, and the rows of these: [tokens, hidden], [tokens], [tokens].
 
-        Ordered by time: the first words of all samples, then the second ones, and so on, without padding.
+        Without padding, ordered by time: the first words of all samples, then the second ones, and so on.
         """
         encoded = self.encode(source, source_lengths, random)
         words = tf.transpose(target)  # time-major from here on
@@ -114,16 +114,16 @@ class Seq2Seq(tf.Module):
             next_inputs = self._sampled_inputs(sampling_mask(random, tf.shape(words)[1], words.shape[0]))
         hidden = self._unroll(self.target_embedding(decoder_inputs(words)), encoded, random, next_inputs)
         hidden = dropout(hidden, random, "output")
-        # padding never reaches the softmax, where most of the work is
-        real = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
-        return tf.gather_nd(hidden, real), tf.gather_nd(words, real), real[:, 1]
+        # without padding, as most of the work is in the softmax
+        positions = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
+        return tf.gather_nd(hidden, positions), tf.gather_nd(words, positions), positions[:, 1]
 
     def _sampled_inputs(self, mask: tf.Tensor) -> NextInputs:
-        """Replaces input words by the most probable output where ``mask``, bool [target steps, batch], is true."""
+        """Replace input words by the most probable output where ``mask``, bool [target steps, batch], is true."""
 
         def next_inputs(t: int | tf.Tensor, vectors: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
             with without_gradient():
-                words = tf.argmax(self.output.few_logits(self.output.project(hidden)), axis=1, output_type=tf.int32)
+                words = tf.argmax(self.output.step_logits(hidden), axis=1, output_type=tf.int32)
             return tf.where(mask[t][:, tf.newaxis], self.target_embedding(words), vectors)
 
         return next_inputs
@@ -145,16 +145,16 @@ class Seq2Seq(tf.Module):
         """
         projected = self.decoder.project_inputs(self.target_embedding(words))
         hidden, state, weights = self.decoder.step(projected, state, memory)
-        return self.output.few_logits(self.output.project(hidden)), state, weights
+        return self.output.step_logits(hidden), state, weights
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:
-    """The word before each target word, the start marker before the first. words: ids [target steps, batch]."""
+    """The word before each target word; the start marker before the first. words: ids [target steps, batch]."""
     return tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
 
 
 def abstract_model(config: Model, vocabulary_size: int) -> Seq2Seq:
-    """A model whose variables have names and shapes but no values: for counting parameters without memory."""
+    """A model whose variables have names and shapes but no values, to count parameters without using memory."""
     with tf.Graph().as_default():
         return Seq2Seq(config, vocabulary_size, seed=0)
 

@@ -56,7 +56,7 @@ def corpus_loss(
     """
     indices = None if limit is None else evenly_spaced(len(corpus), limit)
     nats, tokens, samples = 0.0, 0, 0
-    for positions, _, scores in scorer.batches(corpus, buckets, reverse_input, indices):
+    for positions, _, scores in scorer.score_batches(corpus, buckets, reverse_input, indices):
         nats, tokens = nats + float(scores.loss.nats), tokens + int(scores.loss.tokens)
         samples += len(positions)
     return CorpusLoss(nats, tokens, samples)

@@ -20,7 +20,7 @@ from seq2seq_chat.checks.suite import run_checks
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.vocabulary import EOS, PAD
-from seq2seq_chat.decoding import active
+from seq2seq_chat.decoding import search
 from seq2seq_chat.inference import chatbot
 from seq2seq_chat.inference.scorer import Scorer, Scores
 from seq2seq_chat.model import deferred, encoder, seq2seq
@@ -110,7 +110,7 @@ def states_not_reordered_to_the_parent(patch: pytest.MonkeyPatch, folder: Path) 
         rows = tf.range(tf.size(parents))
         return tf.nest.map_structure(lambda tensor: tf.gather(tensor, tf.minimum(rows, tf.shape(tensor)[0] - 1)), state)
 
-    patch.setattr(active, "reorder_state", keep)
+    patch.setattr(search, "reorder_state", keep)
 
 
 def sampled_softmax_in_the_reported_loss(patch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -1,8 +1,9 @@
-"""A model made of a table, for tests of searches without a network."""
+"""A model that is a table of probabilities, for tests of searches without a network."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import tensorflow as tf
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import Hypotheses, StepOutput
+from seq2seq_chat.decoding.logit_rules import LogitRule
+from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
 NEG_INF = -float("inf")
@@ -32,9 +35,10 @@ class TableModel:
             logits[:, [PAD, GO]] = NEG_INF
             self.tables[row] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
-    def start(self) -> Any:
+    def inputs(self, *logit_rules: LogitRule) -> SearchInputs:
         """State: history as a number in base ``words`` with a leading one; memory: the utterance."""
-        return tf.zeros([self.rows], tf.int32), tf.range(self.rows)
+        state, memory = tf.zeros([self.rows], tf.int32), tf.range(self.rows)
+        return SearchInputs(self.step, state, memory, self.steps, source_steps=2, logit_rules=logit_rules)
 
     def step(self, words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
         row, history = memory, state
@@ -53,27 +57,16 @@ class TableModel:
 
     def all_sequences(self) -> list[tuple[int, ...]]:
         """All possible replies: ended by EOS, or cut at the step limit."""
-        live = [word for word in range(self.words) if word not in (PAD, GO, EOS)]
-        ended = [(*s, EOS) for n in range(self.steps) for s in itertools.product(live, repeat=n)]
-        return ended + list(itertools.product(live, repeat=self.steps))
+        words = [word for word in range(self.words) if word not in (PAD, GO, EOS)]
+        ended = [(*s, EOS) for n in range(self.steps) for s in itertools.product(words, repeat=n)]
+        return ended + list(itertools.product(words, repeat=self.steps))
 
-    def beam(self, width: int, n_best: int, **options: Any) -> Hypotheses:
-        hypotheses = beam_search(
-            self.step,
-            *self.start(),
-            batch=tf.constant(self.rows),
-            width=width,
-            n_best=n_best,
-            steps=self.steps,
-            source_steps=2,
-            **options,
-        )
+    def beam(self, width: int, n_best: int, logit_rules: Sequence[LogitRule] = (), **options: Any) -> Hypotheses:
+        hypotheses = beam_search(self.inputs(*logit_rules), width=width, n_best=n_best, **options)
         return Hypotheses(*(field.numpy() for field in hypotheses))
 
     def greedy(self) -> Hypotheses:
-        hypotheses = sequential_search(
-            self.step, *self.start(), batch=tf.constant(self.rows), steps=self.steps, source_steps=2
-        )
+        hypotheses = sequential_search(self.inputs())
         return Hypotheses(*(field.numpy() for field in hypotheses))
 
 

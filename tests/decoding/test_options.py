@@ -1,4 +1,4 @@
-"""Options of the searches: against brute force over all sequences, and sampling against the model's probabilities."""
+"""Search options: against brute force over all sequences, and sampling against the model's probabilities."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_min_length(table_model: Any, words: int, steps: int, seed: int, min_len
 
 @settings(max_examples=15, deadline=None)
 @given(words=st.integers(5, 8), steps=st.integers(1, 4), seed=st.integers(0, 10**6), penalty=st.floats(0.2, 3))
-def test_length_penalty_in_narrow_beams(table_model: Any, words: int, steps: int, seed: int, penalty: float) -> None:
+def test_length_penalty_with_a_narrow_beam(table_model: Any, words: int, steps: int, seed: int, penalty: float) -> None:
     """Against a plain beam search that lists all continuations of all hypotheses."""
     model, width = table_model(words, steps, [seed]), 3
 
@@ -111,7 +111,7 @@ def test_length_penalty_in_narrow_beams(table_model: Any, words: int, steps: int
 
 @settings(max_examples=10, deadline=None)
 @given(words=st.integers(5, 8), steps=st.integers(2, 4), seed=st.integers(0, 10**6))
-def test_groups(table_model: Any, words: int, steps: int, seed: int) -> None:
+def test_diverse_beam_search(table_model: Any, words: int, steps: int, seed: int) -> None:
     """Against the paper's algorithm: group by group, penalizing words that previous groups have chosen."""
     model, size, groups, diversity = table_model(words, steps, [seed]), 2, 3, 1.5
     beams: list[list[tuple[tuple[int, ...], float]]] = [[((), 0.0)] for _ in range(groups)]
@@ -154,9 +154,9 @@ def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
     assert not np.any(counts[probabilities == 0])
     expected = probabilities[probabilities > 0] * counts.sum()
     statistic = np.sum((counts[probabilities > 0] - expected) ** 2 / expected)
-    freedom = len(expected) - 1
-    assert freedom
-    return float((statistic - freedom) / math.sqrt(2 * freedom))
+    degrees = len(expected) - 1  # of freedom
+    assert degrees
+    return float((statistic - degrees) / math.sqrt(2 * degrees))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
     kept = sorted(range(size), key=lambda word: -p[word])[: top_k or size]
     if top_p is not None:
         renormalized = p[kept] / p[kept].sum()
-        kept = [word for place, word in enumerate(kept) if renormalized[:place].sum() < top_p]
+        kept = [word for rank, word in enumerate(kept) if renormalized[:rank].sum() < top_p]
     expected = np.where(np.isin(np.arange(size), kept), p, 0)
     expected /= expected.sum()
     distribution = truncated_softmax(temperature, top_k, top_p)(tf.constant(logits[np.newaxis], tf.float32))
@@ -182,20 +182,20 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
     assert chi_square(np.bincount(words, minlength=size), expected) < 4
 
 
-@given(seed=st.integers(0, 10**6), k=st.integers(1, 8), equal=st.booleans())
-def test_top_k_and_top_p_keep_the_right_words(seed: int, k: int, equal: bool) -> None:
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 8), ties=st.booleans())
+def test_top_k_and_top_p_keep_the_most_probable_words(seed: int, k: int, ties: bool) -> None:
     rng = np.random.default_rng(seed)
-    logits = (rng.integers(0, 3, 8) if equal else rng.normal(size=8)).astype(np.float32)
+    logits = (rng.integers(0, 3, 8) if ties else rng.normal(size=8)).astype(np.float32)
     order = sorted(range(8), key=lambda word: (-logits[word], word))
     probabilities = truncated_softmax(1.0, k, None)(tf.constant(logits[np.newaxis]))[0].numpy()
     assert set(np.flatnonzero(probabilities)) == set(order[:k])
     p = np.exp(logits.astype(np.float64))
     p /= p.sum()
     sums = np.cumsum(p[order])
-    share = float(rng.uniform(0.05, 0.99))
-    if np.min(np.abs(sums - share)) > 1e-5:  # rounding does not decide
-        probabilities = truncated_softmax(1.0, None, share)(tf.constant(logits[np.newaxis]))[0].numpy()
-        assert set(np.flatnonzero(probabilities)) == set(order[: int(np.searchsorted(sums, share)) + 1])
+    p_limit = float(rng.uniform(0.05, 0.99))
+    if np.min(np.abs(sums - p_limit)) > 1e-5:  # otherwise rounding would decide
+        probabilities = truncated_softmax(1.0, None, p_limit)(tf.constant(logits[np.newaxis]))[0].numpy()
+        assert set(np.flatnonzero(probabilities)) == set(order[: int(np.searchsorted(sums, p_limit)) + 1])
 
 
 def test_sampled_replies_follow_the_distribution(table_model: Any) -> None:
@@ -205,15 +205,7 @@ def test_sampled_replies_follow_the_distribution(table_model: Any) -> None:
     probabilities = np.exp([model.score(0, sequence) for sequence in all_sequences])
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-5)
     uniform = uniform_numbers(5, np.zeros([1, 4], np.int32), 20_000, 2)
-    hypotheses = sampling_search(
-        model.step,
-        *model.start(),
-        uniform=tf.constant(uniform),
-        batch=tf.constant(1),
-        distribution=truncated_softmax(1.0, None, None),
-        steps=2,
-        source_steps=2,
-    )
+    hypotheses = sampling_search(model.inputs(), tf.constant(uniform), truncated_softmax(1.0, None, None))
     hypotheses = Hypotheses(*(field.numpy() for field in hypotheses))
     sampled = sequences(hypotheses, 0)
     counts = Counter(sampled)
@@ -223,7 +215,7 @@ def test_sampled_replies_follow_the_distribution(table_model: Any) -> None:
     assert list(hypotheses.scores[0]) == sorted(hypotheses.scores[0], reverse=True)
 
 
-def test_random_numbers_depend_on_seed_and_utterance() -> None:
+def test_uniform_numbers_depend_on_seed_and_utterance() -> None:
     source = np.random.default_rng(0).integers(4, 30, [5, 7]).astype(np.int32)
     together = uniform_numbers(3, source, 2, 6)
     for row in range(5):
@@ -233,7 +225,7 @@ def test_random_numbers_depend_on_seed_and_utterance() -> None:
     assert ((together >= 0) & (together < 1)).all()
 
 
-# contradictory settings
+# settings
 
 
 @pytest.mark.parametrize(
@@ -252,7 +244,7 @@ def test_random_numbers_depend_on_seed_and_utterance() -> None:
         ({"method": "sample", "top_p": 0.0}, "decoding.top_p"),
     ],
 )
-def test_contradictory_settings(decoding: dict[str, Any], message: str) -> None:
+def test_contradictory_settings_are_rejected(decoding: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_config({"name": "x", "data": {"train": "t"}, "decoding": decoding}, where="test")
 

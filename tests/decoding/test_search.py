@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import Hypotheses, StepOutput
+from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
 NEG_INF = -float("inf")
@@ -24,7 +25,7 @@ def words_of(hypotheses: Hypotheses, row: int, n: int) -> tuple[int, ...]:
 
 
 def check_consistent(model: Any, hypotheses: Hypotheses) -> None:
-    """Properties of every search: scores are those of the words, sorted; nothing follows EOS; no duplicates."""
+    """Check properties of every search: sorted scores are those of the words; nothing follows EOS; no duplicates."""
     for row in range(model.rows):
         sequences = [
             words_of(hypotheses, row, n)
@@ -51,13 +52,13 @@ def test_a_beam_as_wide_as_the_search_space_equals_brute_force(
     table_model: Any, words: int, steps: int, seed: int, rows: int
 ) -> None:
     model = table_model(words, steps, seeds=[seed + row for row in range(rows)])
-    everything = model.all_sequences()
-    hypotheses = model.beam(width=len(everything), n_best=len(everything))
+    all_sequences = model.all_sequences()
+    hypotheses = model.beam(width=len(all_sequences), n_best=len(all_sequences))
     check_consistent(model, hypotheses)
     for row in range(rows):
-        expected = sorted((model.score(row, sequence) for sequence in everything), reverse=True)
+        expected = sorted((model.score(row, sequence) for sequence in all_sequences), reverse=True)
         np.testing.assert_allclose(hypotheses.scores[row], expected, atol=1e-4)
-        assert words_of(hypotheses, row, 0) == max(everything, key=lambda sequence: model.score(row, sequence))
+        assert words_of(hypotheses, row, 0) == max(all_sequences, key=lambda sequence: model.score(row, sequence))
 
 
 @settings(max_examples=25, deadline=None)
@@ -81,13 +82,13 @@ def test_a_beam_of_one_is_greedy(table_model: Any, words: int, steps: int, seed:
     model = table_model(words, steps, [seed, seed + 1])
     greedy, beam = model.greedy(), model.beam(width=1, n_best=1)
     check_consistent(model, greedy)
-    for ours, other in zip(greedy, beam, strict=True):
-        np.testing.assert_allclose(ours, other, atol=1e-5)
+    for greedy_field, beam_field in zip(greedy, beam, strict=True):
+        np.testing.assert_allclose(greedy_field, beam_field, atol=1e-5)
 
 
 @settings(max_examples=15, deadline=None)
 @given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6), width=st.integers(2, 6))
-def test_early_stopping_does_not_change_the_best(
+def test_early_stopping_does_not_change_the_best_hypothesis(
     table_model: Any, words: int, steps: int, seed: int, width: int
 ) -> None:
     model = table_model(words, steps, [seed, seed + 1])
@@ -98,23 +99,23 @@ def test_early_stopping_does_not_change_the_best(
 
 def test_beam_search_finds_what_greedy_misses() -> None:
     """By hand: greedy takes word 4 (0.6), after which EOS has 0.4; word 5 (0.4) is followed by EOS with 0.9."""
-    after = {GO: [0, 0, 0, 0, 0.6, 0.4], 4: [0, 0, 0.4, 0.3, 0.3, 0], 5: [0, 0, 0.9, 0.1, 0, 0]}
-    table = np.log(np.array([after.get(word, [0, 0, 1, 0, 0, 0]) for word in range(6)], np.float32) + 1e-30)
+    next_words = {GO: [0, 0, 0, 0, 0.6, 0.4], 4: [0, 0, 0.4, 0.3, 0.3, 0], 5: [0, 0, 0.9, 0.1, 0, 0]}
+    table = np.log(np.array([next_words.get(word, [0, 0, 1, 0, 0, 0]) for word in range(6)], np.float32) + 1e-30)
 
     def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
         rows = tf.shape(words)[0]
         return StepOutput(tf.gather(tf.constant(table), words), tf.zeros([rows]), state, tf.zeros([rows, 0]))
 
-    limits = {"batch": tf.constant(1), "steps": 2, "source_steps": 0}
-    greedy = sequential_search(step, tf.zeros([1]), **limits)
-    beam = beam_search(step, tf.zeros([1]), width=2, n_best=2, **limits)
+    inputs = SearchInputs(step, tf.zeros([1]), memory=(), steps=2, source_steps=0)
+    greedy = sequential_search(inputs)
+    beam = beam_search(inputs, width=2, n_best=2)
     assert greedy.words[0, 0].numpy().tolist() == [4, EOS]
     assert float(greedy.scores[0, 0]) == pytest.approx(math.log(0.6 * 0.4))
     assert beam.words[0].numpy().tolist() == [[5, EOS], [4, EOS]]
     np.testing.assert_allclose(beam.scores[0], np.log([0.4 * 0.9, 0.6 * 0.4]), rtol=1e-5)
 
 
-def test_the_search_ends_when_every_hypothesis_has_ended() -> None:
+def test_search_ends_when_every_hypothesis_has_ended() -> None:
     calls = []
 
     def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
@@ -123,10 +124,10 @@ def test_the_search_ends_when_every_hypothesis_has_ended() -> None:
         rows = tf.shape(words)[0]
         return StepOutput(tf.tile(ends[tf.newaxis], [rows, 1]), tf.zeros([rows]), state, tf.zeros([rows, 0]))
 
-    limits = {"batch": tf.constant(2), "steps": 30, "source_steps": 0}
-    greedy = sequential_search(step, tf.zeros([2]), **limits)
+    inputs = SearchInputs(step, tf.zeros([2]), memory=(), steps=30, source_steps=0)
+    greedy = sequential_search(inputs)
     assert len(calls) == 1
-    beam = beam_search(step, tf.zeros([2]), width=3, n_best=3, **limits)
+    beam = beam_search(inputs, width=3, n_best=3)
     assert len(calls) <= 2 + 1
     assert greedy.words.shape == (2, 1, 30)
     assert np.isfinite(beam.scores).sum(axis=1).tolist() == [1, 1], "only one reply is possible"

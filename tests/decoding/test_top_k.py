@@ -1,4 +1,4 @@
-"""The blockwise top k alog_probabilitiest a plain sort."""
+"""Operations on logits: the blockwise top k against a plain sort, the normalizer, and logits of few rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import Model
 from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer, top_k_words
 from seq2seq_chat.decoding.logit_rules import forbid
-from seq2seq_chat.model.output import MAX_FEW_ROWS, Output
+from seq2seq_chat.model.output import MAX_TRANSPOSED_ROWS, Output
 
 
 def step_output(logits: np.ndarray) -> StepOutput:
@@ -35,10 +35,8 @@ def test_top_k_equals_a_stable_sort(size: int, count: int, forbidden: tuple, dis
     order = np.argsort(-masked, axis=1, kind="stable")[:, :count]
     allowed = np.isfinite(np.take_along_axis(masked, order, axis=1))
     np.testing.assert_array_equal(np.where(allowed, words, -1), np.where(allowed, order, -1))
-    log_p = (
-        masked - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True)) if distinct_values < 100 else None
-    )
-    if log_p is not None:
+    if distinct_values < 100:  # otherwise exp overflows
+        log_p = masked - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True))
         np.testing.assert_allclose(log_probabilities, np.take_along_axis(log_p, order, axis=1), rtol=1e-4, atol=1e-4)
     assert np.all(np.isfinite(log_probabilities) == allowed)
 
@@ -52,11 +50,11 @@ def test_normalizer_equals_log_sum_exp(scale: float, seed: int) -> None:
     np.testing.assert_allclose(log_normalizer(tf.constant(logits)), expected, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [1, 2, MAX_FEW_ROWS, MAX_FEW_ROWS + 1])
-def test_few_logits_equal_logits(rows: int) -> None:
+@pytest.mark.parametrize("rows", [1, 2, MAX_TRANSPOSED_ROWS, MAX_TRANSPOSED_ROWS + 1])
+def test_step_logits_equal_logits(rows: int) -> None:
     output = Output(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
     output.bias.assign(np.arange(30, dtype=np.float32))
-    projected = np.random.default_rng(0).normal(size=[rows, 6]).astype(np.float32)
-    expected = projected @ output.words.numpy().T + np.arange(30)
-    np.testing.assert_allclose(output.few_logits(tf.constant(projected)), expected, rtol=1e-5)
-    np.testing.assert_allclose(output.logits(tf.constant(projected)), expected, rtol=1e-5)
+    hidden = np.random.default_rng(0).normal(size=[rows, 8]).astype(np.float32)
+    expected = hidden @ output.projection.matrix.numpy() @ output.words.numpy().T + np.arange(30)
+    np.testing.assert_allclose(output.step_logits(tf.constant(hidden)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output.logits(tf.constant(hidden)), expected, rtol=1e-5, atol=1e-6)

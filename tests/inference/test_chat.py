@@ -72,25 +72,25 @@ ODD_LINES = {
     "ordinary": b"you see the tree1 ?",
     "empty": b"",
     "spaces": b" \t ",
-    "only punctuation that is not read": b"*** --- ;",
+    "only unread punctuation": b"*** --- ;",
     "only unknown words": b"xylophone quux",
     "ten thousand words": b"tree1 " * 10_000,
     "one very long word": b"a" * 100_000,
     "emoji": "😀 you 👍🏽 see ?".encode(),
     "only emoji": "👩‍👩‍👧".encode(),
     "control characters": b"you\x00 see\x07\x1b[31m the\x7f tree1\x0c?\x0b",
-    "separators that are no line ends": "you\x85see\u2028the\u2029tree1\x1c?".encode(),
+    "Unicode line separators": "you\x85see\u2028the\u2029tree1\x1c?".encode(),
     "not UTF-8": b"you \xff\xfe see \xc3",
     "surrogates": b"\xed\xa0\x80 you",
     "carriage return": b"you see the tree1 ?\r",
     "special words": b"<pad> <go> <eos> <unknown> <<<<<END-CONV>>>>>",
     "a tab and a score": b"-1.0\tyou",
-    "something like a command": b"/quit",
+    "a command": b"/quit",
     "right to left": "שלום".encode(),
 }
 
 
-def test_one_line_in_one_line_out(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
+def test_one_reply_per_line(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
     lines = list(ODD_LINES.values())
     answer = cli("chat", tiny_run, stdin=b"\n".join(lines) + b"\n")
     assert answer.status == 0
@@ -100,12 +100,12 @@ def test_one_line_in_one_line_out(cli: Cli, tiny_run: Path, bot: Chatbot) -> Non
     by_name = dict(zip(ODD_LINES, replies, strict=False))
     alone = {name: bot.reply(line.decode("utf-8", errors="replace")).text for name, line in ODD_LINES.items()}
     assert by_name == alone
-    silent = {"empty", "spaces", "only punctuation that is not read", "only emoji", "right to left"}
-    assert {name for name, reply in by_name.items() if not reply} == silent
-    assert by_name["ordinary"] == by_name["carriage return"] == by_name["separators that are no line ends"]
+    unanswered = {"empty", "spaces", "only unread punctuation", "only emoji", "right to left"}
+    assert {name for name, reply in by_name.items() if not reply} == unanswered
+    assert by_name["ordinary"] == by_name["carriage return"] == by_name["Unicode line separators"]
 
 
-def test_one_warning_for_input_that_is_not_utf8(cli: Cli, tiny_run: Path) -> None:
+def test_input_that_is_not_utf8_gives_one_warning(cli: Cli, tiny_run: Path) -> None:
     answer = cli("chat", tiny_run, stdin="hello\ncafé\nnaïve\n".encode("latin-1"))
     assert (answer.status, answer.out.count("\n")) == (0, 3)
     assert answer.err == (
@@ -117,13 +117,13 @@ def test_one_warning_for_input_that_is_not_utf8(cli: Cli, tiny_run: Path) -> Non
 @pytest.mark.parametrize(
     ("stdin", "lines"), [(b"", 0), (b"\n", 1), (b"\n\n", 2), (b"you", 1), (b"you\n", 1), (b"you\n\nsee", 3)]
 )
-def test_number_of_lines(cli: Cli, tiny_run: Path, stdin: bytes, lines: int) -> None:
+def test_number_of_reply_lines(cli: Cli, tiny_run: Path, stdin: bytes, lines: int) -> None:
     answer = cli("chat", tiny_run, stdin=stdin)
     assert (answer.status, answer.err, answer.out.count("\n")) == (0, "", lines)
     assert answer.out.endswith("\n") or not lines
 
 
-def test_a_person_sees_that_the_model_is_loading(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_that_the_model_is_loading(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(import_module("seq2seq_chat.cli.chat"), "sys", terminal)
     answer = cli("chat", tiny_run, stdin=b"/quit\n")
@@ -134,7 +134,7 @@ def test_a_person_sees_that_the_model_is_loading(cli: Cli, tiny_run: Path, monke
 def test_n_best(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
     answer = cli("chat", tiny_run, "--n-best", 3, stdin=b"you see the tree1 ?\n\nwe like it")
     assert answer.status == 0
-    first, empty, last, end = _blocks(answer.out)
+    first, empty, last, end = reply_blocks(answer.out)
     assert (empty, end) == ([], [])
     for text, block in (("you see the tree1 ?", first), ("we like it", last)):
         pairs = [line.split("\t") for line in block]
@@ -147,7 +147,7 @@ def test_n_best(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
         assert scores == pytest.approx([hypothesis.score for hypothesis in expected], abs=1e-4)
 
 
-def _blocks(out: str) -> list[list[str]]:
+def reply_blocks(out: str) -> list[list[str]]:
     """The replies of ``--n-best``, each ended by an empty line, and any output after the last one."""
     blocks: list[list[str]] = [[]]
     for line in out.splitlines():
@@ -158,13 +158,13 @@ def _blocks(out: str) -> list[list[str]]:
     return blocks
 
 
-def test_beam_width_alone_gives_one_line_without_a_score(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
+def test_beam_width_alone_prints_no_scores(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
     answer = cli("chat", tiny_run, "--beam-width", 4, stdin=b"you see the tree1 ?\nwe like it\n")
     beam = Decoding(method="beam", beam_width=4)
     assert answer.out.splitlines() == [bot.reply(text, beam).text for text in ("you see the tree1 ?", "we like it")]
 
 
-def test_snapshots(cli: Cli, tiny_run: Path) -> None:
+def test_chat_with_a_snapshot(cli: Cli, tiny_run: Path) -> None:
     def scores(*options: str) -> str:
         answer = cli("chat", tiny_run, "--n-best", 2, *options, stdin=b"you see the tree1 ?\n")
         assert (answer.status, answer.err) == (0, "")
@@ -212,16 +212,16 @@ def talk(bot: Chatbot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def talk(*typed: str | BaseException, scores: bool = False) -> list[str]:
         remaining: Iterator[str | BaseException] = iter(typed)
 
-        def typing(prompt: str) -> str:
+        def fake_input(prompt: str) -> str:
             assert prompt == "you: "
             event = next(remaining)
             if isinstance(event, BaseException):
                 raise event
             return event
 
-        monkeypatch.setattr(builtins, "input", typing)
+        monkeypatch.setattr(builtins, "input", fake_input)
         converse(bot, Decoding(method="beam", beam_width=3, n_best=3 if scores else 1), scores)
-        assert next(remaining, None) is None  # everything was read
+        assert next(remaining, None) is None  # all input was read
         return capsys.readouterr().out.splitlines()
 
     return talk
@@ -235,7 +235,7 @@ def test_a_conversation(talk: Callable[..., list[str]], bot: Chatbot) -> None:
 
 
 @pytest.mark.parametrize("end", ["/quit", "quit", "Exit", "bye !", EOFError(), KeyboardInterrupt()], ids=repr)
-def test_end_of_a_conversation(talk: Callable[..., list[str]], end: str | BaseException) -> None:
+def test_ways_to_end_a_conversation(talk: Callable[..., list[str]], end: str | BaseException) -> None:
     assert talk(end)[1:] == ([""] if isinstance(end, str) else ["", ""])
 
 
@@ -248,14 +248,14 @@ def test_unusual_input_in_a_conversation(talk: Callable[..., list[str]]) -> None
     assert len(lines) == 6
 
 
-def test_why(talk: Callable[..., list[str]], bot: Chatbot) -> None:
+def test_why_explains_the_last_reply(talk: Callable[..., list[str]], bot: Chatbot) -> None:
     lines = talk("you frobnicate the tree1 ?", "/why", "/quit", scores=True)[2:]
     reply = bot.reply("you frobnicate the tree1 ?", Decoding(method="beam", beam_width=3, n_best=3))
     assert lines[:3] == [f"bot: {hypothesis.score:.4f}\t{hypothesis.text}" for hypothesis in reply.hypotheses]
-    assert lines[3:5] == ["I read: you frobnicate the tree1 ?", "I do not know: frobnicate"]
+    assert lines[3:5] == ["words read: you frobnicate the tree1 ?", "unknown words: frobnicate"]
     assert [line.split(maxsplit=1)[1] for line in lines[5:8]] == [hypothesis.text for hypothesis in reply.hypotheses]
-    looked_at = dict(pair.split(" ← ") for pair in lines[8].removeprefix("looking at: ").split(", ") if " ← " in pair)
-    assert set(looked_at.values()) <= set(reply.source_words)
+    attended = dict(pair.split(" ← ") for pair in lines[8].removeprefix("attention: ").split(", ") if " ← " in pair)
+    assert set(attended.values()) <= set(reply.source_words)
     assert len(lines) == 9
 
 
@@ -275,7 +275,7 @@ def test_a_long_utterance_keeps_its_last_words(forward: Chatbot) -> None:
     assert reply.source_words == [*WORDS[-STEPS + 1 :], "fnord"]
     assert reply.unknown_words == ["fnord"]
     alone = forward.reply(" ".join(reply.source_words), BEAM)
-    assert _same(reply, alone)
+    assert same_reply(reply, alone)
 
 
 def test_utterances_without_words(forward: Chatbot) -> None:
@@ -299,7 +299,7 @@ def test_hypotheses_are_distinct_and_sorted(forward: Chatbot) -> None:
             assert hypothesis.ended == (len(hypothesis.words) < 6)
 
 
-def _same(one: Reply, other: Reply) -> bool:
+def same_reply(one: Reply, other: Reply) -> bool:
     """Whether two replies are equal except for time and rounding."""
 
     def close(numbers: Any, others: Any) -> bool:
@@ -318,10 +318,10 @@ def test_batched_and_single_replies_agree(which: str, decoding: Decoding, reques
     bot: Chatbot = request.getfixturevalue(which)
     texts = ["word1 word2", "", "word3", " ".join(WORDS), "fnord", "😀", "word1 word2"]
     together = bot.replies(texts, decoding)
-    assert all(_same(reply, bot.reply(text, decoding)) for reply, text in zip(together, texts, strict=True))
+    assert all(same_reply(reply, bot.reply(text, decoding)) for reply, text in zip(together, texts, strict=True))
     scores = [reply.hypotheses[0].score for reply in together if reply.hypotheses]
     assert len(scores) == 5
-    assert len({round(score, 3) for score in scores}) == 4  # "word1 word2" is there twice
+    assert len({round(score, 3) for score in scores}) == 4  # "word1 word2" occurs twice
 
 
 @settings(max_examples=40, deadline=None)
@@ -341,10 +341,10 @@ def test_attention_covers_the_source_words(forward: Chatbot, reversed_bot: Chatb
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=STEPS))
 def test_reverse_input_equals_reversed_words(forward: Chatbot, reversed_bot: Chatbot, words: list[str]) -> None:
-    backwards = reversed_bot.reply(" ".join(words), BEAM)
-    by_hand = forward.reply(" ".join(reversed(words)), BEAM)
-    assert backwards.source_words == words == by_hand.source_words[::-1]
-    for actual, expected in zip(backwards.hypotheses, by_hand.hypotheses, strict=True):
+    reversed_reply = reversed_bot.reply(" ".join(words), BEAM)
+    expected_reply = forward.reply(" ".join(reversed(words)), BEAM)
+    assert reversed_reply.source_words == words == expected_reply.source_words[::-1]
+    for actual, expected in zip(reversed_reply.hypotheses, expected_reply.hypotheses, strict=True):
         assert actual.words == expected.words
         assert actual.score == pytest.approx(expected.score, abs=1e-4)
         np.testing.assert_allclose(actual.attention, [row[::-1] for row in expected.attention], atol=1e-5)
@@ -356,21 +356,21 @@ def test_attention_is_in_the_order_of_the_text(reversed_bot: Chatbot) -> None:
     ids = reversed_bot.vocabulary.ids(words)
     source = np.zeros((1, STEPS), np.int32)
     source[0, : len(ids)] = ids[::-1]
-    hypotheses = reversed_bot._search(BEAM)(source, np.array([len(ids)], np.int32))
+    hypotheses = reversed_bot.search(BEAM)(source, np.array([len(ids)], np.int32))
     hypothesis = reversed_bot.reply(" ".join(words), BEAM).hypotheses[0]
     row = dict(zip(words, hypothesis.attention[0], strict=True))
-    for place, word in enumerate(reversed(words)):
-        assert row[word] == pytest.approx(float(hypotheses.attention[0, 0, 0, place]), abs=1e-5)
-    assert len({round(weight, 3) for weight in row.values()}) == len(words)  # so that the order matters
+    for position, word in enumerate(reversed(words)):
+        assert row[word] == pytest.approx(float(hypotheses.attention[0, 0, 0, position]), abs=1e-5)
+    assert len({round(weight, 3) for weight in row.values()}) == len(words)  # otherwise the order would not matter
 
 
-def test_without_attention() -> None:
+def test_hypotheses_without_attention() -> None:
     reply = random_bot(**{"model.attention": "none"}).reply("word1 word2", BEAM)
     assert reply.text
     assert all(hypothesis.attention == [] for hypothesis in reply.hypotheses)
 
 
-def test_characters() -> None:
+def test_character_model() -> None:
     bot = random_bot(**{"data.level": "character", "data.reverse_input": "true"})
     reply = bot.reply("ab c", BEAM)
     assert reply.source_words == ["a", "b", "<space>", "c"]
@@ -407,7 +407,7 @@ def test_a_model_of_single_turns_ignores_history(forward: Chatbot) -> None:
     assert forward.reply("word1", BEAM, ["word2"]).hypotheses == forward.reply("word1", BEAM).hypotheses
 
 
-def test_reset(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     bot = two_turn_bot()
     typed = iter(["word1", "word2", "/reset", "word2", "/quit"])
     monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
@@ -427,11 +427,11 @@ def test_replace_unknown(forward: Chatbot) -> None:
     before = forward.replies(texts, decoding)
     after = forward.replies(texts, decoding.model_copy(update={"replace_unknown": True}))
     replaced = 0
-    for was, now in zip(before, after, strict=True):
-        for one, other in zip(was.hypotheses, now.hypotheses, strict=True):
+    for reply, replaced_reply in zip(before, after, strict=True):
+        for one, other in zip(reply.hypotheses, replaced_reply.hypotheses, strict=True):
             for word, new, row in zip(one.words, other.words, one.attention, strict=True):
                 replaced += word == "<unknown>"
-                assert new == (was.source_words[row.index(max(row))] if word == "<unknown>" else word)
+                assert new == (reply.source_words[row.index(max(row))] if word == "<unknown>" else word)
     assert replaced, "no reply had an unknown word"
 
 
@@ -459,8 +459,8 @@ def test_rerank_anti_language_model(forward: Chatbot) -> None:
         ids = [*forward.vocabulary.ids(hypothesis.words), *([2] if hypothesis.ended else [])]
         target = np.zeros([1, 6], np.int32)
         target[0, : len(ids)] = ids
-        nothing = np.zeros([1, STEPS], np.int32), np.zeros(1, np.int32)
-        log_p = -float(model.loss(*nothing, target, np.array([min(2, len(ids))], np.int32)).nats)
+        empty_source = np.zeros([1, STEPS], np.int32), np.zeros(1, np.int32)
+        log_p = -float(model.loss(*empty_source, target, np.array([min(2, len(ids))], np.int32)).nats)
         ranks.append(hypothesis.score - 0.7 * log_p)
         assert hypothesis.rank == pytest.approx(ranks[-1], abs=1e-3)
     assert ranks == sorted(ranks, reverse=True)

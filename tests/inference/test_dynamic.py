@@ -37,7 +37,7 @@ COMBINATIONS = pairwise(
 )
 
 
-def make(**architecture: object) -> tuple[Seq2Seq, Batch]:
+def make_model_and_batch(**architecture: object) -> tuple[Seq2Seq, Batch]:
     """A model with large weights that gives no probability to padding and the start marker, and samples."""
     sizes = {"hidden_size": 6, "embedding_size": 5, "encoder_steps": STEPS, "decoder_steps": STEPS}
     model = Seq2Seq(Model(**(sizes | architecture)), VOCABULARY, seed=2)
@@ -76,7 +76,7 @@ def reverse_sources(batch: Batch) -> Batch:
 
 
 def check_agreement(reverse: bool, length_penalty: float, **architecture: Any) -> None:
-    model, batch = make(**architecture)
+    model, batch = make_model_and_batch(**architecture)
     batch = reverse_sources(batch) if reverse else batch
     assert dynamic_loss(model, batch) == pytest.approx(float(model.loss(*batch).nats), rel=1e-5)
     beam = {"method": "beam", "beam_width": 4, "n_best": 4, "length_penalty": length_penalty}
@@ -115,7 +115,7 @@ def test_losses_and_replies_agree_for_all_pairs_of_settings(settings: dict[str, 
 
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_dropout_and_scheduled_sampling_agree(scheduled: bool) -> None:
-    model, batch = make(layers=2)
+    model, batch = make_model_and_batch(layers=2)
     probability = tf.constant(0.5) if scheduled else None
     random = RandomContext(1, tf.constant(4, tf.int64), dropout_rate=0.4, sampling_probability=probability)
     static = float(model.loss(*batch, random=random).nats)
@@ -130,10 +130,10 @@ def configuration(unrolling: str) -> Config:
     return parse_config({"name": "x", "data": {"train": "t"}, "model": settings, "training": training}, where="test")
 
 
-def test_training_steps_update_variables_equally() -> None:
+def test_training_steps_agree() -> None:
     results = []
     for unrolling in ("static", "dynamic"):
-        _, batch = make()
+        _, batch = make_model_and_batch()
         config = configuration(unrolling)
         model = build_model(config.model, VOCABULARY, seed=5)
         optimizer = build_optimizer(config.training)
@@ -150,7 +150,7 @@ def test_training_steps_update_variables_equally() -> None:
 def test_attention_weights_equal_those_of_the_addons(kind: str) -> None:
     """The addons' own layers and variables, with our weights assigned."""
     seq2seq, rng = load_addons().seq2seq, np.random.default_rng(6)
-    attention = ATTENTIONS[kind]("attention", hidden=7, values=5, seed=1)
+    attention = ATTENTIONS[kind]("attention", query_size=7, value_size=5, seed=1)
     for variable in attention.trainable_variables:
         variable.assign(rng.normal(size=variable.shape))
     values, query = rng.normal(size=[3, 6, 5]).astype(np.float32), rng.normal(size=[3, 7]).astype(np.float32)
@@ -170,13 +170,13 @@ def test_attention_weights_equal_those_of_the_addons(kind: str) -> None:
     np.testing.assert_allclose(context, np.einsum("bs,bsu->bu", expected, values), atol=1e-5)
 
 
-def test_unsupported_settings_are_refused_or_use_our_search() -> None:
+def test_unsupported_settings_are_rejected_or_use_our_search() -> None:
     with pytest.raises(ValueError, match="unrolling dynamic supports only greedy and beam search"):
         Decoding(unrolling="dynamic", no_repeat_ngram_size=2)
     with pytest.raises(ConfigError, match="the dynamic decoder computes in float32"):
         settings = {"model": {"unrolling": "dynamic"}, "training": {"precision": "bfloat16"}}
         parse_config({"name": "x", "data": {"train": "t"}, **settings}, where="test")
-    model, batch = make(unrolling="dynamic")
+    model, batch = make_model_and_batch(unrolling="dynamic")
     hypotheses = ReplySearch(model, Decoding(no_repeat_ngram_size=1))(batch.source, batch.source_length)
     for words in hypotheses.words[:, 0]:
         reply = [word for word in words if word not in (PAD, EOS)]

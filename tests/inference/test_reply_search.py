@@ -60,7 +60,7 @@ def test_scores_equal_teacher_forcing(model: Seq2Seq, utterances: Utterances, se
         np.testing.assert_allclose(hypotheses.scores[:, n], expected, atol=1e-4)
 
 
-def test_wider_beams_and_greedy(utterances: Utterances, search: Search) -> None:
+def test_beam_of_one_is_greedy_and_wider_beams_are_not_worse(utterances: Utterances, search: Search) -> None:
     greedy, one = search(GREEDY)(*utterances), search(beam(1))(*utterances)
     np.testing.assert_array_equal(one.words, greedy.words)
     np.testing.assert_allclose(one.scores, greedy.scores, atol=1e-4)
@@ -79,8 +79,8 @@ def test_batched_and_single_utterances_agree(utterances: Utterances, search: Sea
 
 def test_special_words_do_not_occur_in_replies(utterances: Utterances, search: Search) -> None:
     def words_of(hypotheses: Hypotheses) -> set[int]:
-        inside = np.arange(STEPS) < hypotheses.lengths[..., np.newaxis]
-        return set(hypotheses.words[inside].tolist())
+        is_word = np.arange(STEPS) < hypotheses.lengths[..., np.newaxis]
+        return set(hypotheses.words[is_word].tolist())
 
     words = words_of(search(beam(20))(*utterances))
     assert not words & {PAD, GO}

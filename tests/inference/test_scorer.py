@@ -49,26 +49,26 @@ def expected_scores(model: Seq2Seq, batch: Batch) -> tuple[np.ndarray, np.ndarra
     nats, correct = np.zeros(len(batch.source)), np.zeros(len(batch.source))
     for t in range(batch.target.shape[1]):
         logits, state, _ = model.step(previous, state, memory)
-        word, real = batch.target[:, t], t < batch.target_length
-        nats -= real * tf.gather(tf.nn.log_softmax(logits), word, batch_dims=1).numpy()
-        correct += real & (np.argmax(logits, axis=1) == word)
+        word, is_word = batch.target[:, t], t < batch.target_length
+        nats -= is_word * tf.gather(tf.nn.log_softmax(logits), word, batch_dims=1).numpy()
+        correct += is_word & (np.argmax(logits, axis=1) == word)
         previous = tf.constant(word)
     return nats, correct
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])
-def test_scores_equal_those_of_single_steps(dataset: Dataset, model: Seq2Seq, micro_batches: int) -> None:
+def test_scores_equal_stepwise_decoding(dataset: Dataset, model: Seq2Seq, micro_batches: int) -> None:
     chosen = evenly_spaced(len(dataset), 45)
     batch = all_samples(dataset, chosen)
     nats, correct = expected_scores(model, batch)
     scorer = Scorer(model, micro_batches, max_rows=8, count_correct=True)
-    scores = scorer.samples(dataset, BUCKETS, True, chosen)
+    scores = scorer.score_samples(dataset, BUCKETS, True, chosen)
     np.testing.assert_allclose(scores.nats, nats, rtol=1e-5)
     np.testing.assert_array_equal(scores.tokens, batch.target_length)
     np.testing.assert_array_equal(scores.correct, correct)
-    total = [scores.loss for _, _, scores in scorer.batches(dataset, BUCKETS, True, chosen)]
-    assert sum(float(loss.nats) for loss in total) == pytest.approx(nats.sum(), rel=1e-5)
-    assert sum(int(loss.tokens) for loss in total) == batch.target_length.sum()
+    losses = [scores.loss for _, _, scores in scorer.score_batches(dataset, BUCKETS, True, chosen)]
+    assert sum(float(loss.nats) for loss in losses) == pytest.approx(nats.sum(), rel=1e-5)
+    assert sum(int(loss.tokens) for loss in losses) == batch.target_length.sum()
 
 
 def test_log_probabilities_of_pairs(dataset: Dataset, model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:

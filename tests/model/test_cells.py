@@ -13,7 +13,8 @@ from seq2seq_chat.model.cells import CELLS
 INPUT, STEP_INPUT, HIDDEN, ROWS = 5, 3, 7, 4
 
 
-def ours_and_inputs(kind: str, input_size: int, step_input_size: int) -> tuple[Any, Any, Any, list[tf.Tensor]]:
+def random_cell(kind: str, input_size: int, step_input_size: int) -> tuple[Any, Any, Any, list[tf.Tensor]]:
+    """A cell, its input, step input and state."""
     rng = np.random.default_rng(4)
     cell = CELLS[kind]("cell", input_size, step_input_size, HIDDEN, seed=1)
     for variable in cell.trainable_variables:
@@ -27,16 +28,17 @@ def ours_and_inputs(kind: str, input_size: int, step_input_size: int) -> tuple[A
 
 @pytest.mark.parametrize(("input_size", "step_input_size"), [(INPUT, STEP_INPUT), (INPUT, 0), (0, STEP_INPUT)])
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
-def test_a_step_equals_that_of_keras(kind: str, input_size: int, step_input_size: int) -> None:
-    cell, x, more, state = ours_and_inputs(kind, input_size, step_input_size)
-    state_after = cell(cell.project_inputs(x), more, cell.STATE(*state))
+def test_step_equals_keras(kind: str, input_size: int, step_input_size: int) -> None:
+    cell, x, step_input, state = random_cell(kind, input_size, step_input_size)
+    next_state = cell(cell.project_inputs(x), step_input, cell.STATE(*state))
 
     # Keras concatenates x and the step input; our recurrent matrix has the rows of the step input above those of h
-    of_inputs = cell.input.matrix.numpy() if input_size else np.zeros([0, cell.GATES * HIDDEN], np.float32)
-    of_recurrent = cell.recurrent.matrix.numpy()
+    input_matrix = cell.input.matrix.numpy() if input_size else np.zeros([0, cell.GATES * HIDDEN], np.float32)
+    recurrent_matrix = cell.recurrent.matrix.numpy()
     if kind == "gru":
-        of_recurrent = np.concatenate([of_recurrent, cell.candidate.matrix.numpy()], axis=1)
-    kernel, recurrent = np.concatenate([of_inputs, of_recurrent[:step_input_size]]), of_recurrent[step_input_size:]
+        recurrent_matrix = np.concatenate([recurrent_matrix, cell.candidate.matrix.numpy()], axis=1)
+    kernel = np.concatenate([input_matrix, recurrent_matrix[:step_input_size]])
+    recurrent = recurrent_matrix[step_input_size:]
     bias = cell.bias.numpy()
     if kind == "lstm":  # ours: i, f, o, g; Keras: i, f, g, o
         keras = tf.keras.layers.LSTMCell(HIDDEN)
@@ -44,18 +46,18 @@ def test_a_step_equals_that_of_keras(kind: str, input_size: int, step_input_size
             np.concatenate([np.split(part, 4, axis=-1)[gate] for gate in (0, 1, 3, 2)], axis=-1)
             for part in (kernel, recurrent, bias)
         )
-    elif kind == "gru":  # z renews where Keras's keeps, and sigma(-a) = 1 - sigma(a)
+    elif kind == "gru":  # our z is 1 - z of Keras, and σ(-a) = 1 - σ(a)
         keras = tf.keras.layers.GRUCell(HIDDEN, reset_after=False)
         kernel, recurrent, bias = (
             np.concatenate([-part[..., :HIDDEN], part[..., HIDDEN:]], axis=-1) for part in (kernel, recurrent, bias)
         )
     else:
         keras = tf.keras.layers.SimpleRNNCell(HIDDEN)
-    inputs = tf.concat([part for part in (x, more) if part is not None], axis=1)
+    inputs = tf.concat([part for part in (x, step_input) if part is not None], axis=1)
     keras.build(inputs.shape)
     keras.set_weights([kernel, recurrent, bias])
     _, expected = keras(inputs, state)
-    for ours, theirs in zip(state_after, expected, strict=True):
+    for ours, theirs in zip(next_state, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 

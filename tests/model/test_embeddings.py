@@ -34,15 +34,15 @@ def test_vectors_of_known_words_are_read(tmp_path: Path, header: str) -> None:
         (b"cat \xff\xfe 1\n", "not a UTF-8 text file"),
     ],
 )
-def test_invalid_files(tmp_path: Path, contents: bytes, message: str) -> None:
+def test_invalid_files_are_reported(tmp_path: Path, contents: bytes, message: str) -> None:
     (tmp_path / "vectors.vec").write_bytes(contents)
     with pytest.raises(UserError, match=message):
         load_vectors(tmp_path / "vectors.vec", WORDS, size=2)
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="could not read pretrained embeddings: No such file"):
-        load_vectors(tmp_path / "nowhere.vec", WORDS, size=2)
+        load_vectors(tmp_path / "missing.vec", WORDS, size=2)
 
 
 def test_no_known_word_gives_no_rows(tmp_path: Path) -> None:

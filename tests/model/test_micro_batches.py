@@ -33,19 +33,19 @@ def test_loss_and_gradients_equal_those_of_the_entire_batch(count: int, sampled:
         losses.append((float(loss.nats), float(loss.tokens)))
         gradients.append([tf.convert_to_tensor(gradient).numpy() for gradient in results])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
-    for expected, divided in zip(*gradients, strict=True):
-        np.testing.assert_allclose(divided, expected, rtol=1e-4, atol=1e-7)
+    for expected, actual in zip(*gradients, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-7)
 
 
-def test_a_step_in_micro_batches_is_one_graph_with_the_same_update() -> None:
-    after = []
+def test_micro_batches_share_one_graph_and_give_the_same_update() -> None:
+    weights = []
     for number in (1, 3):
         model, step = make_step(without_dropout(micro_batches=number))
         for n in range(3):
             step(random_batch(n), n)
         assert step.traces == 1
-        after.append(np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables]))
-    np.testing.assert_allclose(after[1], after[0], rtol=1e-4, atol=1e-6)
+        weights.append(np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables]))
+    np.testing.assert_allclose(weights[1], weights[0], rtol=1e-4, atol=1e-6)
 
 
 def test_micro_batches_have_different_dropout() -> None:
@@ -71,13 +71,13 @@ def test_a_slice_of_rows_has_the_random_numbers_of_the_entire_micro_batch(shape:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 12])
-def test_devices_compute_every_row_once_in_the_micro_batch_of_one_device(count: int, devices: int) -> None:
+def test_devices_divide_the_micro_batches_of_one_device(count: int, devices: int) -> None:
     rows = [(number, row) for number, members in enumerate(np.array_split(np.arange(12), count)) for row in members]
     computed = []
     for device in range(devices):
-        own = list(divide_rows(12, count, Share(device, devices)))
-        assert sum(micro_batch.size for micro_batch in own) == 12 // devices
-        for micro_batch in own:
+        share = list(divide_rows(12, count, Share(device, devices)))
+        assert sum(micro_batch.size for micro_batch in share) == 12 // devices
+        for micro_batch in share:
             members = [row for number, row in rows if number == micro_batch.number]
             if micro_batch.rows is not None:
                 first, size, total = micro_batch.rows
@@ -87,7 +87,7 @@ def test_devices_compute_every_row_once_in_the_micro_batch_of_one_device(count: 
     assert computed == rows
 
 
-def test_exact_loss_with_empty_rows() -> None:
+def test_full_softmax_loss_with_empty_rows() -> None:
     model, _ = make_step(configuration())
     batch = random_batch(2)
     batch.target_length[3] = 0
@@ -116,21 +116,21 @@ def test_default_number_of_micro_batches(
     assert micro_batch_count(config.model, config.training) == expected
 
 
-def test_threads_are_shared_only_before_tensorflow_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[str, int]] = []
+def test_cores_are_shared_only_before_tensorflow_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, int]] = []
     threading = tf.config.threading
     monkeypatch.setattr(micro_batches, "available_cores", lambda: 8)
-    monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", lambda n: given.append(("intra", n)))
-    monkeypatch.setattr(threading, "set_inter_op_parallelism_threads", lambda n: given.append(("inter", n)))
+    monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", lambda n: calls.append(("intra", n)))
+    monkeypatch.setattr(threading, "set_inter_op_parallelism_threads", lambda n: calls.append(("inter", n)))
     share_cores(1)
-    assert not given
+    assert not calls
     share_cores(2)
-    assert given == [("intra", 4), ("inter", 2)]
+    assert calls == [("intra", 4), ("inter", 2)]
 
-    def too_late(number: int) -> None:
+    def raise_error(number: int) -> None:
         raise RuntimeError("cannot be modified after initialization")
 
-    monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", too_late)
+    monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", raise_error)
     share_cores(2)
 
 

@@ -44,42 +44,38 @@ class Reference:
         self.layers, self.attends = model.config.layers, model.config.attention != "none"
         self.projects = model.config.projection_size is not None
 
-    def matrix(self, name: str, *parts: str) -> np.ndarray:
-        """The rows of the input, if there is one, above those of the step input and state."""
-        return np.concatenate([self.v[f"{name}/{part}"] for part in parts if f"{name}/{part}" in self.v])
-
     def cell(self, name: str, inputs: list[np.ndarray], state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        h, bias, known = state[0], self.v[f"{name}/bias"], self.v.get(f"{name}/input")
-        fed = np.concatenate([*inputs[1 if known is not None else 0 :], h])
-        x = (inputs[0] @ known if known is not None else 0) + bias
+        h, bias, input_matrix = state[0], self.v[f"{name}/bias"], self.v.get(f"{name}/input")
+        recurrent_input = np.concatenate([*inputs[0 if input_matrix is None else 1 :], h])
+        x = (0 if input_matrix is None else inputs[0] @ input_matrix) + bias
         if self.config.cell == "rnn":
-            return (np.tanh(x + fed @ self.v[f"{name}/recurrent"]),)
+            return (np.tanh(x + recurrent_input @ self.v[f"{name}/recurrent"]),)
         if self.config.cell == "gru":
             x_z, x_r, x_h = np.split(x, 3)
             u_z, u_r = np.split(self.v[f"{name}/recurrent"], 2, axis=1)
-            z, r = sigmoid(x_z + fed @ u_z), sigmoid(x_r + fed @ u_r)
-            after_reset = np.concatenate([fed[: len(fed) - len(h)], r * h])
+            z, r = sigmoid(x_z + recurrent_input @ u_z), sigmoid(x_r + recurrent_input @ u_r)
+            after_reset = np.concatenate([recurrent_input[: len(recurrent_input) - len(h)], r * h])
             return ((1 - z) * h + z * np.tanh(x_h + after_reset @ self.v[f"{name}/candidate"]),)
-        i, f, o, g = np.split(x + fed @ self.v[f"{name}/recurrent"], 4)
+        i, f, o, g = np.split(x + recurrent_input @ self.v[f"{name}/recurrent"], 4)
         c = sigmoid(f) * state[1] + sigmoid(i) * np.tanh(g)
         return sigmoid(o) * np.tanh(c), c
 
     def encode(self, source: list[int], zero: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[tuple]]:
         steps, states = [self.v["embedding/source"][word] for word in source], []
         for layer in range(self.layers):
-            name, sides = f"encoder/layer{layer}", []
+            name, directions = f"encoder/layer{layer}", []
             for direction in ("", "/backward")[: 2 if self.config.bidirectional else 1]:
                 state, outputs = zero, []
                 for x in steps[::-1] if direction else steps:
                     state = self.cell(name + direction, [x], state)
                     outputs.append(state[0])
-                sides.append((outputs[::-1] if direction else outputs, state))
-            steps = [np.concatenate(both) for both in zip(*(outputs for outputs, _ in sides), strict=True)]
-            states.append(sides[0][1])
+                directions.append((outputs[::-1] if direction else outputs, state))
+            steps = [np.concatenate(both) for both in zip(*(outputs for outputs, _ in directions), strict=True)]
+            states.append(directions[0][1])
             if self.config.bidirectional:
                 parts = []
                 for part, both in zip(
-                    ("output", "memory"), zip(*(state for _, state in sides), strict=True), strict=False
+                    ("output", "memory"), zip(*(state for _, state in directions), strict=True), strict=False
                 ):
                     joined = np.concatenate(both) @ self.v[f"{name}/bridge/{part}"]
                     parts.append(joined + self.v[f"{name}/bridge/{part}/bias"])
@@ -147,7 +143,7 @@ SAMPLES = [([5, 6, 7], [8, 9, EOS]), ([4], [EOS]), ([9, 8, 7, 6, 5], [4, 5, 6, 7
     ],
     ids=str,
 )
-def test_loss_equals_the_equations(architecture: dict[str, object]) -> None:
+def test_loss_equals_the_reference(architecture: dict[str, object]) -> None:
     model = make_model(**architecture)
     reference = Reference(model)
     expected = [reference.loss(source, target) for source, target in SAMPLES]
@@ -168,33 +164,33 @@ def test_decoding_step_by_step_equals_teacher_forcing() -> None:
             nats -= float(tf.nn.log_softmax(logits)[0, word])
             assert attention is not None
             assert float(tf.reduce_sum(attention[0, : len(source)])) == pytest.approx(1, abs=1e-6)
-            assert not np.any(attention[0, len(source) :]), "padding gets attention"
+            assert not np.any(attention[0, len(source) :]), "padding has attention"
         assert nats == pytest.approx(float(model.loss(*padded([source], 5), *padded([target], 5)).nats), rel=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["additive", "none"])
 def test_loss_does_not_depend_on_padding_or_batch(attention: str) -> None:
-    together = make_model(attention=attention)
-    longer = make_model(attention=attention, encoder_steps=9, decoder_steps=8)
-    alone = [float(together.loss(*padded([s], 5), *padded([t], 5)).nats) for s, t in SAMPLES]
-    further = [float(longer.loss(*padded([s], 9), *padded([t], 8)).nats) for s, t in SAMPLES]
-    batch = together.loss(*padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5))
-    assert further == pytest.approx(alone, rel=1e-5)
+    model = make_model(attention=attention)
+    padded_model = make_model(attention=attention, encoder_steps=9, decoder_steps=8)
+    alone = [float(model.loss(*padded([s], 5), *padded([t], 5)).nats) for s, t in SAMPLES]
+    more_padding = [float(padded_model.loss(*padded([s], 9), *padded([t], 8)).nats) for s, t in SAMPLES]
+    batch = model.loss(*padded([s for s, _ in SAMPLES], 5), *padded([t for _, t in SAMPLES], 5))
+    assert more_padding == pytest.approx(alone, rel=1e-5)
     assert float(batch.nats) == pytest.approx(sum(alone), rel=1e-5)
 
 
 def test_thought_vector_is_the_state_after_the_last_word() -> None:
     model = make_model()
     words, lengths = padded([[5, 6]], 5)
-    noisy = words.copy()
-    noisy[0, 2:] = 13  # arbitrary ids instead of padding
-    for ids in (words, noisy):
+    changed_padding = words.copy()
+    changed_padding[0, 2:] = 13  # arbitrary ids instead of padding
+    for ids in (words, changed_padding):
         encoded = model.encode(ids, lengths)
         np.testing.assert_allclose(encoded.states[0].output[0], encoded.outputs[0, 1], rtol=1e-6)
     np.testing.assert_array_equal(model.encode(words, lengths).states[0].memory, encoded.states[0].memory)
 
 
-def test_untrained_model_finds_all_words_equally_likely() -> None:
+def test_untrained_model_considers_all_words_equally_likely() -> None:
     model = Seq2Seq(Model(hidden_size=64, embedding_size=32, projection_size=32), vocabulary_size=3000, seed=1)
     source, target = np.random.default_rng(1).integers(4, 3000, (2, 8, 30)).astype(np.int32)
     full = np.full(8, 30, np.int32)

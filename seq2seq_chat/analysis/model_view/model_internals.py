@@ -77,7 +77,7 @@ def norms_by_step(model: Seq2Seq, tape: DeferredGradients) -> dict[str, list[flo
     """Gradient norms at the gates of the top cells of encoder and decoder, by time step."""
     cells = {"encoder": model.encoder.cells[-1], "decoder": model.decoder.cells[-1]}
     return {
-        part: [_norm(gradient) for gradient in tape.gradient_by_use(cell.recurrent.matrix)]
+        part: [_norm(gradient) for gradient in tape.output_gradients(cell.recurrent.matrix)]
         for part, cell in cells.items()
     }
 
