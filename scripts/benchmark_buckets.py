@@ -25,7 +25,7 @@ from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.training.learner import build_learner
-from seq2seq_chat.training.precision import unavailable
+from seq2seq_chat.training.precision import why_unavailable
 
 STEPS_PER_TURN = 15
 COLUMNS = ["training", "tokens/s", "gain", "ms", "% waiting"]
@@ -69,7 +69,7 @@ def main(
     """Time four training runs: two precisions, with and without buckets."""
     vocabulary = Vocabulary(Vocabulary.load(vocabulary_file).words[:8000])
     corpus = Dataset.open(corpus_file, vocabulary, Data(train=corpus_file, pairing=pairing))
-    precisions = [name for name in ("float32", "bfloat16") if unavailable(name) is None]
+    precisions = [name for name in ("float32", "bfloat16") if why_unavailable(name) is None]
     peaks = peak_speeds(precisions)
     configs = [experiment(corpus_file, precision, count) for precision in precisions for count in (buckets, 1)]
     share_cores(micro_batch_count(configs[0].model, configs[0].training))

@@ -68,7 +68,7 @@ def time_saving(config: Config, intervals: int, steps: int) -> dict[str, Any]:
                 bar.set_postfix_str(f"{stalls[-1]:.1f} s")
             count = 0
             while count < steps or (saves and saver.saved_step < learner.step - count):
-                saver.check()
+                saver.poll()
                 train_step(learner, bar)
                 count += 1
             saver.finish()

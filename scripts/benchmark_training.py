@@ -22,7 +22,7 @@ from contenders.workload import PEAK_FLOP, SIZES, Size, write_workload_in_subpro
 from tqdm import tqdm
 
 from seq2seq_chat.system.files import write_json
-from seq2seq_chat.training.precision import unavailable
+from seq2seq_chat.training.precision import why_unavailable
 
 OURS = Contender("ours, float32", "ours", {})
 OTHERS = {
@@ -75,7 +75,7 @@ def unavailable_reason(contender: Contender) -> str | None:
     module = {"pytorch": "torch", "keras_addons": "tensorflow_addons"}.get(contender.module)
     if module and importlib.util.find_spec(module) is None:
         return f"{module} is not installed"
-    return unavailable(contender.arguments.get("precision", "float32"))
+    return why_unavailable(contender.arguments.get("precision", "float32"))
 
 
 def measure(group: Sequence[Contender], folder: Path, size: Size, steps: int, bar: Any) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from seq2seq_chat.cli.options import FAILED, ensure_readable, exit_with, results
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
+    from seq2seq_chat.config import Config
+    from seq2seq_chat.runs.run import Run
     from seq2seq_chat.training.distribution.rendezvous import Cluster
 
 
@@ -35,13 +37,11 @@ def train(
     CONFIG is a JSON file. The last line printed is the folder of the run.
 
     With --resume, training continues from the newest checkpoint of RUN. CONFIG is then optional; it and --set may
-    change settings of the training, but not those that shape the model.
+    change training settings, but not those of the model.
 
     With --workers, several machines train one model. The one with --index 0 is the chief and writes the run; the
     others need neither CONFIG nor RUN, only the training corpus at the same path as the chief.
     """
-    from seq2seq_chat.config import load_config
-    from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.versions import load_tensorflow
     from seq2seq_chat.training.distribution.rendezvous import cluster_from_environment, cluster_from_options
 
@@ -50,36 +50,44 @@ def train(
         overrides = (*overrides, "training.strategy=multi_worker")
         if not cluster.is_chief:
             _train_as_worker(cluster)
-    if config_file is None and resume is None:
-        raise click.UsageError("give a CONFIG to train, or a RUN to --resume")
-    if config_file is not None:
-        _ensure_not_a_run(config_file, results)
-    run = find_run(resume, results) if resume else None
-    if config_file is None and run is not None:
-        config = load_config(run.path / "config.json", overrides, warn=False)
-    else:
-        config = load_config(config_file or "", overrides)
+    config, run = _load_experiment(config_file, resume, overrides, results)
     if cluster is None and config.training.strategy == "multi_worker":
         cluster = cluster_from_environment()
         if cluster is not None and not cluster.is_chief:
             _train_as_worker(cluster)
     ensure_readable(config.data.train, config.data.validation)
     load_tensorflow()
-    from seq2seq_chat.training.experiment import Interrupted, TrainingFailed, resume_experiment, start_experiment
+    from seq2seq_chat.training import experiment
 
     try:
         if run is None:
-            run = start_experiment(config, results, cluster)
+            run = experiment.start_experiment(config, results, cluster)
         else:
-            resume_experiment(run, config, cluster)
-    except Interrupted as stop:
-        command = f"seq2seq-chat train --resume {stop.run.path}" + (f" {cluster.chief_arguments}" if cluster else "")
+            experiment.resume_experiment(run, config, cluster)
+    except experiment.Interrupted as interrupted:
+        command = experiment.resume_command(interrupted.run, cluster)
         click.echo(f"stopped and saved; resume with: {command}", err=True)
-        click.echo(stop.run.path)
-        sys.exit(128 + stop.signal_number)
-    except TrainingFailed as error:
+        click.echo(interrupted.run.path)
+        sys.exit(128 + interrupted.signal_number)
+    except experiment.TrainingFailed as error:
         exit_with(str(error), FAILED)
     click.echo(run.path)
+
+
+def _load_experiment(
+    config_file: str | None, resume: str | None, overrides: tuple[str, ...], results: str
+) -> tuple[Config, Run | None]:
+    """The configuration, and the run to resume, if any."""
+    from seq2seq_chat.config import load_config
+    from seq2seq_chat.runs.find import find_run
+
+    run = find_run(resume, results) if resume else None
+    if config_file is not None:
+        _ensure_not_a_run(config_file, results)
+        return load_config(config_file, overrides), run
+    if run is None:
+        raise click.UsageError("specify a CONFIG to train, or a RUN to --resume")
+    return load_config(run.path / "config.json", overrides, warn=False), run
 
 
 def _ensure_not_a_run(config_file: str, results: str) -> None:
@@ -97,10 +105,10 @@ def _train_as_worker(cluster: Cluster) -> NoReturn:
 
     try:
         step = train_as_worker(cluster)
-    except StoppedByChief as stop:
-        click.echo(f"stopped at step {stop.step:,}; {cluster.describe(0)} saves the run", err=True)
-        sys.exit(128 + stop.signal_number)
+    except StoppedByChief as stopped:
+        click.echo(f"stopped at step {stopped.step:,}; {cluster.describe(0)} saves the run", err=True)
+        sys.exit(128 + stopped.signal_number)
     except WorkerLost as error:
-        exit_with(f"{error}; the training stopped. Check the messages of that worker, then restart all workers", FAILED)
+        exit_with(f"{error}; training stopped. Check the messages of that worker, then restart all workers", FAILED)
     click.echo(f"finished at step {step:,}; the run is on {cluster.describe(0)}")
     sys.exit(0)

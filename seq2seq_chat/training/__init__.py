@@ -1,5 +1,5 @@
 """Training.
 
 Reading order: sampler, clipping, precision, optimizers, schedules, distribution, step, learner, metrics, loop,
-validation, saving, reports, chief, worker, resume, setup, experiment.
+validation, saving, reporter, chief, worker, resume, setup, experiment.
 """

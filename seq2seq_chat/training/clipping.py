@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -12,8 +12,8 @@ from seq2seq_chat.model.deferred import Gradient
 def sum_repeated_rows(gradient: Gradient) -> Gradient:
     """Sum the slices of a sparse gradient that belong to the same row.
 
-    A word that occurs several times in a batch has several slices in its table's gradient. The norm of the gradient is
-    that of their sum, and AdaGrad squares their sum.
+    A word that occurs several times in a batch has several slices in the gradient of its table. Norms and AdaGrad need
+    their sum.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -32,42 +32,42 @@ def clip_by_global_norm(gradients: Sequence[Gradient], limit: float | None) -> t
     """Rescale all gradients together if their global norm exceeds ``limit`` (Pascanu et al. 2013).
 
     Returns:
-        the gradients, without repeated rows, and their global norm before clipping.
+        The gradients, without repeated rows, and their global norm before clipping.
     """
     gradients, norm = _with_norm(gradients)
     if limit is None:
         return gradients, norm
     scale = tf.minimum(1.0, limit / norm)
 
-    def rescaled(gradient: Gradient) -> Gradient:
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(gradient.values * scale, gradient.indices, gradient.dense_shape)
-        return gradient * scale
+    def rescaled() -> list[Gradient]:
+        return [_map_values(lambda values: values * scale, gradient) for gradient in gradients]
 
-    # most gradients are below the limit, and multiplying them by one would read and write them for nothing
-    return tf.cond(norm <= limit, lambda: gradients, lambda: [rescaled(gradient) for gradient in gradients]), norm
+    # most gradients are below the limit; multiplying them by one would be a wasted pass over memory
+    return tf.cond(norm <= limit, lambda: gradients, rescaled), norm
 
 
 def clip_by_value(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
-    """Clip each number to ±``limit``, which may change the gradient's direction (Mikolov 2012, section 3.2.2).
+    """Clip each entry to ±``limit``, which may change the direction (Mikolov 2012, section 3.2.2).
 
     Returns:
-        the gradients, without repeated rows, and their global norm before clipping.
+        The gradients, without repeated rows, and their global norm before clipping.
     """
     gradients, norm = _with_norm(gradients)
     if limit is None:
         return gradients, norm
+    clipped = [_map_values(lambda values: tf.clip_by_value(values, -limit, limit), gradient) for gradient in gradients]
+    return clipped, norm
 
-    def clip(gradient: Gradient) -> Gradient:
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(clip(gradient.values), gradient.indices, gradient.dense_shape)
-        return tf.clip_by_value(gradient, -limit, limit)
 
-    return [clip(gradient) for gradient in gradients], norm
+def _map_values(function: Callable[[tf.Tensor], tf.Tensor], gradient: Gradient) -> Gradient:
+    """Apply a function to a gradient, or to the values of a sparse one."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(function(gradient.values), gradient.indices, gradient.dense_shape)
+    return function(gradient)
 
 
 def _with_norm(gradients: Sequence[Gradient]) -> tuple[list[Gradient], tf.Tensor]:
-    """Sum repeated rows, and compute the global norm."""
+    """Sum repeated rows and compute the global norm."""
     gradients = [sum_repeated_rows(gradient) for gradient in gradients]
     return gradients, global_norm(gradients)
 

@@ -1,4 +1,4 @@
-"""Progress of a training for a person: a progress bar on a terminal, plain lines elsewhere, all lines in a log file."""
+"""Training progress: a progress bar on a terminal, plain lines elsewhere, and a log file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Console:
         self._stdout_failed = False
         self._start = time.monotonic()
         self._first_step = self._steps = 0
-        self._graph_steps, self._graph_seconds = 0, 0.0  # steps that built a graph, and how long they took
-        self._metrics = ""
+        self._tracing_steps, self._tracing_seconds = 0, 0.0  # steps that traced a graph, and how long they took
+        self._metrics_text = ""
 
     def log(self, text: str) -> None:
         """Print a line and append it to the log file."""
@@ -35,18 +35,17 @@ class Console:
             self._bar.clear()
         try:
             print(text, flush=True)
-        except OSError as error:  # the reader of a pipeline has ended, or a disk is full: no reason to stop a training
-            self._report_failed_stdout(error)
+        except OSError as error:  # a closed pipe or a full disk must not stop training
+            self._warn_once_about_stdout(error)
         if self._bar is not None:
             self._bar.refresh()
         self._append(text)
 
-    def _report_failed_stdout(self, error: OSError) -> None:
-        """Warn, once."""
+    def _warn_once_about_stdout(self, error: OSError) -> None:
         if not self._stdout_failed:
             self._stdout_failed = True
-            place = f", see {self._log_file}" if self._log_file else ""
-            logger.warning("could not write the output: %s; the training continues%s", error.strerror, place)
+            hint = f", see {self._log_file}" if self._log_file else ""
+            logger.warning("could not write the output: %s; training continues%s", error.strerror, hint)
 
     def _append(self, text: str) -> None:
         if self._log_file is None:
@@ -55,41 +54,43 @@ class Console:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def start_progress(self, step: int, steps: int) -> None:
-        """Start the progress bar at ``step`` of ``steps``. The first step builds the graph, which takes a while."""
+        """Start the progress bar at ``step`` of ``steps``."""
         self.log("building the graph…")
         self._start, self._first_step, self._steps = time.monotonic(), step, steps
-        self._graph_steps, self._graph_seconds = 0, 0.0
+        self._tracing_steps, self._tracing_seconds = 0, 0.0
         if sys.stderr.isatty():
             self._bar = tqdm(total=steps, initial=step, dynamic_ncols=True, bar_format=_BAR_FORMAT)
 
-    def advance(self, step: int, meter: Meter, graph_seconds: float = 0.0) -> None:
+    def advance(self, step: int, meter: Meter, tracing_seconds: float = 0.0) -> None:
         """Update the progress bar after a step.
 
         Args:
             step: number of steps done.
-            meter: the metrics since the last line.
-            graph_seconds: how long the step took if it built a graph, else 0; the estimate of the time left ignores it.
+            meter: the metrics since they were last logged.
+            tracing_seconds: how long the step took if it traced a graph, else 0; not part of the time left.
         """
-        self._graph_steps += graph_seconds > 0
-        self._graph_seconds += graph_seconds
+        self._tracing_steps += tracing_seconds > 0
+        self._tracing_seconds += tracing_seconds
         if self._bar is None:
             return
         if step % 10 == 0:
             sums = meter.sums()
             if sums["tokens"]:
-                line = meter.line(step)
+                metrics = meter.metrics(step)
                 rate = sums["tokens"] / max(sums["seconds"], 1e-9)
-                self._metrics = f", loss {line['loss']:.3f}, perplexity {line['perplexity']:.1f}, {rate:,.0f} tokens/s"
-        self._bar.set_postfix_str(self._time_left(step) + self._metrics, refresh=False)
+                loss = f"loss {metrics['loss']:.3f}, perplexity {metrics['perplexity']:.1f}"
+                self._metrics_text = f", {loss}, {rate:,.0f} tokens/s"
+        self._bar.set_postfix_str(self._time_left(step) + self._metrics_text, refresh=False)
         self._bar.update()
 
-    def log_metrics(self, line: dict[str, Any]) -> None:
-        """Report training metrics; on the terminal the progress bar shows them, if there is one."""
-        loss = "sampled loss" if line["softmax"] == "sampled" else "loss"
+    def log_metrics(self, metrics: dict[str, Any]) -> None:
+        """Log training metrics; only to the log file if the progress bar shows them."""
+        loss = "sampled loss" if metrics["softmax"] == "sampled" else "loss"
         text = (
-            f"step {line['step']:,} of {self._steps:,}: "
-            f"{loss} {line['loss']:.3f}, perplexity {line['perplexity']:.1f}, "
-            f"{line['tokens'] / max(line['seconds'], 1e-9):,.0f} target tokens/s, {self._time_left(line['step'])}"
+            f"step {metrics['step']:,} of {self._steps:,}: "
+            f"{loss} {metrics['loss']:.3f}, perplexity {metrics['perplexity']:.1f}, "
+            f"{metrics['tokens'] / max(metrics['seconds'], 1e-9):,.0f} target tokens/s, "
+            f"{self._time_left(metrics['step'])}"
         )
         if self._bar is None:
             self.log(text)
@@ -103,10 +104,10 @@ class Console:
             self._bar = None
 
     def _time_left(self, step: int) -> str:
-        done = step - self._first_step - self._graph_steps
-        if not done:
+        timed_steps = step - self._first_step - self._tracing_steps
+        if not timed_steps:
             return "time left unknown"
-        seconds = (time.monotonic() - self._start - self._graph_seconds) / done * (self._steps - step)
+        seconds = (time.monotonic() - self._start - self._tracing_seconds) / timed_steps * (self._steps - step)
         return f"{format_duration(seconds)} left"
 
 

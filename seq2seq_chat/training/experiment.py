@@ -18,7 +18,7 @@ from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
-from seq2seq_chat.training.chief import LossNotFinite
+from seq2seq_chat.training.chief import TrainingDiverged
 from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution.collective import Distribution, WorkerLost, connect
 from seq2seq_chat.training.distribution.rendezvous import Cluster
@@ -28,11 +28,11 @@ from seq2seq_chat.training.setup import build_trainer
 
 
 class TrainingFailed(Exception):
-    """A training could not start or continue; the message says why, and how to resume it."""
+    """Training could not start or continue; the message says why, and how to resume it."""
 
 
 class Interrupted(Exception):
-    """A signal interrupted the training, which saved a checkpoint and stopped."""
+    """A signal stopped training, after a checkpoint was saved."""
 
     def __init__(self, run: Run, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)
@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 
 def start_experiment(config: Config, results: str | Path, cluster: Cluster | None = None) -> Run:
-    """Train in a new run. If nothing was saved before a failure, no folder is left.
+    """Train in a new run. If training fails before anything is saved, its folder is removed.
 
     Args:
         config: the experiment.
@@ -49,8 +49,8 @@ def start_experiment(config: Config, results: str | Path, cluster: Cluster | Non
 
     Raises:
         UserError: a corpus, the vocabulary or the memory cannot be used.
-        TrainingFailed: the training could not start or continue.
-        Interrupted: a signal stopped the training.
+        TrainingFailed: training could not start or continue.
+        Interrupted: a signal stopped training.
     """
     vocabulary = training_vocabulary(config.data)
     distribution = _set_up_devices(config, cluster)
@@ -58,7 +58,7 @@ def start_experiment(config: Config, results: str | Path, cluster: Cluster | Non
     try:
         _train(run, config, distribution, cluster, new=True)
     except BaseException:
-        if not _has_saved(run):
+        if not _has_weights(run):
             shutil.rmtree(run.path)
         raise
     return run
@@ -69,8 +69,8 @@ def resume_experiment(run: Run, config: Config, cluster: Cluster | None = None) 
 
     Raises:
         UserError: the run is in use or damaged, or the settings of the model or the data have changed.
-        TrainingFailed: the training could not start or continue.
-        Interrupted: a signal stopped the training.
+        TrainingFailed: training could not start or continue.
+        Interrupted: a signal stopped training.
     """
     ensure_same_settings(run.name, resume_settings(run.config), resume_settings(config))
     _train(run, config, _set_up_devices(config, cluster), cluster, new=False)
@@ -85,16 +85,16 @@ def _set_up_devices(config: Config, cluster: Cluster | None) -> Distribution:
 
 
 def _train(run: Run, config: Config, distribution: Distribution, cluster: Cluster | None, new: bool) -> None:
-    """Train a run while holding its lock, and record how the training ended."""
-    with run.lock() as stale_holder, explain_interrupt(lambda: _saved_state(run, cluster)):
+    """Train a run while holding its lock, and record how training ended."""
+    with run.lock() as stale_holder, explain_interrupt(lambda: _resume_hint(run, cluster)):
         trainer = _start(run, config, distribution, stale_holder, new)
         if trainer is None:
             return
         try:
-            with distribution.watched():
+            with distribution.detect_lost_workers():
                 signal_number = trainer.train()
-        except (LossNotFinite, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
-            failure = _failure(error, run, cluster, kept=not new or _has_saved(run))
+        except (TrainingDiverged, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
+            failure = _training_failed(error, run, cluster, resumable=not new or _has_weights(run))
             with suppress(UserError, OSError):  # the disk may be full
                 run.record_end("failed", trainer.state.step, str(failure))
             raise failure from error
@@ -106,12 +106,12 @@ def _train(run: Run, config: Config, distribution: Distribution, cluster: Cluste
 
 
 def _start(run: Run, config: Config, distribution: Distribution, stale_holder: str | None, new: bool) -> Trainer | None:
-    """Build the trainer and record the start; None if the run is already trained."""
+    """Build the trainer and record the start; None if training is already finished."""
     try:
-        with distribution.watched():
-            trainer = build_trainer(run, config, run.vocabulary, distribution)
+        with distribution.detect_lost_workers():
+            trainer = build_trainer(run, config, distribution)
         if stale_holder:
-            trainer.console.log(f"{stale_holder} ended without releasing this run; taking it over")
+            trainer.console.log(f"{stale_holder} exited without releasing this run; taking over")
         if trainer.is_finished:
             patience = " and training.early_stopping" if config.training.early_stopping else ""
             trainer.console.log(
@@ -123,15 +123,15 @@ def _start(run: Run, config: Config, distribution: Distribution, stale_holder: s
     except tf.errors.ResourceExhaustedError as error:
         raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
     except WorkerLost as error:
-        raise TrainingFailed(f"{error}. Start the same command on every machine again") from error
+        raise TrainingFailed(f"{error}. Run the same command again on every machine") from error
     except OSError as error:
-        raise TrainingFailed(f"{error.filename or run.path}: {error.strerror}; the training did not start") from error
+        raise TrainingFailed(f"{error.filename or run.path}: {error.strerror}; training did not start") from error
 
 
 def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None:
-    """Add the changed settings to the run's history, and save the configuration that is valid from now on."""
-    before, now = flat_settings(run.config), flat_settings(config)
-    changes = {key: [before.get(key), value] for key, value in now.items() if before.get(key) != value}
+    """Append the changed settings to the run's history, and save the new configuration."""
+    before, after = flat_settings(run.config), flat_settings(config)
+    changes = {key: [before.get(key), value] for key, value in after.items() if before.get(key) != value}
     for key, (old, value) in changes.items():
         trainer.console.log(f"changed: {key} from {json.dumps(old)} to {json.dumps(value)}")
     environment = describe_environment()
@@ -142,38 +142,39 @@ def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None
         run.save_config(config)
 
 
-def _has_saved(run: Run) -> bool:
+def _has_weights(run: Run) -> bool:
     return bool(run.checkpoints() or run.snapshots() or run.best_path.exists())
 
 
-def _saved_state(run: Run, cluster: Cluster | None) -> str:
-    """What is saved of a training that was stopped before its first step or by a second signal; how to continue."""
+def resume_command(run: Run, cluster: Cluster | None) -> str:
+    """The command that resumes a run."""
+    return f"seq2seq-chat train --resume {run.path}" + (f" {cluster.chief_arguments}" if cluster else "")
+
+
+def _resume_hint(run: Run, cluster: Cluster | None) -> str:
+    """How to continue after a signal that ends training at once: before the first step, or a second signal."""
     checkpoints = run.checkpoints()
     if not checkpoints:
-        return "no checkpoint was saved yet; start the training again"
-    options = f" {cluster.chief_arguments}" if cluster else ""
-    return (
-        f"the checkpoint of step {checkpoints[-1][0]:,} is saved; "
-        f"resume with: seq2seq-chat train --resume {run.path}{options}"
-    )
+        return "no checkpoint was saved yet; start training again"
+    return f"the checkpoint of step {checkpoints[-1][0]:,} is saved; resume with: {resume_command(run, cluster)}"
 
 
-def _failure(error: Exception, run: Run, cluster: Cluster | None, kept: bool) -> TrainingFailed:
-    """Say what went wrong and how to continue; ``kept`` says whether there is a run to resume."""
-    remedy = f"resume with: seq2seq-chat train --resume {run.path}" if kept else "nothing was saved; start it again"
-    if isinstance(error, WorkerLost) and not kept:
+def _training_failed(error: Exception, run: Run, cluster: Cluster | None, resumable: bool) -> TrainingFailed:
+    """The exception that says what went wrong and how to continue; ``resumable`` if anything was saved."""
+    remedy = f"resume with: {resume_command(run, cluster)}" if resumable else "nothing was saved; start again"
+    if isinstance(error, WorkerLost) and not resumable:
         return TrainingFailed(
-            f"{error}; the training stopped before its first checkpoint. Start the same command on every machine again"
+            f"{error}; training stopped before its first checkpoint. Run the same command again on every machine"
         )
-    if isinstance(error, WorkerLost) and cluster is not None:
+    if isinstance(error, WorkerLost):
         return TrainingFailed(
-            f"{error}; the training stopped at its last checkpoint. Start every other worker again, and on this "
-            f"machine {remedy} {cluster.chief_arguments}"
+            f"{error}; training stopped at its last checkpoint. Start every other worker again, and on this "
+            f"machine {remedy}"
         )
-    if isinstance(error, LossNotFinite):
+    if isinstance(error, TrainingDiverged):
         return TrainingFailed(str(error))
     if isinstance(error, UserError):
-        return TrainingFailed(f"{error}\nThe training stopped; {remedy}")
+        return TrainingFailed(f"{error}\nTraining stopped; {remedy}")
     if isinstance(error, OSError):
-        return TrainingFailed(f"{error.filename or run.path}: {error.strerror}; the training stopped, {remedy}")
+        return TrainingFailed(f"{error.filename or run.path}: {error.strerror}; training stopped, {remedy}")
     return TrainingFailed(f"out of memory; lower training.batch_size or model.hidden_size, {remedy}")

@@ -23,14 +23,14 @@ from seq2seq_chat.training.step import StepResult, TrainingStep
 
 
 class Learner:
-    """Model, optimizer and sampler.
+    """A model, its optimizer and the order of its samples.
 
-    Everything that changes while learning is in ``variables``, ``precision_variables`` and ``step``.
+    All state is in ``variables``, ``loss_scale_variables``, ``step`` and ``sampler_state``.
 
     Args:
         model: the model to train; its seed is that of the experiment.
         batches: the training corpus.
-        settings: batch size, optimizer and loss.
+        settings: batch size, optimizer, loss.
         source_noise: noise in the sources, if any.
         distribution: the devices that share each batch; the model was created in its scope.
     """
@@ -63,8 +63,8 @@ class Learner:
         return [*self.model.trainable_variables, *self.optimizer.variables()]
 
     @property
-    def precision_variables(self) -> list[tf.Variable]:
-        """Variables that depend on the precision, which a resumed training may change."""
+    def loss_scale_variables(self) -> list[tf.Variable]:
+        """The state of the loss scale; empty unless the precision is float16."""
         return loss_scale_variables(self.optimizer)
 
     @property
@@ -74,13 +74,13 @@ class Learner:
 
     @property
     def sampler_state(self) -> dict[str, int]:
-        """Which samples a step number means; part of every checkpoint."""
+        """What maps step numbers to samples; part of every checkpoint."""
         return {"batch_size": self._batch_size, "order_begun": self._sampler.start_step}
 
     def resume_at(self, step: int, sampler_state: Mapping[str, int]) -> bool:
-        """Continue at a step of an earlier training; returns whether the order of samples continues, too.
+        """Continue at a step of an earlier process; returns whether the order of samples continues as well.
 
-        With another batch size, step numbers mean other samples, so a new order starts.
+        With a different batch size, step numbers map to different samples, so a new order starts.
         """
         same_order = sampler_state.get("batch_size", self._batch_size) == self._batch_size
         self.step = step
@@ -94,7 +94,7 @@ class Learner:
             self._learning_rate = rate
 
     def train_step(self, stop: bool = False) -> StepResult:
-        """Learn from the next batch; ``stop`` asks all workers to stop after it."""
+        """Train on the next batch; ``stop`` asks all workers to stop after it."""
         start = time.perf_counter()
         batch = self._next_batch.result() if self._next_step == self.step else self._batch(self.step)
         self.data_seconds = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""The training loop, which is the same on the chief and on the other workers."""
+"""The training loop, the same on the chief and on the other workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seq2seq_chat.training.schedules import Schedule
 
 @dataclass
 class TrainingState:
-    """Everything that changes during a training. A checkpoint contains all of it."""
+    """Everything that changes during training. A checkpoint contains all of it."""
 
     learner: Learner
     schedule: Schedule
@@ -37,7 +37,7 @@ class TrainingState:
         return {"best_loss": self.best_loss, "meter": self.meter.sums(), "progress": dict(self.schedule.state)}
 
     def restore(self, metadata: Mapping[str, Any]) -> bool:
-        """Restore what :meth:`metadata` returned; returns whether the order of samples continues, too."""
+        """Restore what :meth:`metadata` returned; returns whether the order of samples continues as well."""
         self.best_loss = float(metadata["best_loss"])
         self.meter.restore(metadata["meter"])
         self.schedule.restore(metadata.get("progress", {}))
@@ -47,20 +47,20 @@ class TrainingState:
 class Role:
     """What a process does besides training steps: the chief validates, saves and reports, a worker shows metrics."""
 
-    def log(self, line: dict[str, Any]) -> None:
-        """Report the training metrics since the previous call, see :meth:`Meter.line`."""
+    def log_metrics(self, metrics: dict[str, Any]) -> None:
+        """Report the training metrics since the previous call, see :meth:`Meter.metrics`."""
 
     def validate(self) -> None:
         """Validate, and update the schedule accordingly."""
 
     def save(self, last: bool) -> None:
-        """Save whatever is due after this step; ``last`` says whether it is the last one."""
+        """Save what is due after this step; ``last`` if training ends with it."""
 
     def finish(self) -> None:
-        """Complete what was started, after the last step."""
+        """Called after the last step."""
 
     def close(self) -> None:
-        """Clean up, also after an error."""
+        """Clean up, even after an error."""
 
 
 class Trainer:
@@ -69,7 +69,7 @@ class Trainer:
     Args:
         state: the state to continue from.
         settings: number of steps, and how often to log and validate.
-        role: what this process does besides the steps.
+        role: what this process does besides training steps.
         console: shows the progress.
         distribution: the devices that share each batch.
     """
@@ -88,11 +88,11 @@ class Trainer:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the training has reached its last step or was stopped early."""
+        """Whether training has reached its last step or was stopped early."""
         return self.state.step >= self._settings.steps or self.state.schedule.stopped_early
 
     def train(self) -> int | None:
-        """Train; returns the number of the signal that interrupted the training, or None if it is finished."""
+        """Train; returns the number of the signal that interrupted training, or None if it finished."""
         self.console.start_progress(self.state.step, self._settings.steps)
         try:
             with self._stop_request.on_signals():
@@ -110,11 +110,11 @@ class Trainer:
     def _train_step(self) -> None:
         state, start = self.state, time.monotonic()
         state.learner.set_learning_rate(state.schedule.learning_rate(state.step))
-        graphs = state.learner.traces
+        traces = state.learner.traces
         result = state.learner.train_step(stop=bool(self._stop_request))
         seconds = time.monotonic() - start
         state.meter.add(result, seconds, state.learner.data_seconds)
-        self.console.advance(state.step, state.meter, seconds if state.learner.traces != graphs else 0.0)
+        self.console.advance(state.step, state.meter, seconds if state.learner.traces != traces else 0.0)
         # workers stop together, after the first step at which all of them know about the request
         self._stopping = bool(self._stop_request) if self._distribution.workers == 1 else bool(result.stop > 0)
 
@@ -122,8 +122,8 @@ class Trainer:
         state = self.state
         last = state.step == self._settings.steps
         if state.step % self._settings.log_every == 0 or last:
-            line = state.meter.line(state.step)
-            self._role.log({**line, "learning_rate": state.schedule.learning_rate(state.step - 1)})
+            metrics = state.meter.metrics(state.step)
+            self._role.log_metrics({**metrics, "learning_rate": state.schedule.learning_rate(state.step - 1)})
             state.meter.reset()
         if state.step % self._settings.validate_every == 0 or last:
             self._role.validate()

@@ -1,4 +1,4 @@
-"""Estimates the memory of a training before it starts."""
+"""Estimate how much memory training needs, before it starts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from seq2seq_chat.model.seq2seq import abstract_model
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.optimizers import slots_per_parameter
 
-FLOAT = 4  # bytes
-PROCESS = 450e6  # bytes of Python, TensorFlow and its graph, measured with an empty model
-FREED_LATE = 1.25  # what the allocator holds relative to what is used, measured at three sizes
+FLOAT32_BYTES = 4
+PROCESS_BYTES = 450e6  # of Python, TensorFlow and its graph, measured with an empty model
+ALLOCATOR_OVERHEAD = 1.25  # memory held by the allocator per memory in use, measured at three sizes
 
 
-class DoesNotFit(UserError):
-    """A training that does not fit into memory; the message says what to make smaller."""
+class InsufficientMemory(UserError):
+    """Training does not fit into memory; the message says what to make smaller."""
 
 
 class MemoryEstimate(NamedTuple):
@@ -29,7 +29,7 @@ class MemoryEstimate(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Bytes in total."""
+        """All bytes."""
         return sum(self)
 
     def describe(self) -> str:
@@ -41,51 +41,52 @@ class MemoryEstimate(NamedTuple):
 def estimate_memory(
     model: Model, training: Training, vocabulary_size: int, devices: int = 1, replicas_in_memory: int = 1
 ) -> MemoryEstimate:
-    """Estimate the peak resident memory of a training from shapes alone.
+    """Estimate the peak resident memory of training from shapes alone.
 
     Args:
         model: the architecture.
         training: batch size, optimizer and softmax.
         vocabulary_size: words of the model.
         devices: number of devices that share a batch.
-        replicas_in_memory: how many of them use the same memory.
+        replicas_in_memory: how many of them share one memory.
     """
     variables = abstract_model(model, vocabulary_size).trainable_variables
     parameters = sum(variable.shape.num_elements() for variable in variables)
     tables = sum(v.shape.num_elements() for v in variables if v.shape[0] == vocabulary_size)
     sampled = training.sampled_softmax
     full_softmax = sampled is None or sampled >= vocabulary_size
-    hidden, width = model.hidden_size, model.projection_size or model.hidden_size
+    hidden, output_size = model.hidden_size, model.projection_size or model.hidden_size
     batch = training.batch_size // devices
 
-    # weights outside the tables: one gradient and one transposed copy each; tables: rows, or all of the softmax's
-    gradients = 2 * (parameters - tables) + (vocabulary_size * width if full_softmax else 0)
+    # weights outside the tables: a gradient and a transposed copy each; tables: sparse, or dense with a full softmax
+    gradients = 2 * (parameters - tables) + (vocabulary_size * output_size if full_softmax else 0)
     source_tokens, target_tokens = batch * model.encoder_steps, batch * model.decoder_steps
-    cell = 22 * hidden  # gates before and after their functions, states, and their gradients
+    cell = 22 * hidden  # gates before and after their activation functions, states, and the gradients of both
     directions = 2 if model.bidirectional else 1
     activations = model.layers * cell * (directions * source_tokens + target_tokens)
     if model.attention != "none":
         activations += target_tokens * model.encoder_steps * hidden + 8 * target_tokens * hidden
-    activations += target_tokens * (3 * vocabulary_size if full_softmax else 6 * (sampled or 0) + 4 * width)
+    activations += target_tokens * (3 * vocabulary_size if full_softmax else 6 * (sampled or 0) + 4 * output_size)
+    number_size = replicas_in_memory * FLOAT32_BYTES
     return MemoryEstimate(
-        parameters=replicas_in_memory * FLOAT * parameters,
-        optimizer=replicas_in_memory * FLOAT * parameters * slots_per_parameter(training),
-        gradients=replicas_in_memory * FLOAT * gradients,
-        activations=replicas_in_memory * FLOAT * activations * FREED_LATE,
-        process=PROCESS,
+        parameters=number_size * parameters,
+        optimizer=number_size * parameters * slots_per_parameter(training),
+        gradients=number_size * gradients,
+        activations=number_size * activations * ALLOCATOR_OVERHEAD,
+        process=PROCESS_BYTES,
     )
 
 
 def ensure_memory(estimate: MemoryEstimate, available: float) -> None:
-    """Raise DoesNotFit if a training needs more than the available memory."""
+    """Raise InsufficientMemory if training needs more than the available memory."""
     if estimate.total <= available:
         return
     if estimate.activations > estimate.parameters + estimate.optimizer:
         remedy = "lower training.batch_size, model.encoder_steps and model.decoder_steps, or model.hidden_size"
     else:
         remedy = "lower data.vocabulary_size, model.hidden_size or model.projection_size"
-    raise DoesNotFit(
-        f"this training needs about {gigabytes(estimate.total)}, but only {gigabytes(available)} are free; {remedy}"
+    raise InsufficientMemory(
+        f"training needs about {gigabytes(estimate.total)}, but only {gigabytes(available)} is available; {remedy}"
     )
 
 

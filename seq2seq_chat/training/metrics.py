@@ -1,4 +1,4 @@
-"""Training metrics: means over the steps since the previous report."""
+"""Training metrics: means over the steps since they were last logged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from seq2seq_chat.training.validation import perplexity
 
 
 class Meter:
-    """Accumulates the results of training steps since the last line of metrics.
+    """Accumulates the results of training steps.
 
     Results are copied from the device only when they are needed, so that a GPU does not wait for the host.
 
     Args:
-        sampled: whether the losses are estimates of a sampled softmax, which is reported with them.
+        sampled: whether the losses are estimates of a sampled softmax; part of the metrics.
     """
 
     def __init__(self, sampled: bool) -> None:
@@ -22,16 +22,10 @@ class Meter:
         self.reset()
 
     def reset(self) -> None:
-        """Start again from zero."""
+        """Set all sums to zero."""
         self._pending: list[StepResult] = []
-        self._sums = {
-            "nats": 0.0,
-            "tokens": 0.0,
-            "gradient_norm": 0.0,
-            "steps": 0.0,
-            "seconds": 0.0,
-            "data_seconds": 0.0,
-        }
+        names = ("nats", "tokens", "gradient_norm", "steps", "seconds", "data_seconds")
+        self._sums = dict.fromkeys(names, 0.0)
 
     def add(self, result: StepResult, seconds: float, data_seconds: float) -> None:
         """Add a step.
@@ -60,8 +54,8 @@ class Meter:
         self.reset()
         self._sums.update(sums)
 
-    def line(self, step: int) -> dict[str, Any]:
-        """The line of metrics.jsonl for these steps: means per token or step, and sums of tokens and seconds."""
+    def metrics(self, step: int) -> dict[str, Any]:
+        """The metrics of these steps, a line of metrics.jsonl: means per token or step, sums of tokens and seconds."""
         sums = self.sums()
         loss = sums["nats"] / sums["tokens"]
         return {

@@ -12,20 +12,16 @@ from seq2seq_chat.training.precision import with_loss_scale
 # classes with fused update kernels: one pass over a variable and its accumulators
 _keras = tf.keras.optimizers.legacy
 
-SLOTS = {"adagrad": 1, "adadelta": 2, "adam": 2, "rmsprop": 1, "sgd": 0}
-"""Numbers that an optimizer stores for each parameter, without momentum."""
+SLOTS = {"adagrad": 1, "adadelta": 2, "adam": 2, "rmsprop": 1, "sgd": 0}  # without momentum
 
 
 def build_optimizer(settings: Training) -> Any:
-    """Build the configured Keras optimizer, with Keras's defaults for other settings.
-
-    For float16 it scales the loss: see :func:`with_loss_scale`.
-    """
-    optimizer = _update_rule(settings)
+    """Build the configured Keras optimizer; for float16 it scales the loss, see :func:`with_loss_scale`."""
+    optimizer = _keras_optimizer(settings)
     return with_loss_scale(optimizer) if settings.precision == "float16" else optimizer
 
 
-def _update_rule(settings: Training) -> Any:
+def _keras_optimizer(settings: Training) -> Any:
     rate = settings.learning_rate
     if settings.optimizer == "adagrad":
         return _keras.Adagrad(rate, initial_accumulator_value=0.1)
@@ -39,5 +35,5 @@ def _update_rule(settings: Training) -> Any:
 
 
 def slots_per_parameter(settings: Training) -> int:
-    """Numbers that the optimizer stores for each parameter."""
+    """Number of variables that the optimizer keeps for each variable of the model."""
     return SLOTS[settings.optimizer] + (1 if settings.momentum else 0)

@@ -1,9 +1,9 @@
-"""Where a training starts: from its newest valid checkpoint, or from pretrained embeddings."""
+"""Where training starts: from the newest valid checkpoint of a run, or from pretrained embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.restore import ensure_same_vocabulary
 from seq2seq_chat.checkpoint.variables import DamagedCheckpoint, load_variables, read_arrays
@@ -19,13 +19,25 @@ from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.resume_compatibility import ensure_same_settings, resume_settings
 
 
+class TrainingInputs(NamedTuple):
+    """What a run is trained with."""
+
+    run: Run
+    config: Config
+    vocabulary: Vocabulary
+    corpus: Dataset  # for training
+
+    def metadata(self) -> dict[str, Any]:
+        """What must not change when training is resumed, for a checkpoint."""
+        return {
+            "vocabulary": self.vocabulary.fingerprint,
+            "corpus": self.corpus.fingerprint,
+            "settings": resume_settings(self.config),
+        }
+
+
 def load_newest_checkpoint(
-    run: Run,
-    config: Config,
-    vocabulary: Vocabulary,
-    corpus: Dataset,
-    learner: Learner,
-    on_progress: Callable[[str], object],
+    inputs: TrainingInputs, learner: Learner, on_progress: Callable[[str], object]
 ) -> dict[str, Any] | None:
     """Load the newest valid checkpoint into the learner's variables and return its metadata; None if there is none.
 
@@ -33,17 +45,18 @@ def load_newest_checkpoint(
         RunError: all checkpoints are damaged or were deleted.
         UserError: the settings, the vocabulary or the corpus have changed since.
     """
+    run = inputs.run
     checkpoints = run.checkpoints()
     for step, path in reversed(checkpoints):
         try:
             settings = read_arrays(path, [])[1].get("settings", {})
-            ensure_same_settings(run.name, settings, resume_settings(config))
-            metadata = load_variables(path, learner.variables, optional=learner.precision_variables)
-            ensure_same_vocabulary(path, metadata, vocabulary)
-            _ensure_same_corpus(run, config.data.train, corpus, metadata)
+            ensure_same_settings(run.name, settings, resume_settings(inputs.config))
+            metadata = load_variables(path, learner.variables, optional=learner.loss_scale_variables)
+            ensure_same_vocabulary(path, metadata, inputs.vocabulary)
+            _ensure_same_corpus(inputs, metadata)
             return metadata
-        except DamagedCheckpoint as damage:
-            on_progress(f"the checkpoint of step {step:,} is damaged ({damage}); trying the previous one")
+        except DamagedCheckpoint as error:
+            on_progress(f"the checkpoint of step {step:,} is damaged ({error}); trying the previous one")
     if checkpoints:  # starting from scratch would overwrite what was learned and reported
         raise RunError(f"run {run.name}: every checkpoint is damaged; restore one from a backup, or start a new run")
     _ensure_never_saved(run)
@@ -51,7 +64,7 @@ def load_newest_checkpoint(
 
 
 def _ensure_never_saved(run: Run) -> None:
-    """Raise RunError if a run without checkpoints had some: a training from scratch would overwrite its metrics."""
+    """Raise RunError if a run has lost its checkpoints: training from scratch would overwrite its metrics."""
     snapshots, end = run.snapshots(), read_end(run)
     has_ended = end is not None and end.state != "failed"  # which saves a checkpoint
     if (run.path / "checkpoints").is_dir() and not snapshots and not has_ended:
@@ -61,6 +74,15 @@ def _ensure_never_saved(run: Run) -> None:
         f"run {run.name} cannot be resumed, because the files in its folder checkpoints/ are missing{left}. "
         f"Restore them from a backup, or train again: seq2seq-chat train {run.path / 'config.json'}"
     )
+
+
+def _ensure_same_corpus(inputs: TrainingInputs, metadata: Mapping[str, Any]) -> None:
+    """A step number is a position in the corpus, so it means different samples in a different corpus."""
+    if metadata.get("corpus", inputs.corpus.fingerprint) != inputs.corpus.fingerprint:
+        raise UserError(
+            f"{inputs.config.data.train} is not the corpus that run {inputs.run.name} was trained on; "
+            "pass the original with --set data.train=FILE, or start a new run"
+        )
 
 
 def load_pretrained_embeddings(path: str, model: Seq2Seq, vocabulary: Vocabulary) -> int:
@@ -73,17 +95,8 @@ def load_pretrained_embeddings(path: str, model: Seq2Seq, vocabulary: Vocabulary
     if not len(rows):
         raise UserError(f"{path}: has no vector for any of the {len(vocabulary):,} words of the vocabulary")
     tables = {table.ref(): table for table in (model.source_embedding.table, model.target_embedding.table)}
-    for table in tables.values():  # one, where source and target share it
+    for table in tables.values():  # a single one if source and target share it
         values = table.numpy()
         values[rows] = vectors
         table.assign(values)
     return len(rows)
-
-
-def _ensure_same_corpus(run: Run, path: str, corpus: Dataset, metadata: Mapping[str, Any]) -> None:
-    """A step number is a position in the corpus, so it means other samples in another corpus."""
-    if metadata.get("corpus", corpus.fingerprint) != corpus.fingerprint:
-        raise UserError(
-            f"{path} is not the corpus that run {run.name} was trained on; "
-            "pass the original with --set data.train=FILE, or start a new run"
-        )

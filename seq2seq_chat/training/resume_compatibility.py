@@ -1,4 +1,4 @@
-"""Settings that must not change when a run is resumed, because the variables or what was learned depend on them."""
+"""Settings that must not change when a run is resumed, because the weights depend on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def resume_settings(config: Config) -> dict[str, Any]:
     return {
         path: value
         for path, value in flat_settings(config).items()
-        if path in ("seed", "training.optimizer")  # another optimizer cannot use this one's variables
+        if path in ("seed", "training.optimizer")  # another optimizer has other variables
         or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
     }
 
@@ -25,7 +25,7 @@ def resume_settings(config: Config) -> dict[str, Any]:
 def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Compare the settings of a run with those it is resumed with.
 
-    A setting that only one of the two has was introduced or removed by another version, and is ignored.
+    Settings that only one of the two has were added or removed by another version, and are ignored.
 
     Raises:
         UserError: some settings differ; the message lists them.

@@ -1,8 +1,8 @@
-"""Saving checkpoints, best weights and snapshots while the training continues.
+"""Save checkpoints, best weights and snapshots while training continues.
 
 The variables are copied between two steps, which is limited by memory bandwidth; a background thread writes the copy,
-which is limited by the disk. A failed write stops the training at the next step. Memory is slow at its first use, so
-the thread allocates the buffers for the copies when the training starts, and they are reused.
+which is limited by the disk. A failed write stops training at the next step. The first use of memory is slow, so the
+thread allocates the buffers for the copies when training starts, and they are reused.
 
 A copy of a large model would need too much memory beside the model itself. Its files are therefore written between two
 steps, into the page cache; the thread only flushes them to the disk and renames them. Weights that are saved twice at
@@ -27,7 +27,7 @@ from seq2seq_chat.system.files import Draft, copy_file
 from seq2seq_chat.system.hardware import free_memory
 from seq2seq_chat.training.learner import Learner
 
-MAX_COPIED = 1e9  # bytes of variables up to which a copy is kept in the same memory
+MAX_COPY_BYTES = 1e9  # larger models are not copied within the same memory
 
 
 class BackgroundWriter:
@@ -42,13 +42,13 @@ class BackgroundWriter:
 
     def __init__(self, variables: Sequence[tf.Variable] = ()) -> None:
         self._thread = ThreadPoolExecutor(1, "saving")
-        self._queued: list[Callable[[], None]] = []  # submitted once all files of the step have been requested
+        self._queued: list[Callable[[], None]] = []  # until all files of the step are requested
         self._pending: list[Future[None]] = []
         self._step = -1
         self._copies: dict[str, np.ndarray] = {}
         self._copied: set[str] = set()  # names of the copies that hold the values of ``_step``
         self._drafts: list[tuple[Draft, Any]] = []  # of ``_step``, with the names and metadata in each
-        self._copies_fit = _on_gpu(variables) or sum(_bytes(variable) for variable in variables) <= MAX_COPIED
+        self._copies_fit = _on_gpu(variables) or sum(_num_bytes(variable) for variable in variables) <= MAX_COPY_BYTES
         self._allocating = self._thread.submit(self._allocate, variables)
 
     def write(
@@ -107,7 +107,7 @@ class BackgroundWriter:
 
     def _allocate(self, variables: Sequence[tf.Variable]) -> bool:
         """Allocate buffers for copies of the variables; returns whether there is enough memory for them."""
-        if not self._copies_fit or sum(_bytes(variable) for variable in variables) > free_memory() / 2:
+        if not self._copies_fit or sum(_num_bytes(variable) for variable in variables) > free_memory() / 2:
             return False
         for variable in variables:
             buffer = np.empty(variable.shape, variable.dtype.as_numpy_dtype)
@@ -115,8 +115,8 @@ class BackgroundWriter:
             self._copies[variable_name(variable)] = buffer
         return True
 
-    def check(self) -> None:
-        """Start the queued writes and raise the error of an earlier one, if any; called after every step."""
+    def poll(self) -> None:
+        """Start the queued writes and raise the error of an earlier one, if any; call it after every step."""
         if self._pending and all(future.done() for future in self._pending):
             self._await_pending()
         self._submit_queued()
@@ -131,7 +131,7 @@ class BackgroundWriter:
         self._await_pending()
 
     def _submit_queued(self) -> None:
-        """Start the queued writes: not earlier, as they would slow down copies that the training waits for."""
+        """Start the queued writes: not earlier, as they would slow down copies that training waits for."""
         self._pending += [self._thread.submit(work) for work in self._queued]
         self._queued = []
 
@@ -150,12 +150,12 @@ def _copy_published(draft: Draft, path: Path) -> None:
     copy_file(draft.path, path)
 
 
-def _bytes(variable: tf.Variable) -> int:
+def _num_bytes(variable: tf.Variable) -> int:
     return int(variable.shape.num_elements() * variable.dtype.size)
 
 
 def _on_gpu(variables: Sequence[tf.Variable]) -> bool:
-    """Whether the variables are in another memory than their copies."""
+    """Whether the variables are in GPU memory, and their copies are not."""
     return any("GPU" in variable.device for variable in variables)
 
 
@@ -165,25 +165,25 @@ class Saver:
     Args:
         run: the run to save to.
         learner: model and optimizer to save.
-        metadata: stored with all weights: fingerprints of the vocabulary and the corpus, settings.
+        metadata: stored in every file.
         keep: number of newest checkpoints to keep.
     """
 
     def __init__(self, run: Run, learner: Learner, metadata: Mapping[str, Any], keep: int) -> None:
         self._run, self._learner, self._metadata, self._keep = run, learner, metadata, keep
-        self._writer = BackgroundWriter([*learner.variables, *learner.precision_variables])
-        self.saved_step = 0  # of the newest checkpoint on the disk
+        self._writer = BackgroundWriter([*learner.variables, *learner.loss_scale_variables])
+        self.saved_step = 0  # of the newest checkpoint on disk
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
-        """Save everything a resumed training needs; ``state`` is what is not in variables."""
+        """Save everything needed to resume; ``state`` is what is not in variables."""
         step = self._learner.step
-        variables = [*self._learner.variables, *self._learner.precision_variables]
+        variables = [*self._learner.variables, *self._learner.loss_scale_variables]
 
         def on_written() -> None:
             self.saved_step = step
             self._delete_old(step)
 
-        metadata = {**self._metadata_now(), **state}
+        metadata = {**self._current_metadata(), **state}
         self._writer.write(step, self._run.checkpoint_path(step), variables, metadata, on_written)
 
     def save_best(self) -> None:
@@ -194,27 +194,27 @@ class Saver:
         """Save the weights as a snapshot, which is never deleted."""
         self._write_weights(self._run.snapshot_path(self._learner.step))
 
-    def check(self) -> None:
-        """Raise UserError if a file could not be written; called after every step."""
-        self._writer.check()
+    def poll(self) -> None:
+        """See :meth:`BackgroundWriter.poll`."""
+        self._writer.poll()
 
     def finish(self) -> None:
-        """Wait until everything is written; raise UserError if a file could not be."""
+        """See :meth:`BackgroundWriter.finish`."""
         self._writer.finish()
 
     def drain(self) -> None:
-        """Wait until nothing is being written, ignoring errors: for use when another error is already raised."""
+        """Wait until nothing is being written, ignoring errors: for use while another error is raised."""
         with suppress(Exception):
             self._writer.finish()
 
     def _write_weights(self, path: Path) -> None:
-        self._writer.write(self._learner.step, path, self._learner.model.trainable_variables, self._metadata_now())
+        self._writer.write(self._learner.step, path, self._learner.model.trainable_variables, self._current_metadata())
 
-    def _metadata_now(self) -> dict[str, Any]:
+    def _current_metadata(self) -> dict[str, Any]:
         return {"step": self._learner.step, **self._metadata, **self._learner.sampler_state}
 
     def _delete_old(self, step: int) -> None:
-        # checkpoints of later steps were damaged when this training resumed; they must not displace valid ones
+        # later checkpoints were damaged when training resumed; they must not displace valid ones
         checkpoints = [path for other, path in self._run.checkpoints() if other <= step]
         for path in checkpoints[: -self._keep]:
             path.unlink(missing_ok=True)

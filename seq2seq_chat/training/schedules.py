@@ -8,7 +8,7 @@ from seq2seq_chat.config import Training
 
 
 class Schedule:
-    """The learning rate of each step, and whether to stop early, given the validations so far.
+    """The learning rate of each step and early stopping, given the validations so far.
 
     Its :attr:`state` is part of every checkpoint: validations since the best one, validations since the learning rate
     dropped, and how often it dropped.

@@ -1,4 +1,4 @@
-"""Builds the trainer of a run from its configuration."""
+"""Build the trainer of a run from its configuration."""
 
 from __future__ import annotations
 
@@ -15,37 +15,33 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.training.chief import Chief
 from seq2seq_chat.training.console import Console
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.loop import Trainer, TrainingState
 from seq2seq_chat.training.memory import ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.precision import ensure_available
-from seq2seq_chat.training.reports import Reports
-from seq2seq_chat.training.resume import load_newest_checkpoint, load_pretrained_embeddings
-from seq2seq_chat.training.resume_compatibility import resume_settings
+from seq2seq_chat.training.reporter import Reporter
+from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.schedules import Schedule
 from seq2seq_chat.training.validation import ReplySampler, Validator
 from seq2seq_chat.training.worker import broadcast_setup, synchronize
 
 
-def build_trainer(
-    run: Run, config: Config, vocabulary: Vocabulary, distribution: Distribution = SINGLE_DEVICE
-) -> Trainer:
+def build_trainer(run: Run, config: Config, distribution: Distribution) -> Trainer:
     """Build the trainer of a run, in the state of its newest valid checkpoint or at step 0.
 
     Args:
-        run: where everything is written; the caller holds its lock.
+        run: locked by the caller.
         config: the experiment.
-        vocabulary: the run's vocabulary.
-        distribution: the devices that share each batch; this process is the chief.
+        distribution: the devices that share each batch, with this process as the chief.
 
     Raises:
         UserError: a corpus, the memory, a checkpoint or the pretrained embeddings cannot be used.
         WorkerLost: another worker cannot take part.
     """
-    console, data = Console(run.log_file), config.data
+    console, data, vocabulary = Console(run.log_file), config.data, run.vocabulary
     corpus = Dataset.open(data.train, vocabulary, data)
     validation_corpus = Dataset.open(data.validation, vocabulary, data) if data.validation else None
     ensure_available(config.training.precision)
@@ -54,42 +50,30 @@ def build_trainer(
     learner = build_learner(config, vocabulary, corpus, distribution)
     console.log(_describe_data(corpus, validation_corpus, learner.batches.buckets))
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
-    metadata = {
-        "vocabulary": vocabulary.fingerprint,
-        "corpus": corpus.fingerprint,
-        "settings": resume_settings(config),
-    }
-    saver = Saver(run, learner, metadata, keep=config.training.keep_checkpoints)
-    reports = Reports(run, console)
-    _restore(run, config, vocabulary, corpus, state, saver, reports)
+    inputs = TrainingInputs(run, config, vocabulary, corpus)
+    saver = Saver(run, learner, inputs.metadata(), keep=config.training.keep_checkpoints)
+    reporter = Reporter(run, console)
+    _restore(inputs, state, saver, reporter)
     synchronize(distribution, state)
     validator = _build_validator(config, vocabulary, validation_corpus, learner) if validation_corpus else None
-    chief = Chief(state, config.training, validator, reports, saver)
+    chief = Chief(state, config.training, validator, reporter, saver)
     return Trainer(state, config.training, chief, console, distribution)
 
 
-def _restore(
-    run: Run,
-    config: Config,
-    vocabulary: Vocabulary,
-    corpus: Dataset,
-    state: TrainingState,
-    saver: Saver,
-    reports: Reports,
-) -> None:
+def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporter: Reporter) -> None:
     """Continue from the newest valid checkpoint, or start from the pretrained embeddings, if there are any."""
-    run.remove_temporary_files()
-    checkpoint = load_newest_checkpoint(run, config, vocabulary, corpus, state.learner, reports.message)
-    pretrained = config.model.pretrained_embeddings
+    inputs.run.remove_temporary_files()
+    checkpoint = load_newest_checkpoint(inputs, state.learner, reporter.log)
+    pretrained = inputs.config.model.pretrained_embeddings
     if checkpoint is not None:
         same_order = state.restore(checkpoint)
         saver.saved_step = state.step
         note = "" if same_order else "; the batch size has changed, so the samples come in a new order"
-        reports.message(f"resuming from step {state.step:,}{note}")
+        reporter.log(f"resuming from step {state.step:,}{note}")
     elif pretrained:
-        count = load_pretrained_embeddings(pretrained, state.learner.model, vocabulary)
-        reports.message(f"{count:,} of {len(vocabulary):,} words start with the vectors in {pretrained}")
-    reports.discard_after(state.step or None, checkpoint.get("lines", {}) if checkpoint else {})
+        count = load_pretrained_embeddings(pretrained, state.learner.model, inputs.vocabulary)
+        reporter.log(f"initialized {count:,} of {len(inputs.vocabulary):,} word embeddings from {pretrained}")
+    reporter.discard_after(state.step or None, checkpoint.get("lines", {}) if checkpoint else {})
 
 
 def _build_validator(config: Config, vocabulary: Vocabulary, corpus: Dataset, learner: Learner) -> Validator:
@@ -103,7 +87,7 @@ def _build_validator(config: Config, vocabulary: Vocabulary, corpus: Dataset, le
 def _report_devices_and_memory(
     config: Config, vocabulary_size: int, distribution: Distribution, console: Console
 ) -> None:
-    """Show what the training runs on and needs. Raises DoesNotFit."""
+    """Log devices, parameters and memory. Raises InsufficientMemory."""
     console.log(describe_devices(distribution.devices // distribution.workers))
     parts = parameter_counts(abstract_model(config.model, vocabulary_size))
     console.log(
@@ -116,7 +100,7 @@ def _report_devices_and_memory(
         config.model, config.training, vocabulary_size, distribution.devices, distribution.replicas_in_memory
     )
     available = available_memory()
-    console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} are free")
+    console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} available")
     ensure_memory(estimate, available)
 
 

@@ -19,11 +19,11 @@ from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distrib
 
 
 class StepResult(NamedTuple):
-    """The results of a step."""
+    """The result of a training step."""
 
     loss: Loss  # before the update
     gradient_norm: tf.Tensor  # scalar, before clipping
-    stop: tf.Tensor  # scalar: number of devices that request a stop after this step
+    stop: tf.Tensor  # scalar: number of devices that asked to stop after this step
 
 
 class TrainingStep:
@@ -45,17 +45,15 @@ class TrainingStep:
         self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)
         self._sampling_schedule = _sampling_schedule(settings)
         self._micro_batches = micro_batch_count(model.config, settings)
-        self._compute = tf.as_dtype(settings.precision)
+        self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
-        self._graph = tf.function(self._trace, autograph=False)
+        self._graph = tf.function(self._distributed_step, autograph=False)
 
     def __call__(self, batch: Batch, step: int, stop: bool = False) -> StepResult:
-        """Learn from a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
-        stop_requests = tf.constant(float(stop))
-        result: StepResult = self._graph(
-            *(tf.constant(part) for part in batch), tf.constant(step, tf.int64), stop_requests
-        )
+        """Train on a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
+        tensors = [tf.constant(array) for array in batch]
+        result: StepResult = self._graph(*tensors, tf.constant(step, tf.int64), tf.constant(float(stop)))
         return result
 
     @property
@@ -68,18 +66,18 @@ class TrainingStep:
         """Number of graphs traced so far: at most one for each bucket."""
         return int(self._graph.experimental_get_tracing_count())
 
-    def _trace(self, *inputs: tf.Tensor) -> StepResult:
+    def _distributed_step(self, *inputs: tf.Tensor) -> StepResult:
         *batch, step, stop = inputs
-        return self._distribution.run(self._learn, Batch(*batch), step, stop)
+        return self._distribution.run(self._replica_step, Batch(*batch), step, stop)
 
-    def _learn(self, batch: Batch, step: tf.Tensor, stop: tf.Tensor) -> StepResult:
+    def _replica_step(self, batch: Batch, step: tf.Tensor, stop: tf.Tensor) -> StepResult:
         loss, gradients, _ = self.gradients(batch, step)
         if self._distribution.devices > 1:
-            gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # less to send
-        nats, stop, *gradients = self._distribution.sum([loss.nats, stop, *gradients])
+            gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # fewer rows to send
+        nats, stop, *gradients = self._distribution.all_reduce([loss.nats, stop, *gradients])
         gradients, norm = self._clip(gradients, self._clipping_limit)
-        pairs = zip(gradients, self._model.trainable_variables, strict=True)
-        self._optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
+        gradients_and_variables = zip(gradients, self._model.trainable_variables, strict=True)
+        self._optimizer.apply_gradients(gradients_and_variables, experimental_aggregate_gradients=False)
         if self._scales_loss:  # after an overflow the optimizer skips the step
             norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
         return StepResult(Loss(nats, loss.tokens), norm, stop)
@@ -89,13 +87,13 @@ class TrainingStep:
         return RandomContext(self._model.seed, step, self._model.config.dropout, probability)
 
     def _tape(self) -> Any:
-        """The tape for the forward pass; the dynamic decoder's loop needs plain automatic differentiation."""
-        return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute)
+        """The tape for the forward pass; the loop of the dynamic decoder needs TensorFlow's own."""
+        return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute_dtype)
 
     def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
         """Compute the loss of a batch, the gradients of its mean per token, and the tape that recorded it.
 
-        On one of several devices, loss and gradients are those of its share; the tokens are those of the entire batch.
+        On one of several devices, loss and gradients are those of its share; the number of tokens is that of the batch.
         """
         share, random = self._distribution.share(), self._random_context(step)
         sampled_words = self._sampler(step) if self._sampler else None

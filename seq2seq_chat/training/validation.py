@@ -1,4 +1,4 @@
-"""Validation while training: the exact loss of a model (full softmax, teacher forcing, no dropout), and replies."""
+"""Validation during training: the exact loss (full softmax, teacher forcing, no dropout) and sample replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 class CorpusLoss(NamedTuple):
     """The exact loss of a model on a corpus."""
 
-    nats: float  # summed over all target tokens
+    nats: float  # sum over all target tokens
     tokens: int  # target tokens, end markers included
     samples: int
 
@@ -33,7 +33,7 @@ class CorpusLoss(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """e^loss, or infinity if that is too large for a float."""
+        """See :func:`perplexity`."""
         return perplexity(self.loss)
 
 
@@ -45,7 +45,7 @@ def perplexity(loss: float) -> float:
 def corpus_loss(
     scorer: Scorer, corpus: Dataset, buckets: Sequence[Bucket], reverse_input: bool, limit: int | None = None
 ) -> CorpusLoss:
-    """The exact loss of a model on a corpus.
+    """Compute the exact loss of a model on a corpus.
 
     Args:
         scorer: of the model.
@@ -71,13 +71,13 @@ class Reply(NamedTuple):
 
 
 class ReplySampler:
-    """Greedy replies of a model to some utterances of a corpus.
+    """Generates greedy replies to some utterances of a corpus.
 
     Args:
         model: the model that replies.
         vocabulary: its vocabulary.
         corpus: where the utterances come from.
-        data: how the model reads its input.
+        data: tokenization and order of the input.
         count: number of replies.
         allow_unknown: whether replies may contain <unknown>.
     """
@@ -104,8 +104,8 @@ class ReplySampler:
         hypotheses = self._search(self._batch.source, self._batch.source_length)
         replies = [words[0, : length[0]] for words, length in zip(hypotheses.words, hypotheses.lengths, strict=True)]
         return [
-            Reply(self._text(self._corpus.source_ids(n)), self._text(reply), self._text(self._corpus.target_ids(n)))
-            for n, reply in zip(self._samples, replies, strict=True)
+            Reply(self._text(self._corpus.source_ids(i)), self._text(reply), self._text(self._corpus.target_ids(i)))
+            for i, reply in zip(self._samples, replies, strict=True)
         ]
 
     def _text(self, ids: np.ndarray) -> str:
@@ -113,11 +113,11 @@ class ReplySampler:
 
 
 class Validator:
-    """Measures a model on the validation corpus with its current weights.
+    """Evaluates the current weights of a model on the validation corpus.
 
     Args:
         scorer: of the model.
-        replies: returns the model's replies to a few utterances.
+        replies: generates sample replies.
         corpus: the validation corpus.
         buckets: step limits, the model's own last.
         reverse_input: whether the encoder reads the last word first.

@@ -1,6 +1,6 @@
 """Workers other than the chief, and what the chief broadcasts to them.
 
-A worker has no run and no configuration. The chief broadcasts what to train and the initial weights; the worker
+A worker has no run and no configuration: the chief broadcasts what to train and the initial weights. The worker
 computes its share of every step, and receives the schedule after each validation. All it needs is the training corpus,
 at the same path as on the chief.
 """
@@ -30,7 +30,7 @@ from seq2seq_chat.training.schedules import Schedule
 
 
 class StoppedByChief(Exception):
-    """A signal to one of the workers stopped the training; the chief saves it."""
+    """A signal to one of the workers stopped all of them; the chief saves a checkpoint."""
 
     def __init__(self, step: int, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)
@@ -44,34 +44,34 @@ def broadcast_setup(distribution: Distribution, config: Config, vocabulary: Voca
         WorkerLost: a worker cannot take part; the message says why.
     """
     settings = json.loads(config.to_json())
-    # the number that suits the chief's machine, for all workers: random numbers depend on it
+    # of the chief, for all workers, as random numbers depend on it
     settings["training"]["micro_batches"] = micro_batch_count(config.model, config.training)
     distribution.broadcast({"config": settings, "words": vocabulary.words, "corpus": corpus.fingerprint})
-    distribution.agree_or_raise()
+    distribution.barrier()
 
 
 def synchronize(distribution: Distribution, state: TrainingState) -> None:
     """Give all workers the chief's step, weights and learning rate."""
     learner = state.learner
     received = distribution.broadcast(
-        {"step": learner.step, "place": learner.sampler_state, "progress": state.schedule.state}
+        {"step": learner.step, "sampler": learner.sampler_state, "schedule": state.schedule.state}
     )
-    learner.resume_at(received["step"], received["place"])
-    state.schedule.restore(received["progress"])
-    distribution.broadcast_variables([*learner.variables, *learner.precision_variables])
+    learner.resume_at(received["step"], received["sampler"])
+    state.schedule.restore(received["schedule"])
+    distribution.broadcast_variables([*learner.variables, *learner.loss_scale_variables])
 
 
 def train_as_worker(cluster: Cluster) -> int:
-    """Train as a worker until the chief ends the training; returns the number of steps.
+    """Train as a worker until the chief stops; returns the number of steps.
 
     Raises:
-        UserError: the workers did not find each other, or this one cannot take part.
+        UserError: the workers did not connect, or this one cannot take part.
         WorkerLost: another worker is gone.
         StoppedByChief: a signal to one of the workers stopped all of them after the same step.
     """
     console = Console()
     distribution = connect_workers(cluster, console.log)
-    with distribution.watched():
+    with distribution.detect_lost_workers():
         trainer = build_worker(distribution, cluster, console)
         console.log(f"{cluster.describe(cluster.task_index)} starts training at step {trainer.state.step:,}")
         signal_number = trainer.train()
@@ -86,13 +86,13 @@ class Worker(Role):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def log(self, line: dict[str, Any]) -> None:
+    def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Show the training metrics."""
-        self._console.log_metrics(line)
+        self._console.log_metrics(metrics)
 
 
 def build_worker(distribution: Distribution, cluster: Cluster, console: Console) -> Trainer:
-    """Build the trainer that the chief describes.
+    """Build the trainer for the setup that the chief broadcasts.
 
     Raises:
         UserError: the corpus is missing or differs from the chief's; the precision or the memory is not available.
@@ -104,9 +104,9 @@ def build_worker(distribution: Distribution, cluster: Cluster, console: Console)
         vocabulary = Vocabulary(setup["words"], source=f"the vocabulary of {cluster.describe(0)}")
         corpus = _open_corpus(config, vocabulary, distribution, cluster, setup["corpus"])
     except UserError as error:
-        distribution.agree_or_raise(str(error))
+        distribution.barrier(str(error))
         raise
-    distribution.agree_or_raise()
+    distribution.barrier()
     learner = build_learner(config, vocabulary, corpus, distribution)
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
     synchronize(distribution, state)
@@ -116,7 +116,7 @@ def build_worker(distribution: Distribution, cluster: Cluster, console: Console)
 def _open_corpus(
     config: Config, vocabulary: Vocabulary, distribution: Distribution, cluster: Cluster, fingerprint: str
 ) -> Dataset:
-    """Open the corpus, and check that this machine can train on it with the chief."""
+    """Open the corpus and check that this machine can train on it."""
     ensure_divisible(config.training.batch_size, distribution.devices)
     ensure_available(config.training.precision)
     corpus = Dataset.open(config.data.train, vocabulary, config.data)

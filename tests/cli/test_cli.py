@@ -148,9 +148,7 @@ def test_training_continues_if_stdout_is_closed(
     console.log("step 10")
     lines = (tmp_path / "train.log").read_text(encoding="utf-8").splitlines()
     assert [line[20:] for line in lines] == ["step 5", "step 10"]
-    assert caplog.messages == [
-        f"could not write the output: Broken pipe; the training continues, see {tmp_path}/train.log"
-    ]
+    assert caplog.messages == [f"could not write the output: Broken pipe; training continues, see {tmp_path}/train.log"]
 
 
 # rejected before training
@@ -168,8 +166,8 @@ REJECTED = {
     "wrong type": Rejected(["training.steps=many"], ["training.steps must be a valid integer", '"many"']),
     "impossible value": Rejected(["model.dropout=1"], ["model.dropout must be less than 1"]),
     "malformed set": Rejected(["training.steps"], ["--set training.steps: must be KEY=VALUE"]),
-    "too large": Rejected(["model.hidden_size=1000000"], ["GB are free; lower", "model.hidden_size"]),
-    "too large a batch": Rejected(["training.batch_size=100000000"], ["GB are free; lower training.batch_size"]),
+    "too large": Rejected(["model.hidden_size=1000000"], ["GB is available; lower", "model.hidden_size"]),
+    "too large a batch": Rejected(["training.batch_size=100000000"], ["GB is available; lower training.batch_size"]),
     "no corpus": Rejected(["data.train=none.txt"], ["none.txt does not exist", "relative to the working directory"]),
     "corpus is a folder": Rejected(["data.train=."], ["is a folder. Name a file in it"]),
     "empty corpus": Rejected(["data.train=empty.txt"], ["empty.txt has no utterance", "one utterance per line"]),
@@ -232,7 +230,7 @@ def test_an_invalid_configuration_file(cli: Cli, invalid_files: Path, raw: bytes
 
 def test_a_missing_configuration(cli: Cli, invalid_files: Path) -> None:
     assert "no such configuration file" in cli("train", "none.json").error_message
-    assert "give a CONFIG to train, or a RUN to --resume" in cli("train").error_message
+    assert "specify a CONFIG to train, or a RUN to --resume" in cli("train").error_message
 
 
 def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
@@ -268,7 +266,7 @@ def test_a_training_stopped_before_its_first_step_leaves_nothing(
 
     monkeypatch.setattr("seq2seq_chat.training.setup._report_devices_and_memory", stop)
     result = cli("train", tiny_config)
-    saved = "no checkpoint was saved yet; start the training again"
+    saved = "no checkpoint was saved yet; start training again"
     assert (result.status, result.err) == (130, f"\nseq2seq-chat: stopped; {saved}\n")
     assert list((invalid_files / "results").iterdir()) == []
 
@@ -444,14 +442,14 @@ def test_a_run_whose_checkpoints_were_deleted_is_not_resumed(cli: Cli, run_copy:
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(run_copy: Path) -> None:
-    from seq2seq_chat.training.resume import load_newest_checkpoint
+    from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
 
     for name in ("checkpoints", "snapshots"):
         shutil.rmtree(run_copy / name)
         (run_copy / name).mkdir()
     (run_copy / "end.json").unlink()
     unused: Any = None
-    assert load_newest_checkpoint(Run(run_copy), unused, unused, unused, unused, print) is None
+    assert load_newest_checkpoint(TrainingInputs(Run(run_copy), unused, unused, unused), unused, print) is None
 
 
 # resuming
@@ -527,7 +525,7 @@ def test_resuming_a_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> No
         ("seed=4", "seed (3 → 4)"),
         ("training.optimizer=sgd", 'training.optimizer ("adam" → "sgd")'),
         ("model.hiden_size=32", "did you mean model.hidden_size?"),
-        ("training.batch_size=100000000", "GB are free; lower training.batch_size"),
+        ("training.batch_size=100000000", "GB is available; lower training.batch_size"),
     ],
 )
 def test_settings_that_cannot_change_on_resume(cli: Cli, run_copy: Path, override: str, message: str) -> None:

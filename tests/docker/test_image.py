@@ -16,7 +16,7 @@ import pytest
 
 from tests.docker.engine import DEADLINE, MEMORY, REPOSITORY, USER, Engine
 from tests.test_readme import commands_of
-from tests.training.test_recovery import arrays, reported
+from tests.training.test_recovery import arrays, logged_lines
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def trained(image: Engine) -> Path:
     """An uninterrupted run."""
     output = image.run("train", *CONFIG, "--results", "results/uninterrupted")
     assert re.search(r"^no GPU found: training on \d+ processor cores?; .* --gpus all$", output, re.MULTILINE)
-    free = re.search(r"; ([\d.]+) GB are free", output)
+    free = re.search(r"; ([\d.]+) GB available", output)
     assert free and float(free[1]) <= MEMORY / 1e9  # the container's, not the machine's
     (run,) = (image.results / "uninterrupted").iterdir()
     assert output.splitlines()[-1] == f"results/uninterrupted/{run.name}"
@@ -70,7 +70,7 @@ def test_stopped_training_resumes_bit_for_bit_in_another_container(image: Engine
     uninterrupted, resumed = (arrays(folder / "checkpoints" / f"{STEPS:010}.npz") for folder in (trained, run))
     assert len(uninterrupted) > 10
     assert uninterrupted == resumed
-    assert reported(trained / "metrics.jsonl") == reported(run / "metrics.jsonl")
+    assert logged_lines(trained / "metrics.jsonl") == logged_lines(run / "metrics.jsonl")
 
 
 def test_training_can_be_stopped_before_its_first_step(image: Engine) -> None:

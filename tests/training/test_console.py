@@ -1,4 +1,4 @@
-"""What a person sees of a training: the time left, without the steps that build graphs."""
+"""What the terminal shows of training: the time left, without the steps that trace graphs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 def meter() -> MagicMock:
     meter = MagicMock()
     meter.sums.return_value = METRICS
-    meter.line.return_value = METRICS
+    meter.metrics.return_value = METRICS
     return meter
 
 
@@ -36,19 +36,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-def train(shown: Console, meter: MagicMock, clock: list[float]) -> None:
+def train(progress: Console, meter: MagicMock, clock: list[float]) -> None:
     """Thirty seconds for the first graph, ten for a second one, and one second for each of nine other steps."""
-    shown.start_progress(100, 211)
+    progress.start_progress(100, 211)
     for step in range(101, 112):
-        graph_seconds = {101: 30.0, 105: 10.0}.get(step, 0.0)
-        clock[0] += graph_seconds or 1.0
-        shown.advance(step, meter, graph_seconds)
+        tracing_seconds = {101: 30.0, 105: 10.0}.get(step, 0.0)
+        clock[0] += tracing_seconds or 1.0
+        progress.advance(step, meter, tracing_seconds)
         if step in (101, 111):
-            shown.log_metrics({**METRICS, "step": step})
-    shown.stop_progress()
+            progress.log_metrics({**METRICS, "step": step})
+    progress.stop_progress()
 
 
-def test_steps_that_build_graphs_are_left_out_of_the_time_left(
+def test_tracing_is_excluded_from_the_time_left(
     meter: MagicMock, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(Console(), meter, clock)

@@ -1,4 +1,4 @@
-"""How much memory a training needs, and the message if that is not available."""
+"""How much memory training needs, and the message if that is not available."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from seq2seq_chat.config import parse_config
 from seq2seq_chat.training.memory import (
-    DoesNotFit,
+    InsufficientMemory,
     MemoryEstimate,
     ensure_memory,
     estimate_memory,
@@ -17,10 +17,10 @@ def test_the_message_names_the_settings_to_lower() -> None:
     weights = MemoryEstimate(parameters=6e9, optimizer=6e9, gradients=1e9, activations=2e9, process=0.5e9)
     ensure_memory(weights, 15.5e9)
     with pytest.raises(
-        DoesNotFit, match=r"needs about 15\.5 GB, but only 15\.4 GB are free; lower data\.vocabulary_size"
+        InsufficientMemory, match=r"needs about 15\.5 GB, but only 15\.4 GB is available; lower data\.vocabulary_size"
     ):
         ensure_memory(weights, 15.4e9)
-    with pytest.raises(DoesNotFit, match=r"lower training\.batch_size"):
+    with pytest.raises(InsufficientMemory, match=r"lower training\.batch_size"):
         ensure_memory(weights._replace(activations=13e9), 15e9)
 
 

@@ -1,4 +1,4 @@
-"""Products in narrow types: operands are rounded, weights are not, overflow is handled, unavailable types rejected."""
+"""Products in low precision: operands are rounded, weights are not, and overflow is handled."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_gradients_equal_those_of_float32_up_to_rounding(kind: str, sampled: int
         computed = step.gradients(random_batch(1), tf.constant(0, tf.int64))[1]
         return [tf.convert_to_tensor(gradient).numpy() for gradient in computed]
 
-    exact, narrow = gradients("float32"), gradients(kind)
-    flat, near = (np.concatenate([g.ravel() for g in part]) for part in (exact, narrow))
-    assert np.any(flat != near)  # otherwise nothing was computed in the narrow type
+    exact, rounded_gradients = gradients("float32"), gradients(kind)
+    flat, near = (np.concatenate([g.ravel() for g in part]) for part in (exact, rounded_gradients))
+    assert np.any(flat != near)  # otherwise nothing was computed in low precision
     assert np.linalg.norm(flat - near) < 0.02 * np.linalg.norm(flat)
 
 
-def test_updates_below_the_precision_of_the_narrow_type_are_kept() -> None:
+def test_updates_below_the_precision_of_the_products_are_kept() -> None:
     model, step = make_step(configuration(precision="bfloat16", optimizer="sgd", learning_rate=1e-3))
     assert {variable.dtype for variable in model.trainable_variables} == {tf.float32}
     matrix = model.encoder.cells[0].recurrent.matrix
@@ -83,7 +83,7 @@ def test_a_step_that_overflows_is_skipped_and_halves_the_scale() -> None:
     assert any(np.any(v.numpy() != old) for v, old in zip(model.trainable_variables, before, strict=True))
 
 
-def test_a_training_is_resumed_in_another_precision(tmp_path: Path) -> None:
+def test_training_is_resumed_in_another_precision(tmp_path: Path) -> None:
     config = configuration(precision="float16")
     model, step = make_step(config)
     optimizer = step._optimizer
@@ -104,12 +104,12 @@ class Gpu:
 
 
 @pytest.mark.parametrize(
-    ("kind", "flags", "capability", "refused"),
+    ("kind", "flags", "capability", "reason"),
     [
         ("float32", set(), None, None),
         ("bfloat16", {"avx512_bf16"}, None, None),
         ("bfloat16", {"amx_bf16"}, None, None),
-        ("bfloat16", {"avx512f"}, None, "needs a processor with avx512_bf16"),
+        ("bfloat16", {"avx512f"}, None, "needs a CPU with avx512_bf16"),
         ("float16", {"avx512_bf16"}, None, "precision=bfloat16"),
         ("float16", {"avx512f"}, None, "precision=float32"),
         ("float16", set(), (7, 0), None),
@@ -119,16 +119,16 @@ class Gpu:
     ],
 )
 def test_unavailable_precisions_are_rejected_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, kind: str, flags: set[str], capability: Any, refused: str | None
+    monkeypatch: pytest.MonkeyPatch, kind: str, flags: set[str], capability: Any, reason: str | None
 ) -> None:
     monkeypatch.setattr(precision, "processor_flags", lambda: flags)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [Gpu()] if capability else [])
     details = {"compute_capability": capability, "device_name": "a GPU"}
     monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda _: details)
-    if refused is None:
+    if reason is None:
         ensure_available(kind)
     else:
-        with pytest.raises(PrecisionUnavailable, match=refused):
+        with pytest.raises(PrecisionUnavailable, match=reason):
             ensure_available(kind)
 
 

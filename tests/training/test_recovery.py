@@ -1,4 +1,4 @@
-"""A training killed at any moment is resumed bit for bit; damage that cannot be repaired is reported."""
+"""Training that is killed at any moment is resumed bit for bit; damage that cannot be repaired is reported."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.learner import build_learner
-from seq2seq_chat.training.resume import load_newest_checkpoint
+from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
 
 Cli = Callable[..., Any]
 
 KILLS = 8
 STEPS = 70
 DEADLINE = 900  # seconds for one training process
-TIMES = ("seconds", "data_seconds")  # of a line of metrics: what no two trainings have in common
+TIMES = ("seconds", "data_seconds")  # of a line of metrics: different in every run
 
 DRIVER = '''
 """Trains like the command line does, prints what it is doing, and records the order of the samples."""
@@ -78,7 +78,7 @@ def settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class Training:
-    """A training in a separate process."""
+    """Training in a separate process."""
 
     def __init__(self, order: Path, *arguments: object) -> None:
         driver = order.with_suffix(".py")
@@ -105,7 +105,7 @@ class Training:
 
 
 def kill_somewhere(training: Training, kind: str, rng: random.Random) -> str:
-    """Kill it during a step, a validation or the writing of a file; returns where, or "" if it ended before."""
+    """Kill it during a step, a validation or a write; returns where, or "" if it ended before."""
     first = rng.randrange(6, 14)  # some progress in between
     for number, event in enumerate(training.events()):
         if number >= first and event.startswith(kind):
@@ -119,7 +119,7 @@ def kill_somewhere(training: Training, kind: str, rng: random.Random) -> str:
     return ""
 
 
-def the_run(results: Path) -> Run:
+def only_run(results: Path) -> Run:
     (folder,) = [entry for entry in results.iterdir() if (entry / "config.json").is_file()]
     return Run(folder)
 
@@ -129,12 +129,12 @@ def arrays(path: Path) -> dict[str, bytes]:
         return {name: file[name].tobytes() for name in file.files if name != "metadata.json"}
 
 
-def reported(path: Path) -> list[dict[str, Any]]:
+def logged_lines(path: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
 
 
-def order_of(path: Path) -> dict[int, set[str]]:
+def batches_by_step(path: Path) -> dict[int, set[str]]:
     """The batches of each step; a killed process may leave an incomplete line."""
     steps: dict[int, set[str]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -153,21 +153,21 @@ def uninterrupted(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -
     config.write_text(json.dumps(settings(tiny)), encoding="utf-8")
     training = Training(folder / "order.txt", config, "--results", folder / "results")
     training.finish()
-    return the_run(folder / "results"), order_of(folder / "order.txt"), config
+    return only_run(folder / "results"), batches_by_step(folder / "order.txt"), config
 
 
-def ensure_same(run: Run, expected: Run) -> None:
-    """Everything a training writes is equal, bit for bit."""
+def assert_same(run: Run, expected: Run) -> None:
+    """Everything that training writes is equal, bit for bit."""
     for name in (f"checkpoints/{STEPS:010d}.npz", "checkpoints/best.npz", "snapshots/30/weights.npz"):
         assert arrays(run.path / name) == arrays(expected.path / name), name
     for name in ("metrics.jsonl", "samples.jsonl"):
-        assert reported(run.path / name) == reported(expected.path / name)
+        assert logged_lines(run.path / name) == logged_lines(expected.path / name)
     assert [step for step, _ in run.checkpoints()] == [step for step, _ in expected.checkpoints()]
     assert not list(run.path.rglob("*.tmp")), "incomplete files of a killed process are removed"
 
 
 @pytest.mark.slow
-def test_a_training_killed_at_random_moments_ends_bit_for_bit_the_same(
+def test_training_killed_at_random_moments_ends_bit_for_bit_identical(
     uninterrupted: tuple[Run, dict[int, set[str]], Path], tmp_path: Path
 ) -> None:
     expected, order, config = uninterrupted
@@ -180,16 +180,16 @@ def test_a_training_killed_at_random_moments_ends_bit_for_bit_the_same(
     while kills < KILLS:
         where = kill_somewhere(Training(order_file, *arguments, "--results", results), kinds[kills], rng)
         if not where:  # it ended before; start again
-            ensure_same(the_run(results), expected)
+            assert_same(only_run(results), expected)
             shutil.rmtree(results)
             arguments = [str(config)]
             continue
         kills += 1
         print(f"kill {kills}: {where}")
-        arguments = ["--resume", str(the_run(results).path)]
+        arguments = ["--resume", str(only_run(results).path)]
     Training(order_file, *arguments, "--results", results).finish()
-    ensure_same(the_run(results), expected)
-    seen = order_of(order_file)
+    assert_same(only_run(results), expected)
+    seen = batches_by_step(order_file)
     assert {step: seen[step] for step in range(STEPS)} == {step: order[step] for step in range(STEPS)}
 
 
@@ -203,13 +203,13 @@ def test_a_moved_run_without_cache_is_resumed(
     assert kill_somewhere(training, "step", random.Random(1))
     moved = tmp_path / "elsewhere" / "with another name"
     moved.parent.mkdir()
-    the_run(tmp_path / "results").path.rename(moved)
+    only_run(tmp_path / "results").path.rename(moved)
     caches = list(corpora.glob("*.cache"))
     assert caches
     for cache in caches:
         shutil.rmtree(cache)
     Training(tmp_path / "order.txt", "--resume", moved).finish()
-    ensure_same(Run(moved), expected)
+    assert_same(Run(moved), expected)
 
 
 def damage(path: Path, kind: str, position: int) -> None:
@@ -227,7 +227,7 @@ def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
     run = Run(run_copy)
     config, vocabulary = run.config, run.vocabulary
     corpus = Dataset.open(config.data.train, vocabulary, config.data)
-    learner = build_learner(config, vocabulary, corpus)
+    learner, inputs = build_learner(config, vocabulary, corpus), TrainingInputs(run, config, vocabulary, corpus)
     newest, previous = run.checkpoint_path(20), run.checkpoint_path(15)
     content, expected = newest.read_bytes(), {20: arrays(newest), 15: arrays(previous)}
     rng, size = random.Random(5), len(content)
@@ -236,7 +236,7 @@ def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
         newest.write_bytes(content)
         damage(newest, kind, position)
         messages: list[str] = []
-        metadata = load_newest_checkpoint(run, config, vocabulary, corpus, learner, messages.append)
+        metadata = load_newest_checkpoint(inputs, learner, messages.append)
         assert metadata is not None
         assert metadata["step"] == 15 or kind == "bit", (kind, position)
         assert bool(messages) == (metadata["step"] == 15)
@@ -247,27 +247,27 @@ def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cut", "bit"])
-def test_a_training_with_a_damaged_checkpoint_ends_bit_for_bit_the_same(
+def test_training_with_a_damaged_checkpoint_ends_bit_for_bit_identical(
     cli: Cli, tiny_run: Path, run_copy: Path, kind: str
 ) -> None:
     newest = run_copy / "checkpoints" / "0000000020.npz"
     damage(newest, kind, newest.stat().st_size // 2)
-    answer = cli("train", "--resume", run_copy)
-    assert answer.status == 0, answer
-    assert "Traceback" not in answer.out + answer.err
-    assert "the checkpoint of step 20 is damaged" in answer.out or kind == "bit"
+    result = cli("train", "--resume", run_copy)
+    assert result.status == 0, result
+    assert "Traceback" not in result.out + result.err
+    assert "the checkpoint of step 20 is damaged" in result.out or kind == "bit"
     assert arrays(newest) == arrays(tiny_run / "checkpoints" / "0000000020.npz")
-    assert reported(run_copy / "metrics.jsonl") == reported(tiny_run / "metrics.jsonl")
+    assert logged_lines(run_copy / "metrics.jsonl") == logged_lines(tiny_run / "metrics.jsonl")
 
 
 def test_missing_metrics_are_reported(cli: Cli, run_copy: Path) -> None:
     metrics = run_copy / "metrics.jsonl"
     text = metrics.read_text(encoding="utf-8")
     metrics.write_text(text[: len(text) // 2], encoding="utf-8")  # somewhere in the middle of a line
-    answer = cli("train", "--resume", run_copy, "--set", "training.steps=22")
-    assert answer.status == 0
-    assert "lines of metrics.jsonl are missing or damaged" in answer.out
-    assert all(isinstance(line["step"], int) for line in reported(metrics))
+    result = cli("train", "--resume", run_copy, "--set", "training.steps=22")
+    assert result.status == 0
+    assert "lines of metrics.jsonl are missing or damaged" in result.out
+    assert all(isinstance(line["step"], int) for line in logged_lines(metrics))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_run(
+def test_training_that_fails_before_its_first_checkpoint_leaves_no_run(
     cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the message suggests none to resume."""
@@ -314,28 +314,28 @@ def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_run(
         raise UserError(f"{path} could not be written")
 
     monkeypatch.setattr(saving, "write_arrays", full)
-    answer = cli("train", tiny_config, "--results", tmp_path / "results")
-    assert answer.status == 1
-    assert "could not be written" in answer.err
-    assert "start it again" in answer.err
-    assert "--resume" not in answer.err
+    result = cli("train", tiny_config, "--results", tmp_path / "results")
+    assert result.status == 1
+    assert "could not be written" in result.err
+    assert "start again" in result.err
+    assert "--resume" not in result.err
     assert not list((tmp_path / "results").iterdir())
 
 
-def test_a_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     before = {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()}
     monkeypatch.setattr("seq2seq_chat.runs.lock.os.write", full)  # writes who holds the run
     monkeypatch.setattr("seq2seq_chat.training.console.Console._append", full)
-    answer = cli("train", "--resume", run_copy, "--set", "training.steps=22")
-    assert answer.status == 1
-    assert f"{run_copy}: No space left on device; the training did not start" in answer.err
+    result = cli("train", "--resume", run_copy, "--set", "training.steps=22")
+    assert result.status == 1
+    assert f"{run_copy}: No space left on device; training did not start" in result.err
     assert {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()} == before
 
 
-def test_a_full_disk_stops_the_training_without_losses(
+def test_a_full_disk_stops_training_without_losses(
     cli: Cli, tiny_config: Path, tiny_run: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from seq2seq_chat.training import saving
@@ -352,17 +352,17 @@ def test_a_full_disk_stops_the_training_without_losses(
 
     with monkeypatch.context() as patch:
         patch.setattr(saving, "write_arrays", fill_before_ten)
-        answer = cli("train", tiny_config, "--results", small_disk)
+        result = cli("train", tiny_config, "--results", small_disk)
     (run,) = (Run(entry) for entry in small_disk.iterdir() if entry.is_dir())
-    assert answer.status == 1
-    assert "No space left on device" in answer.err
-    assert f"resume with: seq2seq-chat train --resume {run.path}" in answer.err
-    assert "Traceback" not in answer.err
+    assert result.status == 1
+    assert "No space left on device" in result.err
+    assert f"resume with: seq2seq-chat train --resume {run.path}" in result.err
+    assert "Traceback" not in result.err
     assert [step for step, _ in run.checkpoints()] == [5]
     assert not list(run.path.rglob("*.tmp"))
     ballast.unlink()
-    answer = cli("train", "--resume", run.path)
-    assert "resuming from step 5" in answer.out
+    result = cli("train", "--resume", run.path)
+    assert "resuming from step 5" in result.out
     expected = arrays(tiny_run / "checkpoints" / "0000000020.npz")
     assert arrays(run.checkpoint_path(20)) == expected
-    assert reported(run.metrics_file) == reported(tiny_run / "metrics.jsonl")
+    assert logged_lines(run.metrics_file) == logged_lines(tiny_run / "metrics.jsonl")

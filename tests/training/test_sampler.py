@@ -48,7 +48,7 @@ def test_a_large_corpus_is_shuffled_in_constant_memory() -> None:
     assert np.all(np.abs(counts - 1280) < 6 * 34)
 
 
-def test_neighbours_are_separated() -> None:
+def test_neighbors_are_separated() -> None:
     positions = BatchSampler([10_000], 64, seed=1).batch(0)[1]
     assert np.count_nonzero(np.abs(np.diff(positions)) < 10) < 5
 

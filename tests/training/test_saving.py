@@ -51,7 +51,7 @@ def test_the_values_at_the_call_are_written(tmp_path: Path, monkeypatch: pytest.
     writer.write(5, tmp_path / "a.npz", [variable], {"step": 5}, on_written=lambda: done.append("a"))
     writer.write(5, tmp_path / "b.npz", [variable], {"step": 5})
     variable.assign([7.0, 8.0])
-    writer.check()  # no error so far, and it does not wait
+    writer.poll()  # no error so far, and it does not wait
     assert not done
     changed.set()
     writer.finish()
@@ -83,7 +83,7 @@ def test_without_memory_for_a_copy_it_writes_at_once(tmp_path: Path, monkeypatch
 @pytest.fixture
 def large_model(monkeypatch: pytest.MonkeyPatch) -> tuple[tf.Variable, tf.Variable, BackgroundWriter]:
     """A small and a large variable, and a writer for which they are too large to copy."""
-    monkeypatch.setattr(saving, "MAX_COPIED", 150.0)  # bytes
+    monkeypatch.setattr(saving, "MAX_COPY_BYTES", 150.0)  # bytes
     small, large = tf.Variable([1.0], name="s"), tf.Variable(np.ones(50, np.float32), name="w")
     return small, large, BackgroundWriter([small, large])
 
@@ -120,7 +120,7 @@ def test_a_large_model_is_not_copied(
     )
 
 
-def test_the_training_does_not_wait_for_the_disk(
+def test_training_does_not_wait_for_the_disk(
     tmp_path: Path,
     large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter],
     monkeypatch: pytest.MonkeyPatch,
@@ -135,7 +135,7 @@ def test_the_training_does_not_wait_for_the_disk(
     small, large, writer = large_model
     done: list[str] = []
     writer.write(1, tmp_path / "a.npz", [small, large], {}, on_written=lambda: done.append("a"))
-    writer.check()
+    writer.poll()
     assert not done
     assert not (tmp_path / "a.npz").exists()
     reached.set()
@@ -150,7 +150,7 @@ def test_a_failure_is_raised_at_the_next_step(tmp_path: Path) -> None:
     writer.write(1, tmp_path / "file" / "a.npz", [tf.Variable([1.0], name="w")], {})
     with pytest.raises((UserError, OSError)):
         writer.finish()
-    writer.check()  # raised once
+    writer.poll()  # raised once
 
 
 def test_a_failed_write_is_not_replaced_by_an_earlier_file(
@@ -202,7 +202,7 @@ def test_after_a_failure_nothing_is_being_written(tmp_path: Path, monkeypatch: p
 # what is recorded
 
 
-def test_a_training_records_its_start_and_its_end(tiny_run: Path) -> None:
+def test_training_records_its_start_and_its_end(tiny_run: Path) -> None:
     (entry,) = history(tiny_run)
     assert entry["step"] == 0
     assert entry["changes"] == {}
@@ -213,9 +213,9 @@ def test_a_training_records_its_start_and_its_end(tiny_run: Path) -> None:
 
 def test_changed_settings_are_recorded(cli: Cli, run_copy: Path) -> None:
     changes = ["--set", "training.steps=23", "--set", "training.learning_rate=0.01"]
-    answer = cli("train", "--resume", run_copy, *changes)
-    assert answer.status == 0
-    assert "changed: training.learning_rate from 0.05 to 0.01" in answer.out
+    result = cli("train", "--resume", run_copy, *changes)
+    assert result.status == 0
+    assert "changed: training.learning_rate from 0.05 to 0.01" in result.out
     _, second = history(run_copy)
     assert second["step"] == 20
     assert second["changes"] == {"training.steps": [20, 23], "training.learning_rate": [0.05, 0.01]}
@@ -224,8 +224,8 @@ def test_changed_settings_are_recorded(cli: Cli, run_copy: Path) -> None:
 
 
 def test_a_failed_training_records_the_reason(cli: Cli, run_copy: Path) -> None:
-    answer = cli("train", "--resume", run_copy, "--set", "training.steps=60", "--set", "training.learning_rate=1e30")
-    assert answer.status == 1
+    result = cli("train", "--resume", run_copy, "--set", "training.steps=60", "--set", "training.learning_rate=1e30")
+    assert result.status == 1
     assert end(run_copy)["state"] == "failed"
     assert "not finite" in end(run_copy)["reason"]
 
@@ -240,9 +240,9 @@ with Run({str(run_copy)!r}).lock():
 """
     subprocess.run([sys.executable, "-c", command], check=False, env={"PYTHONPATH": ":".join(sys.path)})
     holder = json.loads((run_copy / "lock").read_text(encoding="utf-8"))
-    answer = cli("train", "--resume", run_copy, "--set", "training.steps=21")
-    assert answer.status == 0
-    assert f"process {holder['pid']} on {holder['host']} since {holder['since']} ended without" in answer.out
+    result = cli("train", "--resume", run_copy, "--set", "training.steps=21")
+    assert result.status == 0
+    assert f"process {holder['pid']} on {holder['host']} since {holder['since']} exited without" in result.out
     assert (run_copy / "lock").read_text(encoding="utf-8") == ""
 
 
@@ -271,11 +271,11 @@ def test_another_batch_size_is_resumed_bit_for_bit(cli: Cli, run_copy: Path, tmp
     interrupted = tmp_path / "interrupted"
     shutil.copytree(run_copy, interrupted)
     smaller = ["--set", "training.batch_size=12"]
-    answer = cli("train", "--resume", run_copy, "--set", "training.steps=30", *smaller)
-    assert "the batch size has changed, so the samples come in a new order" in answer.out
+    result = cli("train", "--resume", run_copy, "--set", "training.steps=30", *smaller)
+    assert "the batch size has changed, so the samples come in a new order" in result.out
     cli("train", "--resume", interrupted, "--set", "training.steps=25", *smaller)
-    answer = cli("train", "--resume", interrupted, "--set", "training.steps=30")
-    assert "new order" not in answer.out
+    result = cli("train", "--resume", interrupted, "--set", "training.steps=30")
+    assert "new order" not in result.out
     files = [np.load(run / "checkpoints" / "0000000030.npz") for run in (run_copy, interrupted)]
     names = [name for name in files[0].files if name != "metadata.json"]
     assert all(files[0][name].tobytes() == files[1][name].tobytes() for name in names)

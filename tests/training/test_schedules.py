@@ -1,4 +1,4 @@
-"""Learning rates, early stopping and clipping, by hand and in a training."""
+"""Learning rates, early stopping and clipping, by hand and in training."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def test_a_constant_rate() -> None:
 
 
 def test_an_exponential_rate() -> None:
-    falling = schedule(learning_rate_schedule="exponential", learning_rate_decay_steps=100)
-    assert [falling.learning_rate(step) for step in (0, 50, 100, 200)] == pytest.approx([0.8, 0.4, 0.2, 0.05])
+    decaying = schedule(learning_rate_schedule="exponential", learning_rate_decay_steps=100)
+    assert [decaying.learning_rate(step) for step in (0, 50, 100, 200)] == pytest.approx([0.8, 0.4, 0.2, 0.05])
 
 
 def test_a_rate_that_drops_at_plateaus() -> None:
-    falling = schedule(learning_rate_schedule="plateau", learning_rate_patience=2)
+    decaying = schedule(learning_rate_schedule="plateau", learning_rate_patience=2)
     rates = []
     for best in (True, False, True, False, False, False, False, False, True):
-        falling.record_validation(best)
-        rates.append(falling.learning_rate(0))
+        decaying.record_validation(best)
+        rates.append(decaying.learning_rate(0))
     assert rates == pytest.approx([0.8, 0.8, 0.8, 0.8, 0.2, 0.2, 0.05, 0.05, 0.05])
     resumed = schedule(learning_rate_schedule="plateau", learning_rate_patience=2)
-    resumed.restore(json.loads(json.dumps(falling.state)))
-    assert resumed.learning_rate(0) == falling.learning_rate(0)
+    resumed.restore(json.loads(json.dumps(decaying.state)))
+    assert resumed.learning_rate(0) == decaying.learning_rate(0)
 
 
 def test_early_stopping_counts_validations_without_improvement() -> None:
@@ -65,15 +65,15 @@ def lines(run: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in metrics if line["kind"] == kind]
 
 
-def test_a_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_config: Path, tmp_path: Path) -> None:
+def test_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_config: Path, tmp_path: Path) -> None:
     """With a rate this high, the validation loss stops improving after a while."""
     settings = {"learning_rate": 0.5, "learning_rate_schedule": "plateau", "learning_rate_patience": 1}
     settings |= {"early_stopping": 2, "validate_every": 2, "steps": 200, "log_every": 1}
     changes = [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
-    answer = cli("train", tiny_config, "--results", tmp_path, *changes)
-    assert answer.status == 0, answer
-    assert "stopped early: no improvement in 2 validations" in answer.out
-    run = Path(answer.out.splitlines()[-1])
+    result = cli("train", tiny_config, "--results", tmp_path, *changes)
+    assert result.status == 0, result
+    assert "stopped early: no improvement in 2 validations" in result.out
+    run = Path(result.out.splitlines()[-1])
     losses = [line["loss"] for line in lines(run, "validation")]
     assert losses.index(min(losses)) == len(losses) - 3
     bests = [loss == min(losses[: number + 1]) for number, loss in enumerate(losses)]

@@ -37,7 +37,7 @@ def write_corpus(folder: Path, words: int) -> dict[str, Path]:
 
 
 def two_steps(name: str, words: int, folder: Path) -> list[str]:
-    """The arguments of a training of two steps."""
+    """The arguments that train for two steps."""
     settings: dict[str, object] = {
         **write_corpus(folder, words),
         "data.pairing": "sliding",
@@ -80,9 +80,9 @@ def test_two_steps_at_full_size(tmp_path: Path) -> None:
 )
 def test_two_steps_with_small_cells(cli: Callable[..., Any], name: str, words: int, tmp_path: Path) -> None:
     small = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
-    answer = cli(*two_steps(name, words, tmp_path), *small, "--set", "training.learning_rate=0.1")
-    assert answer.status == 0, answer
-    run = Path(answer.out.splitlines()[-1])
+    result = cli(*two_steps(name, words, tmp_path), *small, "--set", "training.learning_rate=0.1")
+    assert result.status == 0, result
+    run = Path(result.out.splitlines()[-1])
     sampled, exact = losses(run, "train"), losses(run, "validation")
     assert len(sampled) == 2 and all(math.isfinite(loss) for loss in sampled)
     assert exact[1] < exact[0] < 1.1 * math.log(words)

@@ -1,11 +1,11 @@
-"""One training on several devices: GPUs of a machine, parts of its processor, or several machines.
+"""Data-parallel training: on several GPUs, on parts of a CPU, or on several machines.
 
-All devices hold the same variables. Each computes the loss and the gradients of its share of a batch; the sums over all
-shares are sent to every device, and every device makes the same update with them. The number of devices does not change
-what a step is: the samples, the sampled words, dropout and the loss per token of the batch are the same. Only the order
-of additions differs, so losses are equal up to rounding in float32.
+All devices hold the same variables. Each computes loss and gradients of its share of a batch; their sums are sent to
+every device (all-reduce), and every device applies the same update. The number of devices does not change a step: the
+samples, the sampled words, dropout and the loss per token of the batch are the same. Only the order of additions
+differs, so losses are equal up to rounding in float32.
 
-With several machines, worker 0 is the chief: it alone reads the configuration, keeps the run and validates. The others
+With several machines, worker 0 is the chief: it alone reads the configuration, writes the run and validates. The others
 need only the training corpus; the chief broadcasts the rest (:mod:`seq2seq_chat.training.worker`).
 """
 
@@ -31,7 +31,7 @@ CONNECTION_ERRORS = (  # what TensorFlow raises when another worker is gone
     *(tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.UnknownError),
 )
 HEARTBEAT_TIMEOUT = 20  # seconds
-MAX_MESSAGE = 400  # bytes of an error message that is sent to the other workers
+MAX_ERROR_BYTES = 400  # of a message sent to the other workers
 
 
 class WorkerLost(Exception):
@@ -39,11 +39,11 @@ class WorkerLost(Exception):
 
 
 class Distribution:
-    """A single device; the base class of several."""
+    """A single device; the base class for several."""
 
     devices = 1
     workers = 1
-    replicas_in_memory = 1  # devices that use the same memory
+    replicas_in_memory = 1  # devices that share one memory
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The context in which variables must be created."""
@@ -57,19 +57,19 @@ class Distribution:
         """Inside :meth:`run`: this device's share of a batch."""
         return ENTIRE_BATCH
 
-    def sum(self, values: list[Any]) -> list[Any]:
+    def all_reduce(self, values: list[Any]) -> list[Any]:
         """Inside :meth:`run`: the sums of tensors and sparse gradients over all devices."""
         return values
 
     def broadcast(self, value: Any) -> Any:
-        """Return the chief's value, which must be JSON. All workers must call this at the same time."""
+        """Return the chief's value, which must be JSON. All workers must call it and the next two methods."""
         return value
 
     def broadcast_variables(self, variables: Sequence[tf.Variable]) -> None:
-        """Give variables the chief's values, bit for bit."""
+        """Set variables to the chief's values, bit for bit."""
 
-    def agree_or_raise(self, error: str | None = None) -> None:
-        """Return if no worker has an error.
+    def barrier(self, error: str | None = None) -> None:
+        """Wait for all workers, and raise if one of them reports an error.
 
         Raises:
             UserError: this worker has one.
@@ -79,20 +79,20 @@ class Distribution:
             raise UserError(error)
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def detect_lost_workers(self) -> Iterator[None]:
         """Turn TensorFlow's connection errors into WorkerLost."""
         yield
 
 
 class Replicas(Distribution):
-    """Several devices with the same variables, by a strategy of ``tf.distribute``."""
+    """Several devices with the same variables, over a strategy of ``tf.distribute``."""
 
     def __init__(self, strategy: Any, cluster: Cluster | None = None) -> None:
         self._strategy, self._cluster = strategy, cluster
         self.devices = int(strategy.num_replicas_in_sync)
         self.workers = len(cluster.workers) if cluster else 1
         self.replicas_in_memory = 1 if cluster or tf.config.list_physical_devices("GPU") else self.devices
-        self._worker_sum = tf.function(self._sum_over_workers, autograph=False)
+        self._all_reduce_workers = tf.function(self._sum_first_devices, autograph=False)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         return self._strategy.scope()
@@ -101,22 +101,22 @@ class Replicas(Distribution):
         def on_device(*arguments: Any) -> Any:
             return step(*tf.nest.map_structure(tf.identity, arguments))  # a copy for each device
 
-        return tf.nest.map_structure(self._local, self._strategy.run(on_device, args=arguments))
+        return tf.nest.map_structure(self._first_result, self._strategy.run(on_device, args=arguments))
 
     def share(self) -> Share:
         return Share(_device_index(), self.devices)
 
-    def sum(self, values: list[Any]) -> list[Any]:
+    def all_reduce(self, values: list[Any]) -> list[Any]:
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
 
     def broadcast(self, value: Any) -> Any:
         if self._cluster is None:
             return value
         text = json.dumps(value).encode()
-        text += b" " * (-len(text) % 1024)  # few different lengths, as each one is traced
+        text += b" " * (-len(text) % 1024)  # every length is traced, so there must be few
         length = int(self._chief_value(np.array([len(text)], np.float32))[0])
-        sent = np.frombuffer(text if self._cluster.is_chief else bytes(length), np.uint8)
-        received = self._chief_value(sent.astype(np.float32))
+        message = np.frombuffer(text if self._cluster.is_chief else bytes(length), np.uint8)
+        received = self._chief_value(message.astype(np.float32))
         return json.loads(received.numpy().astype(np.uint8).tobytes())
 
     def broadcast_variables(self, variables: Sequence[tf.Variable]) -> None:
@@ -131,25 +131,25 @@ class Replicas(Distribution):
         """The chief's tensor; the other workers pass one of the same shape."""
         value = tf.convert_to_tensor(value)
         if self._cluster is not None and not self._cluster.is_chief:
-            value = -tf.zeros_like(value)  # x + -0 is x, bit for bit, even if x is -0
-        return self._worker_sum(value)
+            value = -tf.zeros_like(value)  # x + -0.0 is x bit for bit, even if x is -0.0
+        return self._all_reduce_workers(value)
 
-    def agree_or_raise(self, error: str | None = None) -> None:
+    def barrier(self, error: str | None = None) -> None:
         if self._cluster is None:
-            super().agree_or_raise(error)
+            super().barrier(error)
             return
-        table = np.zeros([self.workers, MAX_MESSAGE], np.float32)
-        message = (error or "").encode()[:MAX_MESSAGE]
+        table = np.zeros([self.workers, MAX_ERROR_BYTES], np.float32)
+        message = (error or "").encode()[:MAX_ERROR_BYTES]
         table[self._cluster.task_index, : len(message)] = np.frombuffer(message, np.uint8)
-        messages = self._worker_sum(tf.constant(table)).numpy().astype(np.uint8)
-        super().agree_or_raise(error)
+        messages = self._all_reduce_workers(tf.constant(table)).numpy().astype(np.uint8)
+        super().barrier(error)
         for index, row in enumerate(messages):
             if row.any():
                 text = bytes(row).rstrip(b"\0").decode(errors="replace")
                 raise WorkerLost(f"{self._cluster.describe(index)} cannot take part: {text}")
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def detect_lost_workers(self) -> Iterator[None]:
         try:
             yield
         except CONNECTION_ERRORS as error:
@@ -157,21 +157,21 @@ class Replicas(Distribution):
                 raise
             lost = self._cluster.unreachable()
             if not lost:
-                reason = str(error).splitlines()[0][:MAX_MESSAGE]
+                reason = str(error).splitlines()[0][:MAX_ERROR_BYTES]
                 raise WorkerLost(f"lost the connection to another worker, or failed here: {reason}") from error
             raise WorkerLost(f"{self._cluster.describe(*lost)} {'are' if len(lost) > 1 else 'is'} gone") from error
 
-    def _sum_over_workers(self, value: tf.Tensor) -> tf.Tensor:
+    def _sum_first_devices(self, value: tf.Tensor) -> tf.Tensor:
         devices_per_worker = self.devices // self.workers
 
         def on_device(value: tf.Tensor) -> tf.Tensor:
             is_first = _device_index() % devices_per_worker == 0
-            [total] = self.sum([value if is_first else -tf.zeros_like(value)])
+            [total] = self.all_reduce([value if is_first else -tf.zeros_like(value)])
             return total
 
         return self.run(on_device, value)
 
-    def _local(self, value: Any) -> tf.Tensor:
+    def _first_result(self, value: Any) -> tf.Tensor:
         return self._strategy.experimental_local_results(value)[0]
 
 
@@ -179,10 +179,10 @@ SINGLE_DEVICE = Distribution()
 
 
 def connect(settings: Training, cluster: Cluster | None, on_progress: Callable[[str], object]) -> Distribution:
-    """Build the configured distribution. This must precede TensorFlow's first operation.
+    """Build the configured distribution, before TensorFlow's first operation.
 
     Raises:
-        UserError: the devices do not exist, cannot share the batch evenly, or the workers do not find each other.
+        UserError: devices or workers are missing, or the batch size is not divisible by the number of devices.
     """
     if settings.strategy == "single":
         return SINGLE_DEVICE
@@ -197,11 +197,11 @@ def connect_workers(cluster: Cluster | None, on_progress: Callable[[str], object
     """Wait until all workers are present, and connect to them.
 
     Raises:
-        UserError: there is no cluster, or workers are missing.
+        UserError: the cluster is not specified, or workers are missing.
     """
     if cluster is None:
         raise UserError(
-            "training.strategy is multi_worker, but the workers are not given; add --workers HOST:PORT,… --index N, "
+            "training.strategy is multi_worker, but no workers are specified; add --workers HOST:PORT,… --index N, "
             "set TF_CONFIG, or train on this machine alone with --set training.strategy=single"
         )
     wait_for_workers(cluster, on_progress)
@@ -214,44 +214,44 @@ def connect_workers(cluster: Cluster | None, on_progress: Callable[[str], object
     try:
         return Replicas(tf.distribute.MultiWorkerMirroredStrategy(resolver), cluster)
     except tf.errors.OpError as error:
-        raise UserError(f"the workers did not find each other: {error.message.splitlines()[0]}") from error
+        raise UserError(f"the workers could not connect: {error.message.splitlines()[0]}") from error
     finally:
         signal.signal(signal.SIGTERM, sigterm_handler)  # TensorFlow replaces it with one that ignores the signal
 
 
 def ensure_divisible(batch_size: int, devices: int) -> None:
-    """Raise UserError if devices cannot share a batch evenly."""
+    """Raise UserError if the devices cannot share a batch evenly."""
     if batch_size % devices:
         lower, higher = batch_size // devices * devices, -(-batch_size // devices) * devices
         sizes = f"{lower} or {higher}" if lower else f"{higher}"
         raise UserError(
-            f"training.batch_size is {batch_size}, which {devices} devices cannot share equally; "
-            f"set it to {sizes}: it counts the samples of all devices"
+            f"training.batch_size is {batch_size}, which is not divisible by {devices} devices; "
+            f"set it to {sizes}, the number of samples of all devices together"
         )
 
 
 def _mirrored(settings: Training) -> Any:
-    """All GPUs or some of them; without a GPU, parts of the processor as devices."""
+    """All GPUs or some of them; without a GPU, logical devices of the CPU."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         count = settings.replicas or len(gpus)
         if count > len(gpus):
-            raise UserError(f"training.replicas is {count}, but there are {len(gpus)} GPUs; lower it")
+            raise UserError(f"training.replicas is {count}, but this machine has {len(gpus)} GPUs; lower it")
         return tf.distribute.MirroredStrategy([f"GPU:{n}" for n in range(count)])
     divisors = [n for n in range(1, available_cores() + 1) if settings.batch_size % n == 0]
     count = settings.replicas or max(divisors)
     ensure_divisible(settings.batch_size, count)
-    (processor,) = tf.config.list_physical_devices("CPU")
+    (cpu,) = tf.config.list_physical_devices("CPU")
     try:
-        tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     except RuntimeError:
         if len(tf.config.list_logical_devices("CPU")) != count:
-            raise UserError("TensorFlow has already divided the processor; train in a new process") from None
+            raise UserError("TensorFlow has already configured its CPU devices; train in a new process") from None
     return tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(count)])
 
 
 def _configure_heartbeat(cluster: Cluster) -> None:
-    """Detect a worker that hangs sooner than the strategy would by default."""
+    """Detect hanging workers sooner than by default."""
     from tensorflow.python.eager import context
     from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 

@@ -1,7 +1,7 @@
-"""The workers that train together: their addresses, and how they find each other.
+"""The workers that train together: their addresses, and how they connect.
 
-TensorFlow waits for missing workers silently, without a timeout, and handles no signals meanwhile. So the workers meet
-before it starts: they connect to the chief's address, and once all are connected the chief tells them to start.
+TensorFlow waits for missing workers silently, without a timeout, and ignores signals meanwhile. So before it starts,
+the workers connect to the chief's address, and once all are connected, the chief tells them to start.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from seq2seq_chat.system.errors import UserError
 
 ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):(\d{1,5})$")
 CONNECT_TIMEOUT = 2.0  # seconds
-WAIT_TIMEOUT = 600.0  # seconds that workers wait for each other at the start
+WAIT_TIMEOUT = 600.0  # seconds that workers wait for each other
 START = b"begin\n"
 
 
 class Cluster(NamedTuple):
-    """The workers that train one model. Worker 0 is the chief: it reads the configuration and keeps the run."""
+    """The workers that train one model. Worker 0 is the chief: it reads the configuration and writes the run."""
 
     workers: tuple[str, ...]  # HOST:PORT of each
     task_index: int  # of this process
@@ -41,8 +41,8 @@ class Cluster(NamedTuple):
         return f"--workers {','.join(self.workers)} --index 0"
 
     @property
-    def greeting(self) -> bytes:
-        """What this worker sends to the chief, so that workers of another training are recognized."""
+    def handshake(self) -> bytes:
+        """The message to the chief that tells this worker from those of other clusters."""
         return f"{self.task_index} of {','.join(self.workers)}\n".encode()
 
     @property
@@ -69,7 +69,7 @@ def cluster_from_options(workers: str | None, index: int | None) -> Cluster | No
         return None
     if workers is None or index is None:
         raise UserError("--workers HOST:PORT,… and --index N must be given together")
-    return _cluster(workers.split(","), index, "--workers")
+    return _validated_cluster(workers.split(","), index, "--workers")
 
 
 def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
@@ -86,7 +86,7 @@ def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Clu
         jobs, task = settings["cluster"], settings["task"]
         chiefs = [*jobs.get("chief", [])]
         index = int(task["index"]) + {"chief": 0, "worker": len(chiefs)}[task["type"]]
-        return _cluster([*chiefs, *jobs.get("worker", [])], index, "TF_CONFIG")
+        return _validated_cluster([*chiefs, *jobs.get("worker", [])], index, "TF_CONFIG")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
             'TF_CONFIG does not describe workers; it looks like {"cluster": {"worker": ["HOST:PORT", …]}, '
@@ -95,33 +95,33 @@ def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Clu
 
 
 def loopback_addresses(count: int) -> list[str]:
-    """Addresses for workers that all run on this machine, at free ports."""
+    """Addresses with free ports for workers on this machine."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [f"127.0.0.1:{server.getsockname()[1]}" for server in sockets]
 
 
 def wait_for_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
-    """Wait until all workers are present.
+    """Wait until all workers are connected.
 
     Raises:
-        UserError: some are missing, the port is in use, or the workers have different lists of workers.
+        UserError: workers are missing, the port is in use, or the workers were started with different lists.
     """
     if cluster.is_chief:
         _accept_workers(cluster, on_progress)
     else:
-        _call_chief(cluster, on_progress)
+        _connect_to_chief(cluster, on_progress)
 
 
 def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
-    expected = {other.greeting: other.task_index for other in cluster.others}
+    expected = {other.handshake: other.task_index for other in cluster.others}
     deadline, reported = time.monotonic() + WAIT_TIMEOUT, False
     with ExitStack() as stack:
         server = stack.enter_context(_listen(cluster))
         server.settimeout(CONNECT_TIMEOUT / 4)
-        present: dict[int, socket.socket] = {}
-        while len(present) < len(expected):
-            missing = cluster.describe(*sorted(set(expected.values()) - present.keys()))
+        connected: dict[int, socket.socket] = {}
+        while len(connected) < len(expected):
+            missing = cluster.describe(*sorted(set(expected.values()) - connected.keys()))
             if time.monotonic() > deadline:
                 raise UserError(f"{missing} did not connect; start all workers within ten minutes")
             if not reported:
@@ -135,38 +135,38 @@ def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> N
                     with suppress(OSError):
                         connection.sendall(f"other workers: {','.join(cluster.workers)}\n".encode())
                     continue
-                present[index] = connection
-            present = {index: connection for index, connection in present.items() if _is_waiting(connection)}
-        for connection in present.values():
+                connected[index] = connection
+            connected = {index: connection for index, connection in connected.items() if _is_waiting(connection)}
+        for connection in connected.values():
             connection.sendall(START)
-        for connection in present.values():  # the workers close first, which leaves our port free for TensorFlow
+        for connection in connected.values():  # the workers close first, which leaves our port free for TensorFlow
             _read_line(connection)
 
 
-def _call_chief(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
+def _connect_to_chief(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
     deadline, reported, chief = time.monotonic() + WAIT_TIMEOUT, False, cluster.describe(0)
     while time.monotonic() < deadline:
-        address = _split(cluster.workers[0])
+        address = _split_address(cluster.workers[0])
         with suppress(OSError), socket.create_connection(address, timeout=CONNECT_TIMEOUT) as connection:
-            if connection.getsockname() == connection.getpeername():  # no server, and we got its port as our own
+            if connection.getsockname() == connection.getpeername():  # without a server we may get its port as our own
                 continue
-            connection.sendall(cluster.greeting)
+            connection.sendall(cluster.handshake)
             connection.settimeout(max(CONNECT_TIMEOUT, deadline - time.monotonic()))
-            answer = _read_line(connection)
-            if answer == START:
+            response = _read_line(connection)
+            if response == START:
                 return
-            if answer:
-                text = answer.decode(errors="replace").strip()
+            if response:
+                text = response.decode(errors="replace").strip()
                 raise UserError(f"{chief} has {text}; give all workers the same --workers")
         if not reported:
             on_progress(f"waiting for {chief}")
             reported = True
         time.sleep(CONNECT_TIMEOUT / 8)
-    raise UserError(f"{chief} does not answer; start it, and check that its port is reachable from here")
+    raise UserError(f"{chief} does not respond; start it, and check that its port is reachable from here")
 
 
 def _listen(cluster: Cluster) -> socket.socket:
-    port = _split(cluster.workers[cluster.task_index])[1]
+    port = _split_address(cluster.workers[cluster.task_index])[1]
     dual_stack = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual_stack else socket.AF_INET
     try:
@@ -178,12 +178,12 @@ def _listen(cluster: Cluster) -> socket.socket:
 
 
 def _is_waiting(connection: socket.socket) -> bool:
-    """Whether the other end is still connected: it sends nothing while it waits, so only its end is readable."""
+    """Whether the worker is still connected: it sends nothing, so only a closed connection is readable."""
     return not select.select([connection], [], [], 0)[0]
 
 
 def _read_line(connection: socket.socket) -> bytes:
-    """Receive up to the end of a line, or what there is if the other end closes or is silent."""
+    """Receive a line, or the beginning of one if the connection is closed or times out."""
     line = b""
     with suppress(OSError):
         while not line.endswith(b"\n") and len(line) < 10**5:
@@ -194,12 +194,12 @@ def _read_line(connection: socket.socket) -> bytes:
     return line
 
 
-def _split(address: str) -> tuple[str, int]:
+def _split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def _cluster(workers: list[Any], index: int, where: str) -> Cluster:
+def _validated_cluster(workers: list[Any], index: int, where: str) -> Cluster:
     for address in workers:
         match = ADDRESS.match(str(address))
         if match is None or not 0 < int(match[2]) < 2**16:
@@ -207,13 +207,13 @@ def _cluster(workers: list[Any], index: int, where: str) -> Cluster:
     if len(set(workers)) < len(workers):
         raise UserError(f"{where}: duplicated address; every worker needs its own")
     if not 0 <= index < len(workers):
-        raise UserError(f"{where}: the index of one of {len(workers)} workers must be 0 to {len(workers) - 1}")
+        raise UserError(f"{where}: the index of a worker must be 0 to {len(workers) - 1}")
     return Cluster(tuple(workers), index)
 
 
 def _is_reachable(address: str) -> bool:
     try:
-        with socket.create_connection(_split(address), timeout=CONNECT_TIMEOUT):
+        with socket.create_connection(_split_address(address), timeout=CONNECT_TIMEOUT):
             return True
     except OSError:
         return False

@@ -1,6 +1,6 @@
 """Training on several devices gives the same losses as training on one.
 
-TensorFlow must know its devices before its first operation, so trainings on several devices run in processes of their
+TensorFlow must know its devices before its first operation, so training on several devices runs in processes of its
 own. Workers of several machines are processes that connect over the loopback interface.
 """
 
@@ -35,7 +35,7 @@ from seq2seq_chat.training.distribution.rendezvous import Cluster, loopback_addr
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import StepResult, TrainingStep
 from tests.conftest import write_conversations
-from tests.training.test_recovery import arrays, reported, the_run
+from tests.training.test_recovery import arrays, logged_lines, only_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
 
 Cli = Callable[..., Any]
@@ -77,7 +77,7 @@ def test_gradients_of_shares_add_up(devices: int, micro_batches: int, sampled: i
         np.testing.assert_allclose(sum(parts), total, rtol=2e-5, atol=1e-7)
 
 
-def test_a_batch_that_cannot_be_divided_evenly_is_refused() -> None:
+def test_a_batch_that_cannot_be_divided_evenly_is_rejected() -> None:
     settings = {"name": "d", "data": {"train": "x"}, "training": {"strategy": "mirrored", "batch_size": 64}}
     settings["training"] |= {"replicas": 3}
     with pytest.raises(ConfigError, match="batch_size 64 does not divide evenly among 3 replicas"):
@@ -85,9 +85,9 @@ def test_a_batch_that_cannot_be_divided_evenly_is_refused() -> None:
     settings["training"] |= {"strategy": "single", "replicas": 2}
     with pytest.raises(ConfigError, match="replicas applies to strategy mirrored only"):
         parse_config(settings, where="test")
-    with pytest.raises(UserError, match="batch_size is 64, which 6 devices cannot share equally; set it to 60 or 66"):
+    with pytest.raises(UserError, match="batch_size is 64, which is not divisible by 6 devices; set it to 60 or 66"):
         ensure_divisible(64, 6)
-    with pytest.raises(UserError, match="set it to 3: it counts the samples of all devices"):
+    with pytest.raises(UserError, match="set it to 3, the number of samples of all devices together"):
         ensure_divisible(2, 3)
 
 
@@ -125,7 +125,7 @@ def start(*arguments: object, folder: Path | None = None) -> subprocess.Popen[st
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=folder)
 
 
-def end(process: subprocess.Popen[str], status: int = 0) -> str:
+def wait_for_exit(process: subprocess.Popen[str], status: int = 0) -> str:
     """Wait for the process to end with this status and without a traceback; returns its last message."""
     out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == status, out + err
@@ -146,10 +146,10 @@ def wait_for(process: subprocess.Popen[str], text: str) -> None:
 
 def losses(run: Run) -> np.ndarray:
     """[lines, 2]: loss and gradient norm (or 0) of every line of metrics."""
-    return np.array([[line["loss"], line.get("gradient_norm", 0.0)] for line in reported(run.metrics_file)])
+    return np.array([[line["loss"], line.get("gradient_norm", 0.0)] for line in logged_lines(run.metrics_file)])
 
 
-def test_a_divided_processor_has_the_losses_of_one_device(cli: Cli, config: Path, tmp_path: Path) -> None:
+def test_cpu_devices_match_the_losses_of_one_device(cli: Cli, config: Path, tmp_path: Path) -> None:
     small = ["steps=4", "micro_batches=1", "scheduled_sampling=none", "gradient_clipping_by=value"]
     few = [config, "--set", "data.buckets=null", "--set", "data.validation=null"]
     few += ["--set", "model.encoder_steps=3", "--set", "model.decoder_steps=3"]
@@ -157,8 +157,8 @@ def test_a_divided_processor_has_the_losses_of_one_device(cli: Cli, config: Path
     several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
     process = start(*few, *several, "--results", tmp_path / "two")
     assert cli("train", *few, "--results", tmp_path / "one").status == 0
-    end(process)
-    np.testing.assert_allclose(losses(the_run(tmp_path / "two")), losses(the_run(tmp_path / "one")), rtol=1e-5)
+    wait_for_exit(process)
+    np.testing.assert_allclose(losses(only_run(tmp_path / "two")), losses(only_run(tmp_path / "one")), rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -167,37 +167,37 @@ def pair(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[R
     folder = tmp_path_factory.mktemp("pair")
     config = write_config(folder / "shared.json", json.loads(tiny_config.read_text(encoding="utf-8")))
     for process in start_pair(config, "--results", folder / "results"):
-        end(process)
-    return the_run(folder / "results"), config
+        wait_for_exit(process)
+    return only_run(folder / "results"), config
 
 
 @pytest.mark.slow
-def test_several_devices_have_the_loss_curve_of_one(cli: Cli, pair: tuple[Run, Path], tmp_path: Path) -> None:
+def test_several_devices_match_the_loss_curve_of_one(cli: Cli, pair: tuple[Run, Path], tmp_path: Path) -> None:
     run, config = pair
     several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
     mirrored = start(config, *several, "--results", tmp_path / "mirrored")
     assert cli("train", config, "--results", tmp_path / "single").status == 0
-    end(mirrored)
-    curve = losses(the_run(tmp_path / "single"))
+    wait_for_exit(mirrored)
+    curve = losses(only_run(tmp_path / "single"))
     assert len(curve) == STEPS + 3
     assert curve[-2, 0] < 0.7 * curve[0, 0], "the model learns"
     assert (curve[:, 1] > 0.5).any(), "gradients are clipped"
-    for other in (the_run(tmp_path / "mirrored"), run):
+    for other in (only_run(tmp_path / "mirrored"), run):
         np.testing.assert_allclose(losses(other), curve, rtol=2e-5)
 
 
 @pytest.mark.slow
-def test_interrupted_workers_end_bit_for_bit_the_same(pair: tuple[Run, Path], tmp_path: Path) -> None:
+def test_interrupted_workers_end_bit_for_bit_identical(pair: tuple[Run, Path], tmp_path: Path) -> None:
     """One worker receives SIGTERM, then one is killed, then the chief is; all others stop, and are resumed."""
     expected, config = pair
     chief, worker = start_pair(config, "--results", tmp_path)
     wait_for(chief, "step 3 ")
     worker.send_signal(signal.SIGTERM)
-    message = end(chief, status=128 + signal.SIGTERM)
-    run = the_run(tmp_path)
+    message = wait_for_exit(chief, status=128 + signal.SIGTERM)
+    run = only_run(tmp_path)
     (step, _) = run.checkpoints()[-1]
     assert message.startswith(f"stopped and saved; resume with: seq2seq-chat train --resume {run.path}"), message
-    stopped = end(worker, status=128 + signal.SIGTERM)
+    stopped = wait_for_exit(worker, status=128 + signal.SIGTERM)
     assert stopped.startswith(f"stopped at step {step:,}; worker 0 (127.0.0.1:")
 
     chief, worker = start_pair("--resume", run.path)
@@ -211,20 +211,20 @@ def test_interrupted_workers_end_bit_for_bit_the_same(pair: tuple[Run, Path], tm
     assert 30 <= run.checkpoints()[-1][0] < STEPS
 
     for process in start_pair("--resume", run.path):
-        end(process)
+        wait_for_exit(process)
     assert arrays(run.checkpoint_path(STEPS)) == arrays(expected.checkpoint_path(STEPS))
     assert arrays(run.best_path) == arrays(expected.best_path)
-    assert reported(run.metrics_file) == reported(expected.metrics_file)
-    assert reported(run.samples_file) == reported(expected.samples_file)
+    assert logged_lines(run.metrics_file) == logged_lines(expected.metrics_file)
+    assert logged_lines(run.samples_file) == logged_lines(expected.samples_file)
 
 
 def kill(victim: subprocess.Popen[str], survivor: subprocess.Popen[str], name: str) -> str:
     """Kill a worker; returns the last message of the other one, which stops."""
     victim.kill()
-    message = end(survivor, status=1)
+    message = wait_for_exit(survivor, status=1)
     victim.communicate()
     assert f"{name} (127.0.0.1:" in message
-    assert "is gone; the training stopped" in message
+    assert "is gone; training stopped" in message
     return message
 
 
@@ -239,7 +239,7 @@ class FakeChief(Distribution):
         settings["training"]["early_stopping"] = 1
         self._values: list[Any] = [
             {"config": settings, "words": [*SPECIAL_WORDS, "a"], "corpus": "the corpus"},
-            {"step": 0, "place": {}, "progress": {}},
+            {"step": 0, "sampler": {}, "schedule": {}},
             {"since_best": 1, "since_fall": 1, "falls": 0},
         ]
 
@@ -269,14 +269,14 @@ def test_a_signal_at_the_step_that_stops_early_does_not_interrupt(fake_learner: 
     assert trainer.state.step == 1
 
 
-def test_a_worker_without_enough_memory_is_refused(fake_learner: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_enough_memory_is_rejected(fake_learner: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "available_memory", lambda: 1e6)
-    with pytest.raises(UserError, match="1 MB are free"):
+    with pytest.raises(UserError, match="1 MB is available"):
         worker.build_worker(FakeChief(), Cluster(("one:1", "two:2"), 1), Console())
 
 
 @pytest.mark.slow
-def test_a_worker_with_another_corpus_is_refused(config: Path, tmp_path: Path) -> None:
+def test_a_worker_with_another_corpus_is_rejected(config: Path, tmp_path: Path) -> None:
     changed = json.loads(config.read_text(encoding="utf-8"))
     changed["data"] |= {"train": "train.txt", "validation": None}
     config.write_text(json.dumps(changed), encoding="utf-8")
@@ -287,7 +287,7 @@ def test_a_worker_with_another_corpus_is_refused(config: Path, tmp_path: Path) -
     workers = ["--workers", ",".join(loopback_addresses(2)), "--index"]
     chief = start(config, "--results", tmp_path / "results", *workers, 0, folder=folders[0])
     other = start(*workers, 1, folder=folders[1])
-    message = end(other, status=2)
+    message = wait_for_exit(other, status=2)
     assert "train.txt differs from the corpus of worker 0 (127.0.0.1:" in message
-    assert "cannot take part: train.txt differs from the corpus" in end(chief, status=1)
+    assert "cannot take part: train.txt differs from the corpus" in wait_for_exit(chief, status=1)
     assert not list((tmp_path / "results").iterdir()), "a run that never started leaves no folder"

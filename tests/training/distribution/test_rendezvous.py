@@ -23,7 +23,7 @@ from seq2seq_chat.training.distribution.rendezvous import (
 Cli = Callable[..., Any]
 
 
-def test_options() -> None:
+def test_cluster_from_options() -> None:
     assert cluster_from_options(None, None) is None
     cluster = cluster_from_options("a:1,[::1]:65535,c.example:3", 2)
     assert cluster == Cluster(("a:1", "[::1]:65535", "c.example:3"), 2)
@@ -31,7 +31,7 @@ def test_options() -> None:
     assert cluster.chief_arguments == "--workers a:1,[::1]:65535,c.example:3 --index 0"
 
 
-def test_tf_config() -> None:
+def test_cluster_from_tf_config() -> None:
     def parse(**settings: Any) -> Cluster | None:
         return cluster_from_environment({"TF_CONFIG": json.dumps(settings)})
 
@@ -49,7 +49,7 @@ def test_tf_config() -> None:
 @pytest.mark.parametrize(
     ("workers", "index", "message"),
     [
-        ("a:1,b:2", "2", "the index of one of 2 workers must be 0 to 1"),
+        ("a:1,b:2", "2", "the index of a worker must be 0 to 1"),
         ("a:1,b", "0", "'b' is not an address"),
         ("a:1,b:70000", "0", "'b:70000' is not an address"),
         ("a:1,a:1", "0", "duplicated address"),
@@ -64,7 +64,7 @@ def test_invalid_options_are_rejected(
     assert message in cli("train", tiny_config, *options).error_message
 
 
-def test_multi_worker_without_workers_is_refused(
+def test_multi_worker_without_workers_is_rejected(
     cli: Cli, tiny_config: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["train", tiny_config, "--results", tmp_path, "--set", "training.strategy=multi_worker"]
@@ -109,10 +109,10 @@ def test_missing_workers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "WAIT_TIMEOUT", 0.2)
     addresses = loopback_addresses(2)
     assert f"worker 1 ({addresses[1]}) did not connect" in wait_together([(addresses, 0)])[0]
-    assert f"worker 0 ({addresses[0]}) does not answer" in wait_together([(addresses, 1)])[0]
+    assert f"worker 0 ({addresses[0]}) does not respond" in wait_together([(addresses, 1)])[0]
 
 
-def test_workers_of_another_training_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_cluster_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "WAIT_TIMEOUT", 3.0)
     first, second, stranger = loopback_addresses(3)
     errors = wait_together([([first, second], 0), ([first, stranger], 1), ([first, second], 1)])
@@ -120,7 +120,7 @@ def test_workers_of_another_training_are_refused(monkeypatch: pytest.MonkeyPatch
     # it was refused while the others waited, or connected after the server was closed
     assert (
         f"has other workers: {first},{second}; give all workers the same --workers" in errors[1]
-        or "does not answer" in errors[1]
+        or "does not respond" in errors[1]
     )
 
 
