@@ -1,4 +1,4 @@
-"""What the checks work on: the architecture of a configuration, at the size that a check needs."""
+"""What the checks run on: the architecture of a configuration, at the size that a check needs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 
 SAMPLE_CORPUS = str(bundled_conversations())
-PROBED_SAMPLES = 1000  # read to find out whether a corpus is readable
+PROBED_SAMPLES = 1000  # read to verify that a corpus is readable
 
 OnProgress = Callable[[str], object]
-"""Called with the progress of a check."""
 
 
 class CheckResult(NamedTuple):
@@ -42,11 +41,11 @@ class CheckContext:
 
     The architecture is kept: cell, layers, attention, projection, reversed input, and sampled softmax if the check's
     vocabulary is large enough. Hidden, embedding and projection sizes are reduced to what a check needs unless
-    ``full_size`` is set; vocabulary, steps, optimizer and learning rate are chosen by each check.
+    ``full_size`` is set; each check chooses vocabulary, steps, optimizer and learning rate.
 
     Args:
         config: the experiment to check.
-        folder: where the checks write their files.
+        folder: for the files of the checks.
         fast: use shorter sequences in the copy task.
         full_size: keep the hidden, embedding and projection sizes.
     """
@@ -55,8 +54,8 @@ class CheckContext:
         self.config, self.folder, self.fast, self.full_size = config, folder, fast, full_size
 
     @cached_property
-    def missing_data(self) -> str | None:
-        """Why the configured corpus cannot be used, or None if it can."""
+    def data_error(self) -> str | None:
+        """Why the configured training corpus cannot be used, or None if it can."""
         data = self.config.data
         try:
             samples = list(islice(read_samples(data.train, data), PROBED_SAMPLES))
@@ -67,12 +66,12 @@ class CheckContext:
     def real_samples(self) -> Iterator[tuple[list[str], list[str]]]:
         """(source, target) tokens of the configured training corpus, or of the bundled one if that is missing."""
         data = self.config.data
-        if self.missing_data is None:
+        if self.data_error is None:
             return read_samples(data.train, data)
         return read_samples(SAMPLE_CORPUS, data.model_copy(update={"pairing": "sliding"}))
 
     def small_config(
-        self, vocabulary_size: int, *, hidden_size: int, units: int, steps: int, **changes: dict[str, Any]
+        self, vocabulary_size: int, *, hidden_size: int, embedding_size: int, steps: int, **changes: dict[str, Any]
     ) -> Config:
         """The configuration at a smaller size.
 
@@ -80,7 +79,7 @@ class CheckContext:
 
         Args:
             hidden_size: largest hidden size.
-            units: largest embedding and projection size.
+            embedding_size: largest embedding and projection size.
             steps: encoder and decoder steps.
             changes: other settings by section: ``training={"optimizer": "sgd"}``.
         """
@@ -88,8 +87,8 @@ class CheckContext:
         data, model, training = settings["data"], settings["model"], settings["training"]
         if not self.full_size:
             model["hidden_size"] = min(model["hidden_size"], hidden_size)
-            model["embedding_size"] = min(model["embedding_size"], units)
-            model["projection_size"] = model["projection_size"] and min(model["projection_size"], units)
+            model["embedding_size"] = min(model["embedding_size"], embedding_size)
+            model["projection_size"] = model["projection_size"] and min(model["projection_size"], embedding_size)
         model |= {"encoder_steps": steps, "decoder_steps": steps, "pretrained_embeddings": None}
         data |= {"vocabulary_size": vocabulary_size, "buckets": None, "level": "word", "pairing": "alternating"}
         data |= {"context_turns": 1, "swap_source_target": False}

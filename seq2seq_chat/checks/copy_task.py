@@ -12,7 +12,7 @@ MAX_STEPS = 3000
 
 
 def check_copy_task(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """A model trained on 10,000 sequences copies 500 other ones exactly. Dropout is off."""
+    """A model trained on 10,000 sequences copies 500 held-out ones exactly. Dropout is off."""
     max_length = MAX_LENGTH_FAST if context.fast else MAX_LENGTH
     if context.config.model.attention == "none":
         max_length = min(max_length, MAX_LENGTH_WITHOUT_ATTENTION)
@@ -21,7 +21,7 @@ def check_copy_task(context: CheckContext, on_progress: OnProgress) -> CheckResu
     config = context.small_config(
         len(vocabulary),
         hidden_size=128,
-        units=64,
+        embedding_size=64,
         steps=max_length + 1,
         model={"dropout": 0.0},
         training={

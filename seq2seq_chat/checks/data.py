@@ -1,4 +1,4 @@
-"""Data: the files are readable, and vocabulary and steps fit them."""
+"""Data: the files are readable, and vocabulary and steps suit them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from seq2seq_chat.system.errors import UserError
 
 MAX_SAMPLES = 1_000_000  # read from the beginning of each corpus
 PROGRESS_EVERY = 20_000  # samples
-MIN_COVERAGE, MAX_CUT, MAX_OVERLAP = 80.0, 50.0, 25.0  # percent
-REQUIRED = f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, cut ≤ {MAX_CUT:.0f} %, overlap ≤ {MAX_OVERLAP:.0f} %"
+MIN_COVERAGE, MAX_TRUNCATED, MAX_OVERLAP = 80.0, 50.0, 25.0  # percent
+REQUIRED = (
+    f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, truncated ≤ {MAX_TRUNCATED:.0f} %, overlap ≤ {MAX_OVERLAP:.0f} %"
+)
 
 
 def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """Vocabulary coverage, samples cut by the step limits, duplicates, and held-out samples seen in training."""
+    """Vocabulary coverage, samples truncated by the step limits, duplicates, and held-out samples seen in training."""
     data, model = context.config.data, context.config.model
     try:
         vocabulary = training_vocabulary(data)
         seen: set[int] = set()
-        words = unknown = cut = samples = 0
+        words = unknown = truncated = samples = 0
         for source, target in islice(read_samples(data.train, data), MAX_SAMPLES):
             samples += 1
             words += len(target)
             unknown += sum(word not in vocabulary for word in target)
-            cut += len(source) > model.encoder_steps or len(target) + 1 > model.decoder_steps
+            truncated += len(source) > model.encoder_steps or len(target) + 1 > model.decoder_steps
             seen.add(hash((tuple(source), tuple(target))))
             if samples % PROGRESS_EVERY == 0:
                 on_progress(f"{samples:,} samples read")
@@ -37,10 +39,10 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
         overlap = max((_overlap(path, context, seen) for path in held_out), default=0.0)
     except UserError as error:
         return CheckResult(False, "files not readable", REQUIRED, str(error))
-    coverage, cut_share = 100 - _percent(unknown, words), _percent(cut, samples)
+    coverage, truncated_share = 100 - _percent(unknown, words), _percent(truncated, samples)
     return CheckResult(
-        passed=coverage >= MIN_COVERAGE and cut_share <= MAX_CUT and overlap <= MAX_OVERLAP,
-        measured=f"coverage {coverage:.1f} %, cut {cut_share:.1f} %, overlap {overlap:.1f} %",
+        passed=coverage >= MIN_COVERAGE and truncated_share <= MAX_TRUNCATED and overlap <= MAX_OVERLAP,
+        measured=f"coverage {coverage:.1f} %, truncated {truncated_share:.1f} %, overlap {overlap:.1f} %",
         required=REQUIRED,
         detail=f"{'first ' if samples == MAX_SAMPLES else ''}{samples:,} samples, <unknown> "
         f"{_percent(unknown, words):.2f} % of the words, "

@@ -17,7 +17,7 @@ TOLERANCE = 1e-3  # nats per reply
 
 def check_decoding(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """A beam of 1 is greedy search, a wide beam is not worse, and scores equal teacher-forced log-probabilities."""
-    config = context.small_config(VOCABULARY_SIZE, hidden_size=32, units=24, steps=STEPS)
+    config = context.small_config(VOCABULARY_SIZE, hidden_size=32, embedding_size=24, steps=STEPS)
     corpus, _ = context.random_corpus("decoding", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     model = Seq2Seq(config.model, VOCABULARY_SIZE, config.seed)
     scale_weights(model)

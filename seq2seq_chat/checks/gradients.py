@@ -20,7 +20,7 @@ from seq2seq_chat.training.step import TrainingStep
 
 VOCABULARY_SIZE, SAMPLES, MAX_STEPS = 200, 16, 30
 TOLERANCE = 0.01  # relative
-PICTURE = "gradient_norms.png"
+FIGURE = "gradient_norms.png"
 
 
 def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResult:
@@ -37,7 +37,7 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
         {"loss of all words": norms_by_step(model, tape), "loss of the last word": last_word}
     )
     figure.suptitle(f"{config.model.cell}, {config.model.attention} attention")
-    save(figure, context.folder / PICTURE, "png")
+    save(figure, context.folder / FIGURE, "png")
 
     on_progress("update")
     norm, updates = _update(model, training_step, batch)
@@ -54,7 +54,7 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
         required="finite, all units change, clipping as configured",
         detail="".join(f"{variable}; " for variable in unchanged)
         + f"the loss of the last word has a gradient {first / last if last else 0:.2g} times as large at the first "
-        f"decoder step as at the last, see {context.folder / PICTURE}",
+        f"decoder step as at the last, see {context.folder / FIGURE}",
     )
 
 
@@ -63,7 +63,7 @@ def _sgd_config(context: CheckContext, steps: int) -> Config:
     return context.small_config(
         VOCABULARY_SIZE,
         hidden_size=64,
-        units=48,
+        embedding_size=48,
         steps=steps,
         training=training | {"micro_batches": 1},
         model={"unrolling": "static"},  # gradients by step need static unrolling

@@ -15,7 +15,7 @@ TOLERANCE = 0.05  # relative
 
 def check_initial_loss(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """The validation loss before any training is ln(vocabulary size)."""
-    config = context.small_config(VOCABULARY_SIZE, hidden_size=128, units=64, steps=STEPS)
+    config = context.small_config(VOCABULARY_SIZE, hidden_size=128, embedding_size=64, steps=STEPS)
     corpus, vocabulary = context.random_corpus("initial_loss", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     model = Seq2Seq(config.model, len(vocabulary), config.seed)
     loss = corpus_loss(Scorer(model), corpus, [(STEPS, STEPS)], config.data.reverse_input).loss

@@ -1,4 +1,4 @@
-"""Train a model to give certain replies, until it does or the steps run out."""
+"""Train a model on utterances with known replies until it gives them, or until the steps run out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from seq2seq_chat.training.learner import build_learner
 
 PROGRESS_EVERY, EVALUATE_EVERY = 10, 60  # steps
 MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the replies are not evaluated
+REQUIRED_ACCURACY = 0.99
 
 Pairs = Sequence[tuple[str, str]]
 
-REQUIRED_ACCURACY = 0.99
-
 
 class ReplyTask(NamedTuple):
-    """Utterances with the only correct replies."""
+    """Utterances, each with its only correct reply."""
 
     name: str
     description: str  # of the test pairs
@@ -33,7 +32,7 @@ class ReplyTask(NamedTuple):
 def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_progress: OnProgress) -> CheckResult:
     """Train on a task until ``REQUIRED_ACCURACY`` of the test replies are correct, or for ``max_steps``.
 
-    Everything works as in an experiment: corpus file, batches, training step, and greedy replies of a chatbot.
+    Uses the same corpus file, batches, training step and chatbot as an experiment.
     """
     corpus = context.write_corpus(task.name, task.train_pairs, task.vocabulary)
     learner = build_learner(config, task.vocabulary, corpus)
@@ -54,7 +53,7 @@ def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_
             nats = tokens = 0.0
     return CheckResult(
         passed=correct >= required,
-        measured=f"{correct} of {total} exactly ({100 * correct / total:.1f} %)",
+        measured=f"{correct} of {total} replies correct ({100 * correct / total:.1f} %)",
         required=f"≥ {100 * REQUIRED_ACCURACY:.0f} %",
         detail=f"{task.description}; {learner.step} steps, loss {curve[-1][1]:.3f} nats per token",
         curve=tuple(curve),

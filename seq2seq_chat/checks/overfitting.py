@@ -23,12 +23,12 @@ def check_overfitting(context: CheckContext, on_progress: OnProgress) -> CheckRe
     config = context.small_config(
         len(vocabulary),
         hidden_size=128,
-        units=64,
+        embedding_size=64,
         steps=max(len(words.split()) for pair in pairs for words in pair) + 1,
         model={"dropout": 0.0},
         training={"batch_size": 16, "optimizer": "adam", "learning_rate": 0.005, "momentum": 0.0},
     )
-    source = context.config.data.train if context.missing_data is None else "the bundled sample"
+    source = context.config.data.train if context.data_error is None else "the bundled sample"
     task = ReplyTask("overfitting", f"{len(pairs)} samples of {source}", vocabulary, pairs, pairs, MAX_STEPS)
     return check_reply_task(context, config, task, on_progress)
 

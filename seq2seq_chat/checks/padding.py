@@ -17,7 +17,8 @@ TOLERANCE = 1e-4  # nats per target token; reordered float32 sums differ by abou
 def check_padding(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """Losses and greedy replies are the same alone, in a batch with longer samples, and with more padding."""
     config, padded_config = (
-        context.small_config(VOCABULARY_SIZE, hidden_size=32, units=24, steps=steps) for steps in (STEPS, PADDED_STEPS)
+        context.small_config(VOCABULARY_SIZE, hidden_size=32, embedding_size=24, steps=steps)
+        for steps in (STEPS, PADDED_STEPS)
     )
     corpus, _ = context.random_corpus("padding", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     model, padded_model = (Seq2Seq(c.model, VOCABULARY_SIZE, config.seed) for c in (config, padded_config))

@@ -31,7 +31,7 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
     config = context.small_config(
         VOCABULARY_SIZE,
         hidden_size=48,
-        units=32,
+        embedding_size=32,
         steps=STEPS,
         data={"train": str(context.folder / "save_and_load.txt")},
         training={"batch_size": 16},

@@ -1,13 +1,14 @@
-"""All checks, fastest first, and how they are run and reported."""
+"""All checks, fastest first; running and reporting them."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from tqdm import tqdm
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.checks.copy_task import check_copy_task
@@ -47,50 +48,60 @@ class CompletedCheck(NamedTuple):
 
     @property
     def status(self) -> str:
-        """ "passed" or "FAILED"."""
+        """As printed: passed or FAILED."""
         return "passed" if self.result.passed else "FAILED"
 
 
-def run_checks(context: CheckContext, only: Sequence[str] = ()) -> list[CompletedCheck]:
-    """Run all checks, or those named, in their order, and print the results.
+def ensure_checks_exist(names: Sequence[str]) -> None:
+    """Raise UserError if there is no check of one of these names."""
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        raise UserError(f"--only {unknown[0]}: no such check; choose from {', '.join(CHECKS)}")
 
-    The process computes deterministically from here on, as some checks compare bit for bit.
+
+def run_checks(context: CheckContext, only: Sequence[str] = ()) -> list[CompletedCheck]:
+    """Run all checks, or the named ones, and print the results.
+
+    Makes the process deterministic, because some checks compare bit for bit.
     """
     make_deterministic(context.config.seed)
     completed = []
-    for name, check in CHECKS.items():
-        if only and name not in only:
-            continue
-        status_line = _StatusLine(name)
-        start = time.monotonic()
-        try:
-            result = check(context, status_line.update)
-        except UserError as error:
-            result = CheckResult(False, "could not be run", "-", str(error))
-        completed.append(CompletedCheck(name, result, time.monotonic() - start))
-        status_line.clear()
-        print_check(completed[-1])
+    for name in CHECKS:
+        if not only or name in only:
+            completed.append(_run_check(name, context))
+            print_check(completed[-1])
     return completed
+
+
+def _run_check(name: str, context: CheckContext) -> CompletedCheck:
+    """Run a check, and show its progress if stderr is a terminal."""
+    start = time.monotonic()
+    with tqdm(desc=f"{name}: …", bar_format="{desc}", leave=False, disable=None) as bar:
+        try:
+            result = CHECKS[name](context, lambda text: bar.set_description_str(f"{name}: {text}"[:100]))
+        except UserError as error:
+            result = CheckResult(False, "could not run", "-", str(error))
+    return CompletedCheck(name, result, time.monotonic() - start)
 
 
 def print_check(check: CompletedCheck) -> None:
     """Print a result and its detail."""
-    print(f"{check.status}  {check.name}: {check.result.measured} (must be: {check.result.required})", flush=True)
+    print(f"{check.status}  {check.name}: {check.result.measured} (required: {check.result.required})", flush=True)
     if check.result.detail:
         print(f"        {check.result.detail}", flush=True)
 
 
 def summary(checks: Sequence[CompletedCheck]) -> str:
     """A table of the results."""
-    rows = [("check", "result", "measured", "must be", "time")]
+    rows = [("check", "result", "measured", "required", "time")]
     rows += [(c.name, c.status, c.result.measured, c.result.required, format_duration(c.seconds)) for c in checks]
     failed = [c.name for c in checks if not c.result.passed]
-    end = f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}" if failed else "all checks passed"
-    return f"{format_table(rows, style='ruled')}\n{end}, in {format_duration(sum(c.seconds for c in checks))}"
+    verdict = f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}" if failed else "all checks passed"
+    return f"{format_table(rows, style='ruled')}\n{verdict}, in {format_duration(sum(c.seconds for c in checks))}"
 
 
 def write_results(checks: Sequence[CompletedCheck], path: Path) -> None:
-    """Write the results as JSON; the web UI reads ``checks.json``, so its keys are fixed."""
+    """Write the results as JSON; the web UI reads the keys of ``checks.json``."""
     entries = [
         {
             "check": name,
@@ -107,33 +118,9 @@ def write_results(checks: Sequence[CompletedCheck], path: Path) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Delete the corpora and runs that the checks created; results and pictures remain."""
+    """Delete the corpora and runs of the checks, and keep results and figures."""
     for entry in folder.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
         elif entry.suffix not in (".json", ".png"):
             entry.unlink()
-
-
-class _StatusLine:
-    """The progress of a check on stderr, in a line that overwrites itself; nothing unless stderr is a terminal."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._width = name, 0
-        self._enabled = sys.stderr.isatty()
-        self.update("…")
-
-    def update(self, text: str) -> None:
-        """Show the progress."""
-        self._write(f"{self._name}: {text}"[:100])
-
-    def clear(self) -> None:
-        """Erase the line."""
-        self._write("")
-        if self._enabled:
-            print("\r", end="", file=sys.stderr, flush=True)
-
-    def _write(self, line: str) -> None:
-        if self._enabled:
-            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
-            self._width = len(line)

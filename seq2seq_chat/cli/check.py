@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from seq2seq_chat.cli.options import FAILED, ensure_parent_exists, json_option, results_option, set_option
-from seq2seq_chat.system.errors import UserError
 
 
 @click.command()
@@ -30,15 +29,15 @@ def check(
 ) -> None:
     """Check that the model of CONFIG can learn.
 
-    Run it before a long training. The exit status is 1 if a check fails.
+    Run it before a long experiment. The exit status is 1 if a check fails.
 
     \b
     data           files, vocabulary coverage, truncated samples, overlap of train and test
-    memory         the training fits into memory
+    memory         training fits into memory
     initial-loss   an untrained model gives all words the same probability
     gradients      are finite, reach every unit, are clipped
     padding        neither padding nor the rest of a batch changes a loss or a reply
-    save-and-load  a fresh process computes bit for bit the same and continues to train
+    save-and-load  a fresh process computes the same bit for bit and continues to train
     decoding       greedy and beam search agree with each other and with the loss
     overfitting    a few dozen samples are memorized
     copy-task      sequences are copied exactly
@@ -49,25 +48,23 @@ def check(
     config = load_config(config_file, overrides)
     ensure_parent_exists(json_file)
     load_tensorflow()
+    from seq2seq_chat.checks import suite
     from seq2seq_chat.checks.check_context import CheckContext
-    from seq2seq_chat.checks.suite import CHECKS, remove_temporary_files, run_checks, summary, write_results
     from seq2seq_chat.runs.run import create_checks_folder
     from seq2seq_chat.training.precision import ensure_available
 
     ensure_available(config.training.precision)
-    unknown = [name for name in only if name not in CHECKS]
-    if unknown:
-        raise UserError(f"--only {unknown[0]}: no such check; choose from {', '.join(CHECKS)}")
+    suite.ensure_checks_exist(only)
     folder = create_checks_folder(results, config)
     context = CheckContext(config, folder, fast=fast, full_size=full_size)
-    if context.missing_data is not None:
-        click.echo(f"{context.missing_data}\nthe checks that need real samples use the bundled ones")
-    checks = run_checks(context, only)
-    click.echo("\n" + summary(checks))
-    write_results(checks, folder / "checks.json")
-    remove_temporary_files(folder)
+    if context.data_error is not None:
+        click.echo(f"{context.data_error}\nthe checks that need real samples use the bundled ones")
+    checks = suite.run_checks(context, only)
+    click.echo("\n" + suite.summary(checks))
+    suite.write_results(checks, folder / "checks.json")
+    suite.remove_temporary_files(folder)
     if json_file:
-        write_results(checks, Path(json_file))
+        suite.write_results(checks, Path(json_file))
     click.echo(folder)
     if not all(check.result.passed for check in checks):
         sys.exit(FAILED)

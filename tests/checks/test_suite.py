@@ -38,7 +38,7 @@ def test_data_check_by_hand(tmp_path: Path) -> None:
     config = configuration(tmp_path)
     result = check_data(CheckContext(config, tmp_path), ignore)
     assert result.passed
-    assert result.measured == "coverage 100.0 %, cut 50.0 %, overlap 20.0 %"
+    assert result.measured == "coverage 100.0 %, truncated 50.0 %, overlap 20.0 %"
     assert "4 samples" in result.detail and "repeated samples 25.0 %" in result.detail
 
     small = config.model_copy(update={"data": config.data.model_copy(update={"vocabulary_size": 4 + 3})})
@@ -50,7 +50,7 @@ def test_data_check_by_hand(tmp_path: Path) -> None:
 
 def test_missing_data_is_replaced_by_the_bundled_sample(tmp_path: Path) -> None:
     context = CheckContext(configuration(tmp_path), tmp_path)
-    assert context.missing_data is not None and "train.txt" in context.missing_data
+    assert context.data_error is not None and "train.txt" in context.data_error
     result = check_data(context, ignore)
     assert not result.passed and "train.txt" in result.detail
     source, target = next(context.real_samples())
@@ -84,11 +84,11 @@ def test_check_that_raises_fails_and_the_others_run(tmp_path: Path, monkeypatch:
 
 def test_small_config_keeps_the_architecture(tmp_path: Path) -> None:
     config = configuration(tmp_path, hidden_size=2048, embedding_size=1024, projection_size=None, layers=2)
-    small = CheckContext(config, tmp_path).small_config(100, hidden_size=64, units=48, steps=9)
+    small = CheckContext(config, tmp_path).small_config(100, hidden_size=64, embedding_size=48, steps=9)
     assert (small.model.hidden_size, small.model.embedding_size, small.model.projection_size) == (64, 48, None)
     assert (small.model.layers, small.model.attention) == (2, "additive")
     assert small.training.sampled_softmax == 75  # still a sampled softmax
-    full = CheckContext(config, tmp_path, full_size=True).small_config(100, hidden_size=64, units=48, steps=9)
+    full = CheckContext(config, tmp_path, full_size=True).small_config(100, hidden_size=64, embedding_size=48, steps=9)
     assert full.model.hidden_size == 2048
 
 
@@ -112,7 +112,7 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(suite, "CHECKS", {"good": good, "bad": bad})
     checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
     printed = capsys.readouterr().out
-    assert "passed  good: 0.5 (must be: ≤ 1)" in printed and "FAILED  bad: 7 (must be: ≤ 1)" in printed
+    assert "passed  good: 0.5 (required: ≤ 1)" in printed and "FAILED  bad: 7 (required: ≤ 1)" in printed
     table = summary(checks)
     assert "1 of 2 checks failed: bad" in table
     assert summary(checks[:1]).endswith("all checks passed, in 0:00")
