@@ -43,46 +43,7 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
             "version": __version__,
             "description": "Chat with trained models and follow their training.",
         },
-        "paths": {
-            "/api/chat": {
-                "post": {
-                    "operationId": "chat",
-                    "summary": "Reply to an utterance",
-                    "requestBody": {"required": True, "content": _content("ChatRequest")},
-                    "responses": _responses("The reply", "ChatReply", 400, 401, 403, 404, 413, 503),
-                }
-            },
-            "/api/runs": {
-                "get": {
-                    "operationId": "listRuns",
-                    "summary": "List all runs, newest first",
-                    "responses": _responses("The runs", _object(runs=_list(_reference("Run"))), 401, 403),
-                }
-            },
-            "/api/runs/{name}": {
-                "get": {
-                    "operationId": "getRun",
-                    "summary": "Details of a run: configuration, learning curves, sample replies, checks",
-                    "parameters": [
-                        {
-                            "name": "name",
-                            "in": "path",
-                            "required": True,
-                            "description": "name of a run or a unique prefix of it, or `latest` for the newest",
-                            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
-                        }
-                    ],
-                    "responses": _responses("The run", "RunPage", 401, 403, 404),
-                }
-            },
-            "/healthz": {
-                "get": {
-                    "operationId": "health",
-                    "summary": "Health check",
-                    "responses": _responses("The server is up", _object(status=STRING, version=STRING, models=COUNT)),
-                }
-            },
-        },
+        "paths": _paths(),
         "components": {"schemas": schemas},
     }
     if needs_token:
@@ -96,6 +57,44 @@ STRING: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 OPTIONAL_STRING = {"type": ["string", "null"]}
 OPTIONAL_COUNT = {"type": ["integer", "null"], "minimum": 0}
+
+
+def _paths() -> dict[str, Any]:
+    name = {
+        "name": "name",
+        "in": "path",
+        "required": True,
+        "description": "name of a run or a unique prefix of it, or `latest` for the newest",
+        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
+    }
+    chat = {
+        "operationId": "chat",
+        "summary": "Reply to an utterance",
+        "requestBody": {"required": True, "content": _content("ChatRequest")},
+        "responses": _responses("The reply", "ChatReply", 400, 401, 403, 404, 413, 503),
+    }
+    runs = {
+        "operationId": "listRuns",
+        "summary": "List all runs, newest first",
+        "responses": _responses("The runs", _object(runs=_list(_reference("Run"))), 401, 403),
+    }
+    run = {
+        "operationId": "getRun",
+        "summary": "Details of a run: configuration, learning curves, sample replies, checks",
+        "parameters": [name],
+        "responses": _responses("The run", "RunPage", 401, 403, 404),
+    }
+    health = {
+        "operationId": "health",
+        "summary": "Health check",
+        "responses": _responses("The server is up", _object(status=STRING, version=STRING, models=COUNT)),
+    }
+    return {
+        "/api/chat": {"post": chat},
+        "/api/runs": {"get": runs},
+        "/api/runs/{name}": {"get": run},
+        "/healthz": {"get": health},
+    }
 
 
 def _run_summary() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Tokenizers as TensorFlow graphs of string operations.
 
-:func:`~seq2seq_chat.data.tokenizers.english.clean` treats each character independently of its neighbours, so a table
+:func:`~seq2seq_chat.data.tokenizers.english.clean` treats each character independently of its neighbors, so a table
 of all characters is an exact equivalent. It is built by cleaning each character.
 """
 

@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat import __version__
-from seq2seq_chat.checkpoint.restore import load_trained_model
-from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.checkpoint.restore import TrainedModel, load_trained_model
+from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
 from seq2seq_chat.export.reply_model import ReplyModel
 from seq2seq_chat.runs.run import LATEST, Run
@@ -37,11 +37,7 @@ def ensure_empty(folder: Path) -> None:
 
 
 def export_saved_model(
-    run: Run,
-    folder: str | Path,
-    snapshot: str | None = None,
-    beam_width: int | None = None,
-    n_best: int | None = None,
+    run: Run, folder: str | Path, snapshot: str | None = None, beam_width: int | None = None, n_best: int | None = None
 ) -> dict[str, Any]:
     """Write the model of a run as a TensorFlow SavedModel, atomically.
 
@@ -71,6 +67,28 @@ def export_saved_model(
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,
+        **_describe_model(trained, config),
+        "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
+        "differences_from_chat": differences,
+        "versions": {"seq2seq-chat": __version__, "tensorflow": tf.__version__, "unicode": unicodedata.unidata_version},
+    }
+    try:
+        with tempfile.TemporaryDirectory() as scratch, atomic_folder(folder) as temporary:
+            vocabulary = Path(scratch, VOCABULARY_FILE)
+            trained.vocabulary.save(vocabulary)
+            model = ReplyModel(trained.model, vocabulary, config, searches)
+            options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
+            tf.saved_model.save(model, str(temporary), model.functions, options)
+            write_json(temporary / ABOUT, about)
+    except (OSError, tf.errors.OpError) as error:
+        reason = error.message if isinstance(error, tf.errors.OpError) else error.strerror
+        raise ExportError(f"--output {folder} could not be written: {reason}; choose another folder") from error
+    return about
+
+
+def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
+    """The entries of ``about.json`` on the model."""
+    return {
         "step": trained.step,
         "vocabulary_size": len(trained.vocabulary),
         "level": config.data.level,
@@ -78,26 +96,7 @@ def export_saved_model(
         "encoder_steps": config.model.encoder_steps,
         "decoder_steps": config.model.decoder_steps,
         "parameters": sum(int(variable.shape.num_elements()) for variable in trained.model.trainable_variables),
-        "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
-        "differences_from_chat": differences,
-        "versions": {
-            "seq2seq-chat": __version__,
-            "tensorflow": tf.__version__,
-            "unicode": unicodedata.unidata_version,
-        },
     }
-    try:
-        with tempfile.TemporaryDirectory() as scratch, atomic_folder(folder) as building:
-            vocabulary = Path(scratch, VOCABULARY_FILE)
-            trained.vocabulary.save(vocabulary)
-            model = ReplyModel(trained.model, vocabulary, config, searches)
-            options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
-            tf.saved_model.save(model, str(building), model.functions, options)
-            write_json(building / ABOUT, about)
-    except (OSError, tf.errors.OpError) as error:
-        reason = error.message if isinstance(error, tf.errors.OpError) else error.strerror
-        raise ExportError(f"--output {folder} could not be written: {reason}; choose another folder") from error
-    return about
 
 
 def exported_searches(

@@ -158,9 +158,9 @@ def test_the_printed_program_gives_the_replies_of_chat(
     cli: Cli, run_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "new" / "exported"
-    answer = cli("export", run_copy, "--output", folder, "--n-best", 2, "--snapshot", "10")
-    assert (answer.status, answer.err) == (0, "")
-    first, _, program = answer.out.split("\n", 2)
+    result = cli("export", run_copy, "--output", folder, "--n-best", 2, "--snapshot", "10")
+    assert (result.status, result.err) == (0, "")
+    first, _, program = result.out.split("\n", 2)
     assert first == f"{folder}: {run_copy.name}, 10 (step 10), 60 words, 7,196 parameters; to use it:"
     questions = b"how are you ?\ntell me a joke .\n"
     greedy = cli("chat", run_copy, "--snapshot", "10", stdin=questions).out.splitlines()
@@ -178,7 +178,7 @@ def test_the_printed_program_gives_the_replies_of_chat(
     assert "already exists" in cli("export", run_copy, "--output", folder).error_message
 
 
-def test_errors(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
+def test_invalid_output_is_rejected(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     occupied = tmp_path / "occupied"
     occupied.mkdir()
     (occupied / "mine").write_text("kept", encoding="utf-8")
