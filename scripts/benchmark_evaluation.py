@@ -36,7 +36,7 @@ def main(run: str, data: str | None, samples: int, single: int, snapshot: str | 
     trained_run = find_run(run, results)
     load_tensorflow()
     from seq2seq_chat.analysis import predictions
-    from seq2seq_chat.analysis.evaluate import test_corpus
+    from seq2seq_chat.analysis.evaluate import evaluation_corpus
     from seq2seq_chat.analysis.loaded_run import LoadedRun
 
     loaded = LoadedRun(trained_run, snapshot)
@@ -48,7 +48,7 @@ def main(run: str, data: str | None, samples: int, single: int, snapshot: str | 
         for count in (min(total, batch), total):  # the first traces the graphs
             with tempfile.TemporaryDirectory() as folder:
                 start = time.perf_counter()
-                done = predictions.predict(loaded, test_corpus(trained_run, data), Path(folder), limit=count)
+                done = predictions.predict(loaded, evaluation_corpus(trained_run, data), Path(folder), limit=count)
                 seconds.append(time.perf_counter() - start)
         speeds.append(done.samples / seconds[-1])
         click.echo(f"{label:<12}{done.samples:>8,} samples {seconds[-1]:>8.1f} s {speeds[-1]:>8.1f} samples/s")

@@ -25,7 +25,7 @@ def main(run: str, utterance: str, data: str | None, snapshot: str | None, resul
     """Print and draw the weights and gradients of RUN, and its gates while it reads UTTERANCE and replies."""
     trained_run = find_run(run, results)
     load_tensorflow()
-    from seq2seq_chat.analysis.evaluate import test_corpus
+    from seq2seq_chat.analysis.evaluate import evaluation_corpus
     from seq2seq_chat.analysis.figures.model_internals import draw_gates, draw_gradients_by_step, draw_variables
     from seq2seq_chat.analysis.loaded_run import LoadedRun
     from seq2seq_chat.analysis.model_view.model_internals import gate_activations, gradient_norms
@@ -37,7 +37,7 @@ def main(run: str, utterance: str, data: str | None, snapshot: str | None, resul
     for part, gates in gate_activations(loaded, utterance).items():
         pictures.write(draw_gates(gates, part), f"gates_{part}", main=part == "encoder")
     try:
-        gradients = gradient_norms(loaded, test_corpus(trained_run, data))
+        gradients = gradient_norms(loaded, evaluation_corpus(trained_run, data))
     except UserError as error:
         click.echo(f"no gradients: {error}", err=True)
         return

@@ -1,8 +1,8 @@
 """Reply with beams of 1, 2, 5, … 200 hypotheses: print the replies, and draw scores, lengths and ranks.
 
-python scripts/plot_beam_study.py latest --questions questions.txt --liked my_favourites.txt --output beams.png
+python scripts/plot_beam_study.py latest --questions questions.txt --liked my_favorites.txt --output beams.png
 
-my_favourites.txt contains lines of question<TAB>reply with your favourite replies, whose ranks in the beam are drawn.
+my_favorites.txt contains lines of question<TAB>reply with your favorite replies, whose ranks in the beam are drawn.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from seq2seq_chat.system.versions import load_tensorflow
 @click.command(help=__doc__)
 @click.argument("run")
 @click.option("--questions", metavar="FILE", help="Utterances to reply to, one per line.")
-@click.option("--liked", metavar="FILE", help="Your favourite replies: lines of question<TAB>reply.")
+@click.option("--liked", metavar="FILE", help="Your favorite replies: lines of question<TAB>reply.")
 @click.option(
     "--widest", default=200, show_default=True, type=click.IntRange(1, 1000), help="Width of the widest beam."
 )
 @click.option(
     "--sent2vec",
     metavar="FILE",
-    help="Sent2Vec model, to find the reply nearest to a favourite that is not in the beam.",
+    help="Sent2Vec model, to find the reply nearest to a favorite that is not in the beam.",
 )
 @snapshot_option
 @results_option
@@ -50,7 +50,7 @@ def main(
     from seq2seq_chat.analysis.replies import read_questions, read_transcript
 
     utterances = read_questions(questions)
-    favourites = read_transcript(liked, utterances).replies if liked else []
+    favorites = read_transcript(liked, utterances).replies if liked else []
     vectors = Sent2Vec.load(sent2vec) if sent2vec else None
     widths = [width for width in beams.WIDTHS if width < widest] + [widest]
     studies = beams.study_beams(LoadedRun(trained_run, snapshot), utterances, widths)
@@ -58,7 +58,7 @@ def main(
         click.echo(study.utterance)
         rows = [("", str(best.width), f"{best.score:.2f}", best.text or "(empty)") for best in study.best]
         click.echo(format_table(rows, "lrrl"))
-    ranks = beams.rank_favourites(studies, favourites, vectors) if favourites else []
+    ranks = beams.rank_favorites(studies, favorites, vectors) if favorites else []
     for rank in ranks:
         click.echo(f"{rank.utterance} → {rank.nearest}: rank {rank.rank} of {rank.size}")
     pictures.write(draw_beams(studies, ranks), "beam_study", main=True)

@@ -1,4 +1,4 @@
-"""Draw a model's word embeddings by PCA and t-SNE, and print the nearest neighbours of words.
+"""Draw a model's word embeddings by PCA and t-SNE, and print the nearest neighbors of words.
 
 python scripts/plot_embeddings.py latest --word coffee --word tuesday --output embeddings/
 tensorboard --logdir embeddings/projector
@@ -22,9 +22,7 @@ from seq2seq_chat.system.versions import load_tensorflow
     type=click.IntRange(3, 3000),
     help="Number of words to draw, most frequent first.",
 )
-@click.option(
-    "--word", "selected", multiple=True, metavar="WORD", help="Print the neighbours of this word; repeatable."
-)
+@click.option("--word", "selected", multiple=True, metavar="WORD", help="Print the neighbors of this word; repeatable.")
 @snapshot_option
 @results_option
 @picture_options
@@ -42,8 +40,8 @@ def main(
     all_words = vectors.word_vectors(loaded, len(loaded.vocabulary))
     points = vectors.word_vectors(loaded, words)
     for word in selected or points.labels[20:120:10] or points.labels[:5]:
-        neighbours = vectors.nearest_neighbours(all_words, word)
-        click.echo(f"{word}: {', '.join(f'{other} ({similarity:.2f})' for other, similarity in neighbours)}")
+        neighbors = vectors.nearest_neighbors(all_words, word)
+        click.echo(f"{word}: {', '.join(f'{other} ({similarity:.2f})' for other, similarity in neighbors)}")
     pictures.write(draw_projections(points, "Word embeddings", max_labels=110), "word_embeddings", main=True)
     vectors.export_projector(all_words, pictures.folder() / "projector")
     click.echo(f"for TensorBoard: tensorboard --logdir {pictures.folder() / 'projector'}")

@@ -31,8 +31,8 @@ def main(run: str, data: str | None, limit: int, results: str, pictures: Picture
     """Draw ranks and the most frequent n-grams at every snapshot of RUN, and print divergences."""
     trained_run = find_run(run, results)
     load_tensorflow()
-    from seq2seq_chat.analysis.evaluate import FOLDER, test_corpus
-    from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_ranks, draw_top
+    from seq2seq_chat.analysis.evaluate import FOLDER, evaluation_corpus
+    from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
     from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
     from seq2seq_chat.analysis.metrics.ngrams import ORDERS, corpus_profile, divergences, text_profile
     from seq2seq_chat.analysis.predictions import predict
@@ -45,16 +45,16 @@ def main(run: str, data: str | None, limit: int, results: str, pictures: Picture
     profiles, steps = [], []
     for snapshot in snapshots:
         loaded.load_snapshot(snapshot.name)
-        predictions = predict(loaded, test_corpus(trained_run, data), trained_run.path / FOLDER, limit=limit)
+        predictions = predict(loaded, evaluation_corpus(trained_run, data), trained_run.path / FOLDER, limit=limit)
         steps.append(loaded.step)
         profiles.append(text_profile(f"replies at {snapshot.label}", (p.reply for p in predictions), vocabulary, level))
-        pictures.write(draw_top(profiles[-1], corpus, vocabulary), f"ngrams_{snapshot.label}")
+        pictures.write(draw_top_ngrams(profiles[-1], corpus, vocabulary), f"ngrams_{snapshot.label}")
     expected = text_profile("expected replies", (p.expected for p in predictions), vocabulary, level)
     replies, references = [divergences(profile, corpus) for profile in profiles], divergences(expected, corpus)
     for n, name in ORDERS.items():
         values = ", ".join(f"{s.label}: {_number(d[n])}" for s, d in zip(snapshots, replies, strict=True))
         click.echo(f"Jensen–Shannon divergence of {name}, bits: {values}; expected replies: {_number(references[n])}")
-    pictures.write(draw_ranks([corpus, expected, *profiles[-MAX_LINES:]]), "ngram_ranks", main=True)
+    pictures.write(draw_rank_frequency([corpus, expected, *profiles[-MAX_LINES:]]), "ngram_ranks", main=True)
     pictures.write(draw_divergences(steps, replies, references), "ngram_divergence")
 
 

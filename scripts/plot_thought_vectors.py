@@ -43,14 +43,15 @@ def main(
     """Draw the thought vectors of RUN for the utterances of a file."""
     trained_run = find_run(run, results)
     load_tensorflow()
-    from seq2seq_chat.analysis.evaluate import test_corpus
+    from seq2seq_chat.analysis.evaluate import evaluation_corpus
     from seq2seq_chat.analysis.figures.vectors import draw_projections
     from seq2seq_chat.analysis.loaded_run import LoadedRun
     from seq2seq_chat.analysis.model_view import vectors
     from seq2seq_chat.data.batches import evenly_spaced
     from seq2seq_chat.data.corpus_file import read_utterances
 
-    texts = list(dict.fromkeys(text for _, text in read_utterances(test_corpus(trained_run, data), progress=True)))
+    utterances = read_utterances(evaluation_corpus(trained_run, data), progress=True)
+    texts = list(dict.fromkeys(text for _, text in utterances))
     loaded = LoadedRun(trained_run, snapshot)
     points = vectors.thought_vectors(loaded, [texts[index] for index in evenly_spaced(len(texts), limit)])
     cluster_index, groups = vectors.cluster_vectors(points, clusters)

@@ -11,7 +11,7 @@ from seq2seq_chat.analysis.metrics.bleu import Bleu
 from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
 from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES, Diversity
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.metrics.sentence_vectors import sentence_vectors
+from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.predictions import Predictions, predict
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
@@ -21,7 +21,7 @@ from seq2seq_chat.training.validation import perplexity
 
 LIMIT = 250_000  # samples
 SOURCE_LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, None))  # in words, first and last inclusive
-FOLDER = "evaluation"  # in the run's folder
+FOLDER = "evaluation"  # in the folder of the run
 
 
 def evaluate_run(
@@ -34,27 +34,27 @@ def evaluate_run(
     sent2vec: str | Path | None = None,
     folder: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Evaluate one snapshot of a run; see :func:`compute_metrics`. An interrupted evaluation resumes.
+    """Evaluate one snapshot of a run; see :func:`compute_metrics`. An interrupted evaluation is resumed.
 
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
         limit: number of samples, evenly spaced over the corpus; None for all.
-        decoding: how to search for replies; None for greedy search.
+        decoding: decoding settings; None for greedy search.
         sent2vec: official Sent2Vec model; None to train a small one on the run's training corpus.
         folder: where to keep the predictions; None for the run's own folder.
 
     Raises:
         UserError: There is no corpus to evaluate on, or the run cannot be loaded.
     """
-    corpus_file = test_corpus(run, data)
+    corpus_file = evaluation_corpus(run, data)
     output = Path(folder) if folder is not None else run.path / FOLDER
     loaded = LoadedRun(run, snapshot)
     if sent2vec is not None:
-        Sent2Vec.load(sent2vec)  # fail before the predictions are made, which may take an hour
+        Sent2Vec.load(sent2vec)  # fail now, before predictions that may take an hour
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decoding)
     vectors: Sent2Vec | None = None
     try:
-        vectors, origin = sentence_vectors(run, output, sent2vec)
+        vectors, origin = load_sentence_vectors(run, output, sent2vec)
     except UserError as error:
         origin = str(error)
     return {
@@ -68,8 +68,8 @@ def evaluate_run(
     }
 
 
-def test_corpus(run: Run, data: str | Path | None = None) -> str | Path:
-    """The corpus to evaluate a run on. Raises UserError if none is configured or given."""
+def evaluation_corpus(run: Run, data: str | Path | None = None) -> str | Path:
+    """The corpus to evaluate a run on. Raises UserError if there is none."""
     settings = run.config.data
     corpus_file = data or settings.test or settings.validation
     if corpus_file is None:
@@ -79,26 +79,21 @@ def test_corpus(run: Run, data: str | Path | None = None) -> str | Path:
     return corpus_file
 
 
-test_corpus.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever pytest makes of its name
-
-
-def compute_metrics(
-    predictions: Predictions, vectors: Sent2Vec | None, excluded_replies: int = TOP_REPLIES
-) -> dict[str, Any]:
+def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None) -> dict[str, Any]:
     """Compute all metrics of a set of predictions.
 
     ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
     is 2 to the loss in nats, the perplexity of the thesis's code. ``word_accuracy`` is the share of target tokens
     that are the model's most probable ones under teacher forcing. The ``_varied`` distances exclude the samples whose
-    reply is among the ``excluded_replies`` most frequent ones.
+    reply is among the most frequent ones.
     """
-    nats, tokens, right = 0.0, 0, 0
+    nats, tokens, correct = 0.0, 0, 0
     bleu, diversity = Bleu(), Diversity()
     length_bleu = [Bleu() for _ in SOURCE_LENGTHS]
     for block in predictions.in_blocks():
         nats += math.fsum(p.nats for p in block)
         tokens += sum(p.tokens for p in block)
-        right += sum(p.right for p in block)
+        correct += sum(p.right for p in block)
         bleu.add([p.reply for p in block], [p.expected for p in block])
         diversity.add(p.reply for p in block)
         for (first, last), bucket in zip(SOURCE_LENGTHS, length_bleu, strict=True):
@@ -112,14 +107,14 @@ def compute_metrics(
         "two_to_the_loss": 2**loss if loss < 1000 else math.inf,
         "samples": predictions.samples,
         "tokens": tokens,
-        "word_accuracy": right / tokens,
+        "word_accuracy": correct / tokens,
         "bleu": bleu.score,
         "bleu_signature": bleu.signature,
         "bleu_by_source_length": [
             {"words": f"{first}–{last}" if last else f"{first}+", "samples": bucket.samples, "bleu": bucket.score}
             for (first, last), bucket in zip(SOURCE_LENGTHS, length_bleu, strict=True)
         ],
-        **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent(excluded_replies)}),
+        **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent()}),
         **diversity.metrics(),
         "most_frequent": [{"reply": reply, "share": share} for reply, share in diversity.most_frequent()],
     }

@@ -28,8 +28,8 @@ from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.data.tokenizers import get_tokenizer
 from seq2seq_chat.system.errors import UserError
 
-BLOCK = 640  # samples whose replies are searched together, and redone after an interruption
-MAX_ROWS = 128  # samples whose losses are computed together
+BLOCK = 640  # samples decoded together, and again after an interruption
+MAX_ROWS = 128  # samples scored together
 
 
 class Prediction(NamedTuple):
@@ -42,7 +42,7 @@ class Prediction(NamedTuple):
     score: float  # log-probability of the reply, nats
     nats: float  # loss of the expected reply, summed over its tokens
     tokens: int  # of the expected reply, end marker included, up to the model's step limit
-    right: int  # tokens that are the model's most probable ones, given the expected ones before
+    right: int  # tokens that are the most probable ones under teacher forcing
 
 
 class Predictions:
@@ -73,10 +73,10 @@ def predict(
     limit: int | None = None,
     decoding: Decoding | None = None,
 ) -> Predictions:
-    """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from the file in ``folder``.
+    """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from a file in ``folder``.
 
     Args:
-        decoding: how to search for replies; None for greedy search.
+        decoding: decoding settings; None for greedy search.
 
     Raises:
         UserError: The corpus cannot be read, the file cannot be written, or another process is writing it.
@@ -114,7 +114,7 @@ def predict(
 
 
 def greedy(decoding: Decoding) -> Decoding:
-    """Greedy search with the word constraints of ``decoding``."""
+    """Greedy search with the logit rules of ``decoding``."""
     return override_decoding(decoding, method="greedy", n_best=1)
 
 
@@ -129,9 +129,9 @@ def _open_exclusively(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _truncate_to_complete(file: IO[bytes], header: dict[str, Any], samples: np.ndarray) -> int:
-    """Truncate the file to the complete blocks of these predictions and return how many samples they hold.
+    """Truncate the file to the complete blocks of these predictions and return their number of samples.
 
-    Only complete blocks are kept because other block boundaries would round losses differently.
+    Only complete blocks are kept, because losses are rounded differently with other block boundaries.
     """
     first_line = (json.dumps(header, sort_keys=True) + "\n").encode()
     file.seek(0)

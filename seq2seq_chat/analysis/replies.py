@@ -1,4 +1,4 @@
-"""Replies to the same questions: of a run at each snapshot, of several runs, and in transcripts of other systems."""
+"""Replies to the same questions: of snapshots, of several runs, and in transcripts of other systems."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ from seq2seq_chat.system.signals import explain_interrupt
     "transcripts",
     multiple=True,
     metavar="FILE",
-    help="Replies of another system: lines of question<TAB>answer, or one answer per line. Can be repeated.",
+    help="Replies of another system: lines of question<TAB>reply, or one reply per line. Can be repeated.",
 )
 @click.option(
-    "--liked", metavar="FILE", help="The replies you like best, in the format of a transcript: shows their beam ranks."
+    "--liked", metavar="FILE", help="The replies you like best, as a transcript: shows their ranks in the widest beam."
 )
 @click.option("--output", metavar="FILE", help="HTML file to write.  [default: report.html in the first run's folder]")
 @results_option
@@ -47,9 +47,9 @@ def report(
 ) -> None:
     """Write a report on RUNs as one HTML page.
 
-    The last line printed is its path. The page shows, at every snapshot, figures on the test corpus, language and
-    replies over time, learning curves, attention, beams, thought vectors, word embeddings, gates and gradients, and
-    the reason for anything that is missing. The figures are also written as files next to the page.
+    The last line printed is its path. The page shows metrics on the test corpus, language and replies at every
+    snapshot, learning curves, attention, beams, thought vectors, word embeddings, gates and gradients. If something is
+    missing, it says why. The figures are also written as files next to the page.
     """
     from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.versions import load_tensorflow
@@ -68,7 +68,7 @@ def report(
         sent2vec=sent2vec,
         questions=utterances,
         transcripts=[read_transcript(file, utterances) for file in transcripts],
-        favourites=read_transcript(liked, utterances) if liked else None,
+        favorites=read_transcript(liked, utterances) if liked else None,
     )
     with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
         page = write_report(runs, options, Path(output) if output else None, click.echo)

@@ -159,13 +159,13 @@ def test_loading_another_snapshot_replaces_the_weights(tiny_run: Path) -> None:
 
 
 def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
-    answer = cli("evaluate", run_copy, "--limit", 6, "--beam-width", 2, "--json", tmp_path / "metrics.json")
-    assert (answer.status, answer.err) == (0, "")
+    result = cli("evaluate", run_copy, "--limit", 6, "--beam-width", 2, "--json", tmp_path / "metrics.json")
+    assert (result.status, result.err) == (0, "")
     metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
     assert {"bleu", "bleu_signature", "sent2vec_distance", "distinct_2", "word_accuracy", "predictions"} <= set(metrics)
     assert metrics["samples"] == 6 and metrics["sent2vec_distance"] > 0
     assert len(Path(metrics["predictions"]).read_text(encoding="utf-8").splitlines()) == 7
-    assert f"{metrics['word_accuracy']:.2%}" in answer.out and "2^loss" in answer.out
+    assert f"{metrics['word_accuracy']:.2%}" in result.out and "2^loss" in result.out
     assert (run_copy / "evaluation" / "sent2vec.bin").is_file()  # trained, as no model was given
 
 
@@ -179,8 +179,8 @@ def test_evaluate_without_the_training_corpus(run_copy: Path, corpora: Path) -> 
 
 
 def test_invalid_sent2vec_file_fails_before_predicting(cli: Cli, run_copy: Path, corpora: Path) -> None:
-    answer = cli("evaluate", run_copy, "--sent2vec", corpora / "train.txt")
-    assert "not a binary Sent2Vec model" in answer.error_message
+    result = cli("evaluate", run_copy, "--sent2vec", corpora / "train.txt")
+    assert "not a binary Sent2Vec model" in result.error_message
     assert not (run_copy / "evaluation").exists()
 
 

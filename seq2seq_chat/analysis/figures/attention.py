@@ -1,4 +1,4 @@
-"""Attention as a heat map, and as shading of the words of the utterance."""
+"""Attention as a heat map, and as shading of the utterance."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def draw_heat_maps(source: Sequence[str], hypotheses: Sequence[Hypothesis]) -> F
 
 
 def draw_overlay(source: Sequence[str], hypothesis: Hypothesis) -> Figure:
-    """Draw the utterance once per word of the reply, its words shaded by their attention weight."""
+    """Draw the utterance once for each word of the reply, shaded by attention."""
     figure = new_figure(2 + 0.105 * (sum(len(word) + 2 for word in source)), 0.9 + 0.3 * len(hypothesis.words))
     axes = figure.subplots()
     colors = mpl.colormaps[HEATMAP_COLORS]
@@ -73,11 +73,11 @@ def draw_overlay(source: Sequence[str], hypothesis: Hypothesis) -> Figure:
             axes.text(end - width / 2, row, plot_label(word), ha="center", color=color, **text_style)
     longest = max(len(word) for word in hypothesis.words)
     axes.set(xlim=(-longest - 4, ends[-1] + 1), ylim=(len(hypothesis.words) - 0.4, -0.6))
-    axes.set_title("Attention over the utterance for each word of the reply (bold); darker is more")
+    axes.set_title("Attention over the utterance for each word of the reply (bold); darker is stronger")
     axes.axis("off")
     return figure
 
 
 def _max_weight(hypotheses: Sequence[Hypothesis]) -> float:
-    """The top of the color scale; attention over a long utterance would be pale on a scale up to 1."""
+    """The top of the color scale; on a scale up to 1, attention over a long utterance would be pale."""
     return max(weight for hypothesis in hypotheses for row in hypothesis.attention for weight in row)

@@ -1,4 +1,4 @@
-"""Score and length of the best reply by beam width, and the ranks of favourite replies."""
+"""Score and length of the best reply by beam width, and the ranks of favorite replies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def draw_beams(studies: Sequence[BeamStudy], ranks: Sequence[Rank]) -> Figure:
     figure = new_figure(4.4 * panel_count, 4.2)
     panels = figure.subplots(1, panel_count)
     _draw_by_width(panels[0], studies, "score", "log-probability, nats", "Log-probability of the best reply")
-    _draw_by_width(panels[1], studies, "words", "words", "Length of the best reply")
+    _draw_by_width(panels[1], studies, "length", "words", "Length of the best reply")
     if ranks:
         _draw_ranks(panels[2], ranks)
     return figure
@@ -34,7 +34,7 @@ def _draw_by_width(axes: Axes, studies: Sequence[BeamStudy], attribute: str, yla
             by_width.setdefault(width, []).append(value)
     widths = sorted(by_width)
     means = [float(np.mean(by_width[width])) for width in widths]
-    axes.plot(widths, means, color=COLORS[attribute == "words"], marker="o", label="mean")
+    axes.plot(widths, means, color=COLORS[attribute == "length"], marker="o", label="mean")
     axes.plot([], [], color="0.8", label="single utterances")
     axes.set(xscale="log", xlabel="beam width", ylabel=ylabel, title=title)
     _set_width_ticks(axes, widths)
@@ -53,7 +53,7 @@ def _draw_ranks(axes: Axes, ranks: Sequence[Rank]) -> None:
         xlabel="rank by probability in the widest beam",
         ylabel="% of utterances",
         ylim=(0, 105),
-        title="Rank of the favourite reply (cumulative)",
+        title="Rank of the favorite reply (cumulative)",
     )
     _set_width_ticks(axes, [width for width in WIDTHS if width <= widest])
 

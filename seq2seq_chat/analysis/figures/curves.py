@@ -34,7 +34,7 @@ class Curves(NamedTuple):
     label: str
     train: Curve
     validation: Curve
-    sampled: bool  # the training loss is estimated by a sampled softmax
+    sampled: bool  # whether the training loss is estimated by a sampled softmax
 
 
 def read_curves(run: Run) -> Curves:
@@ -61,7 +61,7 @@ def read_curves(run: Run) -> Curves:
 
 
 def moving_average(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:
-    """Centred mean over ``window`` (odd) values, which shrinks symmetrically towards the ends."""
+    """Centered mean over ``window`` (odd) values, which shrinks symmetrically toward the ends."""
     values = np.asarray(values, dtype=np.float64)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
@@ -71,14 +71,14 @@ def moving_average(values: Sequence[float] | np.ndarray, window: int) -> np.ndar
 
 
 def draw_curves(runs: Sequence[Curves], by_time: bool = False) -> Figure:
-    """Draw loss and perplexity of several runs: measured (pale), smoothed (strong) and validation (markers)."""
+    """Draw loss and perplexity of several runs: raw (pale), smoothed (strong) and validation (markers)."""
     figure = new_figure(11, 4.6)
     loss_axes, perplexity_axes = figure.subplots(1, 2)
     for index, run in enumerate(runs):
         for axes, transform in ((loss_axes, np.asarray), (perplexity_axes, _perplexities)):
             _draw_run(axes, run, index, transform, by_time)
     xlabel = "training time, minutes" if by_time else "training steps"
-    loss_axes.set(xlabel=xlabel, ylabel="loss, nats per target token", title="Loss (pale: measured, strong: smoothed)")
+    loss_axes.set(xlabel=xlabel, ylabel="loss, nats per target token", title="Loss (pale: raw, strong: smoothed)")
     perplexity_axes.set(xlabel=xlabel, ylabel="perplexity, e^loss", yscale="log", title="Perplexity")
     _label_log_axis(perplexity_axes)
     for axes in (loss_axes, perplexity_axes):

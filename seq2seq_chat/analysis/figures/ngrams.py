@@ -15,7 +15,7 @@ TOP = 30
 MAX_POINTS = 300  # of a rank curve
 
 
-def draw_ranks(profiles: Sequence[NgramProfile]) -> Figure:
+def draw_rank_frequency(profiles: Sequence[NgramProfile]) -> Figure:
     """Relative frequency by rank for each n; Zipf's law is a straight line."""
     figure = new_figure(11, 4.6)
     for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):
@@ -38,7 +38,7 @@ def draw_ranks(profiles: Sequence[NgramProfile]) -> Figure:
     return figure
 
 
-def draw_top(profile: NgramProfile, corpus: NgramProfile, vocabulary: Vocabulary, count: int = TOP) -> Figure:
+def draw_top_ngrams(profile: NgramProfile, corpus: NgramProfile, vocabulary: Vocabulary, count: int = TOP) -> Figure:
     """The most frequent n-grams of a profile, next to their frequency in the training corpus."""
     figure = new_figure(11, 2.2 + 0.24 * count)
     for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):

@@ -1,7 +1,7 @@
-"""Common style of all figures, and writing them as files. Needs no display.
+"""The style of all figures, and writing them to files without a display.
 
 The colors are distinguishable with any color vision deficiency; line styles and markers differ as well, so figures
-can be printed in grey. Source: Okabe & Ito 2008, "Color universal design".
+can be printed in grayscale. Source: Okabe & Ito 2008, "Color universal design".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DPI = 130  # of PNG files
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 LINE_STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
-HEATMAP_COLORS = "Blues"  # varies in lightness only, so it prints in grey
+HEATMAP_COLORS = "Blues"  # varies in lightness only, so it prints in grayscale
 WHITE_TEXT_ABOVE = 0.6  # of a heat map's scale
 
 _STYLE = {
@@ -52,13 +52,13 @@ def line_style(index: int, marker: bool = True) -> dict[str, Any]:
 
 
 def plot_label(text: str, max_length: int = 60) -> str:
-    """Truncate text and escape it for matplotlib, which would read dollar signs as mathematics."""
+    """Truncate text, and escape dollar signs, between which matplotlib expects mathematics."""
     truncated = text if len(text) <= max_length else text[: max_length - 1] + "…"
     return truncated.replace("$", r"\$")
 
 
 def render(figure: Figure, file_format: Format) -> bytes:
-    """The bytes of a figure's file."""
+    """The contents of a figure's file."""
     stream = io.BytesIO()
     metadata: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[file_format]
     figure.savefig(stream, format=file_format, dpi=DPI, metadata=metadata)

@@ -47,7 +47,7 @@ def draw_projections(
         tsne_axes.axis("off")
         return figure
     _scatter(tsne_axes, projected, vectors.labels, clusters, max_labels)
-    tsne_axes.set(title=f"{title}: t-SNE (only neighbourhoods are meaningful)", xticks=[], yticks=[])
+    tsne_axes.set(title=f"{title}: t-SNE (only neighborhoods are meaningful)", xticks=[], yticks=[])
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Metrics over plain texts and the sentence vectors they need; nothing here knows a model.
+"""Metrics of plain texts, independent of the model, and the sentence vectors they need.
 
 Read ``bleu``, ``diversity`` and ``ngrams`` first, then ``sent2vec`` (the model format), ``sent2vec_training`` and
 ``sentence_vectors`` (which model a run uses), and ``distance`` (the metric on those vectors).

@@ -1,8 +1,8 @@
-"""How varied replies are.
+"""Diversity of replies.
 
-distinct-n is the number of different n-grams in all replies divided by the number of all their n-grams (Li et al. 2016,
+distinct-n is the number of distinct n-grams in all replies divided by the number of all their n-grams (Li et al. 2016,
 "A diversity-promoting objective function for neural conversation models"). It falls as replies are added, so compare it
-only at equal numbers of samples.
+only for equal numbers of samples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOP_REPLIES = 10  # the most frequent replies, reported one by one and excluded 
 
 
 class Diversity:
-    """Counts replies, words and bigrams. Memory grows with the number of different ones only."""
+    """Counts replies, words and bigrams. Memory grows only with the number of distinct ones."""
 
     def __init__(self) -> None:
         self.replies: Counter[str] = Counter()
@@ -42,22 +42,22 @@ class Diversity:
 
     @property
     def distinct_1(self) -> float | None:
-        """Different words / words, 0 to 1, or None without words."""
+        """Distinct words / words, 0 to 1, or None without words."""
         return _ratio(len(self.unigrams), self.unigrams.total())
 
     @property
     def distinct_2(self) -> float | None:
-        """Different bigrams / bigrams, 0 to 1, or None without bigrams."""
+        """Distinct bigrams / bigrams, 0 to 1, or None without bigrams."""
         return _ratio(len(self.bigrams), self.bigrams.total())
 
     @property
     def distinct_replies(self) -> float | None:
-        """Different replies / replies, 0 to 1."""
+        """Distinct replies / replies, 0 to 1."""
         return _ratio(len(self.replies), self.samples)
 
     @property
     def mean_length(self) -> float | None:
-        """Mean words per reply, without the end marker."""
+        """Mean number of words in a reply, without the end marker."""
         return _ratio(self.unigrams.total(), self.samples)
 
     @property

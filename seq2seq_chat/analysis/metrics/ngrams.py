@@ -14,13 +14,13 @@ from seq2seq_chat.data.tokenizers import Level, get_tokenizer
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.runs.run import Run
 
-MAX_UTTERANCES = 500_000  # of the training corpus to count, evenly spaced
-BLOCK_SIZE = 50_000  # utterances whose n-grams are held in memory before they are counted
-ORDERS = {1: "words", 2: "bigrams"}  # n → what its n-grams are called
+MAX_UTTERANCES = 500_000  # counted in the training corpus, evenly spaced
+BLOCK_SIZE = 50_000  # utterances counted together
+ORDERS = {1: "words", 2: "bigrams"}  # the names of n-grams
 
 
 class NgramCounts(NamedTuple):
-    """How often each n-gram occurs. An n-gram's code is its word ids read as digits to the base ``len(vocabulary)``."""
+    """Occurrences of n-grams. The code of an n-gram is its word ids read as digits to the base ``len(vocabulary)``."""
 
     codes: np.ndarray  # int64 [distinct n-grams], ascending
     counts: np.ndarray  # int64 [distinct n-grams]

@@ -1,4 +1,4 @@
-"""Train a small Sent2Vec model on a run's own corpus, for runs without an official model.
+"""Train a small Sent2Vec model on the corpus of a run, for lack of an official model.
 
 Each word w of a sentence (frequent words are subsampled) is predicted from the mean v of the sentence's other words and
 the bigrams that do not contain it, with negative sampling::
@@ -7,7 +7,7 @@ the bigrams that do not contain it, with negative sampling::
 
 A few bigrams of each sentence are dropped at random. Source: Pagliardini, Gupta & Jaggi 2018, sections 2 and 3. The
 paper uses plain SGD, word by word; we use AdaGrad on batches of sentences, which takes a few sparse matrix products and
-does not overshoot when the words of a batch share a row.
+does not overshoot when words of a batch share a row.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Matrix, Sent2Vec, 
 BATCH_SIZE = 64
 LEARNING_RATE = 0.2
 DROPPED_BIGRAMS = 2  # per sentence and epoch
-SMALL_CORPUS = 50_000  # tokens; in a corpus up to this size rare words are kept
+SMALL_CORPUS = 50_000  # tokens; smaller corpora keep rare words
 
 
-class Trained(NamedTuple):
-    """A trained model and the rest of what its file contains."""
+class TrainedSent2Vec(NamedTuple):
+    """A trained model, what else its file contains, and the losses of training."""
 
     model: Sent2Vec
     counts: list[int]  # occurrences of each word
@@ -40,9 +40,9 @@ class Trained(NamedTuple):
 class _Units(NamedTuple):
     """The words and bigrams of a batch of sentences, concatenated: int64 [units] each."""
 
-    row: np.ndarray  # of its vector
-    first: np.ndarray  # position of its first word in the concatenated sentences
-    last: np.ndarray  # position of its last word
+    row: np.ndarray  # of the vector
+    first: np.ndarray  # position of the first word in the concatenated sentences
+    last: np.ndarray  # position of the last word
 
 
 def train_sent2vec(
@@ -52,8 +52,7 @@ def train_sent2vec(
     dim: int = 100,
     epochs: int = 3,
     buckets: int = 100_000,
-    negatives: int = 10,
-) -> Trained:
+) -> TrainedSent2Vec:
     """Train on tokenized sentences; deterministic for a given seed.
 
     Raises:
@@ -69,10 +68,10 @@ def train_sent2vec(
     if not corpus:
         raise Sent2VecError("the corpus has no utterance of two or more words")
     counts = [counted[word] for word in ranked]
-    arguments = Arguments(dim=dim, epoch=epochs, min_count=min_count, neg=negatives, bucket=buckets)
+    arguments = Arguments(dim=dim, epoch=epochs, min_count=min_count, bucket=buckets)
     trainer = _Trainer(arguments, np.asarray(counts, dtype=np.float64), seed)
     losses = [trainer.epoch(corpus, number) for number in range(epochs)]
-    return Trained(Sent2Vec(arguments, ids, trainer.vectors), counts, trainer.output, losses)
+    return TrainedSent2Vec(Sent2Vec(arguments, ids, trainer.vectors), counts, trainer.output, losses)
 
 
 class _Trainer:

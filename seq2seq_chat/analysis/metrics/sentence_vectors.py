@@ -1,4 +1,4 @@
-"""The sentence vectors of a run: a given Sent2Vec model, or a small one trained on the run's corpus and kept."""
+"""The sentence vectors of a run: a specified Sent2Vec model, or a small one trained on the run's corpus and kept."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MAX_UTTERANCES = 100_000  # to train on: about a minute on two cores
 FILE = "sent2vec.bin"
 
 
-def sentence_vectors(run: Run, folder: Path, model: str | Path | None = None) -> tuple[Sent2Vec, str]:
+def load_sentence_vectors(run: Run, folder: Path, model: str | Path | None = None) -> tuple[Sent2Vec, str]:
     """Load the sentence vectors of a run, training them first if necessary.
 
     Args:
-        folder: where the trained model is kept.
+        folder: for the trained model.
         model: a binary Sent2Vec model to use instead.
 
     Returns:
-        The vectors, and a phrase for people that says where they come from.
+        The vectors, and a phrase that says where they come from.
 
     Raises:
         UserError: The model cannot be read or written, or the training corpus is unavailable.

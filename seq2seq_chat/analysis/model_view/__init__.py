@@ -1,1 +1,1 @@
-"""Measurements inside a trained model: ``beams``, ``vectors`` and ``model_internals``; ``figures`` draws them."""
+"""RunMeasurements inside a trained model: ``beams``, ``vectors`` and ``model_internals``; ``figures`` draws them."""

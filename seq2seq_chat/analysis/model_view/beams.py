@@ -1,4 +1,4 @@
-"""How replies change with the beam width, and at what rank of a wide beam the best-liked reply is."""
+"""How replies change with the beam width, and the rank of a favorite reply in a wide beam."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tqdm import tqdm
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.metrics.distance import paired_cosine_similarity
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.config import Decoding, override_decoding
 
 WIDTHS = (1, 2, 5, 10, 25, 50, 100, 200)
-MAX_HYPOTHESES = 400  # searched together: replies hold the attention of every hypothesis
+MAX_HYPOTHESES = 400  # decoded together: replies hold the attention of every hypothesis
 
 
 class BestReply(NamedTuple):
@@ -23,7 +24,7 @@ class BestReply(NamedTuple):
     width: int
     text: str
     score: float  # log-probability, nats
-    words: int
+    length: int  # words
 
 
 class BeamStudy(NamedTuple):
@@ -35,11 +36,11 @@ class BeamStudy(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """The rank by probability of a person's favourite reply."""
+    """The rank of a favorite reply by probability."""
 
     utterance: str
-    favourite: str
-    nearest: str  # the reply of the beam that is nearest to the favourite in meaning
+    favorite: str
+    nearest: str  # the reply of the beam that is nearest to the favorite in meaning
     rank: int  # from 1
     size: int  # of the beam
 
@@ -61,29 +62,28 @@ def study_beams(loaded: LoadedRun, utterances: Sequence[str], widths: Sequence[i
 
 
 def plain_beam(decoding: Decoding, width: int, n_best: int) -> Decoding:
-    """A beam search ranked by log-probability alone, with the word constraints of ``decoding``."""
-    greedy = override_decoding(decoding, method="greedy", n_best=1)  # drops the settings that only beams have
-    return override_decoding(greedy, method="beam", beam_width=width, n_best=n_best)
+    """A beam search ranked by log-probability alone, with the logit rules of ``decoding``."""
+    # greedy search drops the settings that only beams have
+    return override_decoding(greedy(decoding), method="beam", beam_width=width, n_best=n_best)
 
 
-def rank_favourites(studies: Sequence[BeamStudy], favourites: Sequence[str], vectors: Sent2Vec | None) -> list[Rank]:
-    """Rank the favourite reply to each utterance in the widest beam.
+def rank_favorites(studies: Sequence[BeamStudy], favorites: Sequence[str], vectors: Sent2Vec | None) -> list[Rank]:
+    """Rank the favorite reply to each utterance in the widest beam.
 
-    A favourite that the beam does not contain is replaced by the reply nearest in meaning; without ``vectors`` it is
-    skipped.
+    If the beam does not contain it, the reply nearest in meaning is ranked instead; without ``vectors``, none.
     """
     ranks = []
-    for study, favourite in zip(studies, favourites, strict=True):
+    for study, favorite in zip(studies, favorites, strict=True):
         texts = [text for text, _ in study.widest]
-        if not texts or not favourite:
+        if not texts or not favorite:
             continue
-        if favourite in texts:
-            index = texts.index(favourite)
+        if favorite in texts:
+            index = texts.index(favorite)
         elif vectors is not None:
-            embedded = vectors.embed([favourite, *texts]).astype(np.float64)
+            embedded = vectors.embed([favorite, *texts]).astype(np.float64)
             target = np.broadcast_to(embedded[0], embedded[1:].shape)
             index = int(np.argmax(paired_cosine_similarity(embedded[1:], target)))
         else:
             continue
-        ranks.append(Rank(study.utterance, favourite, texts[index], index + 1, len(texts)))
+        ranks.append(Rank(study.utterance, favorite, texts[index], index + 1, len(texts)))
     return ranks

@@ -1,4 +1,4 @@
-"""Inside a model: its weights, their gradients, and its gates while it reads an utterance and replies."""
+"""Weights, gradients, and gate activations of a model that reads an utterance and replies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.clipping import global_norm, sum_repeated_rows
 
 GRADIENT_SAMPLES = 64
-GATES: dict[type[Cell], dict[str, str]] = {  # in the order of a cell's matrices; what an open gate (1) does
+GATES: dict[type[Cell], dict[str, str]] = {  # in the order of the columns of a matrix, with what an open gate (1) does
     LSTMCell: {"input gate": "i, writes", "forget gate": "f, keeps", "output gate": "o, outputs"},
     GRUCell: {"update gate": "z, replaces", "reset gate": "r, uses the past"},
 }
@@ -35,7 +36,7 @@ class VariableNorms(NamedTuple):
     parameters: int
     norm: float  # Euclidean
     rms: float  # root mean square of the entries
-    gradient_norm: float  # of the mean loss in nats per token; 0 if the loss does not depend on the variable
+    gradient_norm: float  # of the mean loss in nats per token; 0 without a gradient
 
 
 class GradientNorms(NamedTuple):
@@ -46,9 +47,9 @@ class GradientNorms(NamedTuple):
 
 
 class GateActivations(NamedTuple):
-    """The gates of a cell, word by word."""
+    """The gates of a cell at every word."""
 
-    words: list[str]  # the inputs of an encoder, the outputs of a decoder
+    words: list[str]  # inputs of the encoder or outputs of the decoder
     values: dict[str, np.ndarray]  # by gate: [words, units], 0 (closed) to 1 (open)
     meanings: dict[str, str]  # by gate: its symbol and what it does when open
 
@@ -92,14 +93,11 @@ def _variable_norms(variable: tf.Variable, gradient: Any) -> VariableNorms:
 def _norm(gradient: Any) -> float:
     if gradient is None:
         return 0.0
-    if isinstance(gradient, tf.IndexedSlices):  # sum duplicate rows
-        rows, positions = tf.unique(gradient.indices)
-        gradient = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
-    return float(tf.norm(gradient))
+    return float(global_norm([sum_repeated_rows(gradient)]))
 
 
 def gate_activations(loaded: LoadedRun, text: str) -> dict[str, GateActivations]:
-    """The gates of the first (forward) encoder layer reading an utterance and of the first decoder layer replying.
+    """The gates of the first (forward) encoder layer reading an utterance, and of the first decoder layer replying.
 
     Raises:
         UserError: The cells have no gates, or the utterance has no words.

@@ -1,4 +1,4 @@
-"""Thought vectors and word embeddings: projections, clusters, nearest neighbours, and files for the projector."""
+"""Thought vectors and word embeddings: projections, clusters, nearest neighbors, and files for the projector."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from seq2seq_chat.system.files import as_user_error, atomic_write, write_atomica
 
 MAX_TSNE_POINTS = 3000
 BATCH_SIZE = 256
-CLUSTERS = 7  # as many as there are colors
+CLUSTERS = 7  # the number of colors
 
 
 class Vectors(NamedTuple):
-    """Labelled points."""
+    """Labeled points."""
 
     labels: list[str]
     values: np.ndarray  # float32 [n, units]
@@ -41,7 +41,7 @@ class Cluster(NamedTuple):
     """A cluster of points."""
 
     size: int
-    nearest: list[str]  # labels of the points nearest to its centre
+    nearest: list[str]  # labels of the points nearest to its center
 
 
 def thought_vectors(loaded: LoadedRun, texts: Sequence[str]) -> Vectors:
@@ -83,7 +83,7 @@ def word_vectors(loaded: LoadedRun, count: int = 1000) -> Vectors:
     """The encoder's embeddings of the most frequent words. Raises UserError if there are fewer than three."""
     words = loaded.vocabulary.words[len(SPECIAL_WORDS) :][:count]
     if len(words) < 3:
-        raise UserError(f"comparing words takes at least 3, and the vocabulary has {len(words)}")
+        raise UserError(f"a comparison needs at least 3 words, but the vocabulary has {len(words)}")
     table = loaded.model.source_embedding.table.numpy()
     return Vectors(words, table[len(SPECIAL_WORDS) :][:count])
 
@@ -108,7 +108,7 @@ def tsne(values: np.ndarray, seed: int = 1) -> np.ndarray:
     from sklearn.manifold import TSNE
 
     if len(values) < 5:
-        raise UserError(f"t-SNE takes at least 5 points, and there are {len(values)}")
+        raise UserError(f"t-SNE needs at least 5 points, but there are {len(values)}")
     if len(values) > MAX_TSNE_POINTS:
         raise ValueError(f"at most {MAX_TSNE_POINTS} points")
     reduced, _ = principal_components(values, 50)
@@ -140,8 +140,8 @@ def cluster_vectors(
     return index[kmeans.labels_], clusters
 
 
-def nearest_neighbours(vectors: Vectors, label: str, count: int = 6) -> list[tuple[str, float]]:
-    """The points nearest to a labelled one and their cosine similarities, nearest first.
+def nearest_neighbors(vectors: Vectors, label: str, count: int = 6) -> list[tuple[str, float]]:
+    """The points nearest to a labeled one and their cosine similarities, nearest first.
 
     Raises:
         UserError: No point has this label.
@@ -156,7 +156,7 @@ def nearest_neighbours(vectors: Vectors, label: str, count: int = 6) -> list[tup
 
 
 def export_projector(vectors: Vectors, folder: Path) -> None:
-    """Write the files of TensorBoard's projector, for ``tensorboard --logdir FOLDER`` or its Load button."""
+    """Write the files of TensorBoard's projector, for ``tensorboard --logdir FOLDER``."""
     with as_user_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / "vectors.tsv") as file:

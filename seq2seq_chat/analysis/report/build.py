@@ -1,4 +1,4 @@
-"""Build the report: everything that the thesis's results chapter shows, for one or several runs."""
+"""Build the report: everything that the results chapter of the thesis shows, for one or several runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seq2seq_chat.analysis.report import chapters, model_chapters
-from seq2seq_chat.analysis.report.measure import Callback, Report, ReportOptions, measure_run, shared_vectors
+from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, measure_run, shared_vectors
 from seq2seq_chat.analysis.report.page import Page
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -33,14 +33,14 @@ def write_report(
     runs: Sequence[Run],
     options: ReportOptions,
     output: Path | None = None,
-    on_progress: Callback = lambda text: None,
+    on_progress: OnProgress = lambda text: None,
 ) -> Path:
-    """Measure the runs and write the page. Interrupted evaluations resume, so the same call continues a report.
+    """Measure the runs and write the page. Interrupted evaluations are resumed, so the same call continues a report.
 
     Args:
         output: file of the page; None for ``report.html`` in the first run's folder. Figures are also written to a
             folder next to it.
-        on_progress: called with each step.
+        on_progress: called before each step.
 
     Returns:
         The file of the page.
@@ -53,13 +53,13 @@ def write_report(
         raise UserError(f"{path}: the folder does not exist; create it first")
     for run in runs:
         _ = run.config, run.vocabulary  # fail early if the folder is damaged
-    on_progress("sentence vectors")
+    on_progress("loading sentence vectors")
     vectors, origin = shared_vectors(runs, options)
     figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")
-    with as_user_error(figures):  # before hours of measuring, not after
+    with as_user_error(figures):  # fail before hours of measuring, not after
         figures.mkdir(exist_ok=True)
     measurements = [measure_run(run, options, vectors, on_progress) for run in runs]
-    on_progress("drawing")
+    on_progress("drawing figures")
     page = Page(f"Report on {', '.join(run.config.name for run in runs)}", figures)
     report = Report(measurements, options, vectors, origin, on_progress)
     for chapter in CHAPTERS:

@@ -9,12 +9,12 @@ from typing import Any
 from seq2seq_chat import __version__
 from seq2seq_chat.analysis.figures import curves
 from seq2seq_chat.analysis.figures.metrics import draw_metrics
-from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_ranks, draw_top
+from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
 from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, divergences
 from seq2seq_chat.analysis.replies import ReplyColumn
-from seq2seq_chat.analysis.report.measure import Measurements, Report, SnapshotMeasurements
+from seq2seq_chat.analysis.report.measure import Report, RunMeasurements, SnapshotMeasurements
 from seq2seq_chat.analysis.report.page import (
     NO_VALUE,
     Chapter,
@@ -50,32 +50,32 @@ METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("sent2vec_cosine", "Sent2Vec cosine similarity ↑", format_number),
     ("sent2vec_distance_varied", f"… distance without the {TOP_REPLIES} most frequent replies ↓", format_number),
     ("sent2vec_cosine_varied", f"… similarity without the {TOP_REPLIES} most frequent replies ↑", format_number),
-    ("distinct_1", "distinct-1: different words / words ↑", _digits(4)),
-    ("distinct_2", "distinct-2: different bigrams / bigrams ↑", _digits(4)),
-    ("distinct_replies", "different replies / replies ↑", format_percent),
-    ("words_used", "different words used", _digits(0)),
+    ("distinct_1", "distinct-1: distinct words / words ↑", _digits(4)),
+    ("distinct_2", "distinct-2: distinct bigrams / bigrams ↑", _digits(4)),
+    ("distinct_replies", "distinct replies / replies ↑", format_percent),
+    ("words_used", "distinct words", _digits(0)),
     ("word_entropy_bits", "entropy of the words, bits ↑", _digits(2)),
     ("most_frequent_share", f"share of the {TOP_REPLIES} most frequent replies ↓", format_percent),
     ("mean_length", "mean length of a reply, words", _digits(2)),
 )
 
 
-def run_prefix(report: Report, run: Measurements) -> str:
-    """``NAME: `` if the report is on several runs."""
-    return f"{run.run.name}: " if len(report.runs) > 1 else ""
+def run_prefix(report: Report, run: RunMeasurements) -> str:
+    """``NAME: `` in a report on several runs."""
+    return f"{run.name}: " if len(report.runs) > 1 else ""
 
 
-def newest_model(run: Measurements) -> LoadedRun:
+def newest_model(run: RunMeasurements) -> LoadedRun:
     """The model with the newest weights. Raises UserError if there is none."""
     if run.loaded is None:
         raise UserError(run.errors.get("model", "the model could not be loaded"))
     return run.loaded
 
 
-def add_error(chapter: Chapter, run: Measurements, part: str) -> None:
-    """Show the error of a part, if there was one."""
+def add_error(chapter: Chapter, run: RunMeasurements, part: str) -> None:
+    """Show the error of a part, if any."""
     if part in run.errors:
-        chapter.add(Unavailable(f"{run.run.name}: {run.errors[part]}"))
+        chapter.add(Unavailable(f"{run.name}: {run.errors[part]}"))
 
 
 def sample_evenly(items: Sequence[Any], count: int = MAX_LINES) -> list[Any]:
@@ -87,7 +87,7 @@ def sample_evenly(items: Sequence[Any], count: int = MAX_LINES) -> list[Any]:
 
 def overview(page: Page, report: Report) -> None:
     """The runs: architecture, size, corpus and snapshots."""
-    chapter = page.chapter("The experiment")
+    chapter = page.chapter("Experiment")
     rows = [_overview_row(run) for run in report.runs]
     head = ["run", "model", "parameters", "vocabulary", "training corpus", "snapshots (training steps)"]
     chapter.add(Table(head, rows))
@@ -97,7 +97,7 @@ def overview(page: Page, report: Report) -> None:
             if part.startswith("snapshot"):
                 chapter.add(Unavailable(f"{part}: {error}"))
         if not run.run.snapshots():
-            interval = json.dumps(run.run.config.training.snapshot_every)
+            interval = json.dumps(run.config.training.snapshot_every)
             chapter.add(
                 Unavailable(
                     f"{run_prefix(report, run)}the run has no snapshots (training.snapshot_every is {interval} steps), "
@@ -107,15 +107,15 @@ def overview(page: Page, report: Report) -> None:
             )
 
 
-def _overview_row(run: Measurements) -> list[str]:
-    config = run.run.config
+def _overview_row(run: RunMeasurements) -> list[str]:
+    config = run.config
     architecture = (
         f"{config.model.layers} × {config.model.cell}, {config.model.hidden_size} units, "
         f"{config.model.attention} attention" + (", input reversed" if config.data.reverse_input else "")
     )
     parameters = format_number(sum(parameter_counts(run.loaded.model).values()), 0) if run.loaded else NO_VALUE
     return [
-        run.run.name,
+        run.name,
         architecture,
         parameters,
         format_number(len(run.run.vocabulary), 0),
@@ -136,7 +136,7 @@ def evaluation(page: Page, report: Report) -> None:
         if snapshot.metrics is not None
     ]
     if not evaluated:
-        chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics of the replies."))
+        chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics."))
         return
     for run in report.runs:
         if metrics := next((s.metrics for s in run.snapshots if s.metrics is not None), None):
@@ -150,16 +150,15 @@ def evaluation(page: Page, report: Report) -> None:
     chapter.add(
         Paragraph(
             "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
-            "target tokens that are the model's most probable ones, given the expected tokens before. distinct-1 and "
-            "distinct-2 fall as samples are added, so compare them only at equal numbers of samples. BLEU is "
-            f"sacrebleu's, {evaluated[0][1]['bleu_signature']}; it stays low because hundreds of replies to small talk "
-            f"are good and only one is expected. Sent2Vec distances use {report.vectors_origin}; compare them only "
-            "with distances from the same vectors."
+            "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
+            "samples are added, so compare them only for equal numbers of samples. BLEU is sacrebleu's, "
+            f"{evaluated[0][1]['bleu_signature']}; it is low because many replies to small talk are good, but only "
+            f"one of them is the reference. Sent2Vec distances use {report.vectors_origin}; compare them only with "
+            "distances from the same vectors."
         )
     )
     over_time = [
-        (run.run.config.name, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None])
-        for run in report.runs
+        (run.config.name, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
     ]
     chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
     chapter.add(_bleu_by_length(evaluated))
@@ -201,15 +200,15 @@ def language_over_time(page: Page, report: Report) -> None:
         prefix = run_prefix(report, run)
         profiles = [(s, s.profile) for s in run.snapshots if s.profile is not None]
         if not profiles or run.reference_profile is None:
-            chapter.add(Unavailable(f"{prefix}there are no replies to a test corpus whose words could be counted."))
+            chapter.add(Unavailable(f"{prefix}there are no replies to a test corpus to count words in."))
             continue
         baselines = ([run.training_profile] if run.training_profile else []) + [run.reference_profile]
-        figure = draw_ranks([*baselines, *sample_evenly([profile for _, profile in profiles])])
+        figure = draw_rank_frequency([*baselines, *sample_evenly([profile for _, profile in profiles])])
         caption = (
             "Relative frequency of words and bigrams by rank. A curve that drops early means that few words are used, "
             "and used often."
         )
-        chapter.add(page.picture(f"{run.run.config.name}_ranks", figure, caption))
+        chapter.add(page.picture(f"{run.config.name}_ranks", figure, caption))
         if run.training_profile is not None:
             _compare_with_corpus(page, chapter, run, run.training_profile, run.reference_profile, profiles)
         replies = [s.metrics["most_frequent"] for s, _ in profiles if s.metrics]
@@ -228,12 +227,12 @@ def _share(entry: dict[str, Any]) -> str:
 def _compare_with_corpus(
     page: Page,
     chapter: Chapter,
-    run: Measurements,
+    run: RunMeasurements,
     corpus: NgramProfile,
     expected: NgramProfile,
     profiles: Sequence[tuple[SnapshotMeasurements, NgramProfile]],
 ) -> None:
-    name = run.run.config.name
+    name = run.config.name
     replies = [divergences(profile, corpus) for _, profile in profiles]
     references = divergences(expected, corpus)
     caption = (
@@ -253,7 +252,7 @@ def _compare_with_corpus(
         caption = (
             f"The most frequent words and bigrams at {snapshot.label}, and their frequency in the training corpus."
         )
-        figure = draw_top(profile, corpus, run.run.vocabulary)
+        figure = draw_top_ngrams(profile, corpus, run.run.vocabulary)
         picture = page.picture(f"{name}_ngrams_{snapshot.label}", figure, caption)
         chapter.add(
             picture if index == len(profiles) else Details(f"Most frequent words at {snapshot.label}", [picture])
@@ -266,19 +265,19 @@ def replies_over_time(page: Page, report: Report) -> None:
     questions = report.options.questions
     for run in report.runs:
         if run.snapshots:
-            caption = f"{run_prefix(report, run)}replies at every snapshot, searched as the run is configured"
-            chapter.add(_reply_table(questions, [snapshot.answers for snapshot in run.snapshots], caption))
+            caption = f"{run_prefix(report, run)}replies at every snapshot, with the decoding settings of the run"
+            chapter.add(_reply_table(questions, [snapshot.replies for snapshot in run.snapshots], caption))
         else:
             add_error(chapter, run, "model")
-    newest = [(run.run.config.name, run.snapshots[-1]) for run in report.runs if run.snapshots]
-    columns = [ReplyColumn(f"{name}, {snapshot.label}", snapshot.answers.replies) for name, snapshot in newest]
+    newest = [(run.config.name, run.snapshots[-1]) for run in report.runs if run.snapshots]
+    columns = [snapshot.replies._replace(label=f"{name}, {snapshot.label}") for name, snapshot in newest]
     columns += report.options.transcripts
     if len(columns) > 1:
         chapter.add(_reply_table(questions, columns, "Side by side: the newest snapshots, and transcripts"))
     else:
         chapter.add(
             Paragraph(
-                "To compare replies, name several runs, or pass the replies of another system with --transcript FILE "
+                "To compare replies, add other runs, or the replies of another system with --transcript FILE "
                 "(lines of question<TAB>reply, or one reply per line in the order above)."
             )
         )
@@ -291,15 +290,13 @@ def _reply_table(questions: Sequence[str], columns: Sequence[ReplyColumn], capti
     return Table(["utterance", *(column.label for column in columns)], rows, caption)
 
 
-def _add_validation_replies(chapter: Chapter, report: Report, run: Measurements) -> None:
-    """The sample replies that were logged at validations during training."""
+def _add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
+    """The sample replies logged at validations during training."""
     lines = [line for line in read_json_lines(run.run.samples_file) if {"step", "source", "reply"} <= set(line)]
     if not lines:
         return
     steps = sorted({line["step"] for line in lines})
-    shown = steps[:: max(1, -(-len(steps) // MAX_STEPS))]
-    if steps[-1] not in shown:
-        shown.append(steps[-1])
+    shown = sample_evenly(steps, MAX_STEPS)
     replies = {(line["source"], line["step"]): line["reply"] for line in lines}
     targets = {line["source"]: line.get("target", NO_VALUE) for line in reversed(lines)}
     sources = dict.fromkeys(line["source"] for line in lines)
@@ -314,18 +311,18 @@ def learning_curves(page: Page, report: Report) -> None:
     chapter = page.chapter("Learning curves")
     runs = []
     for run in report.runs:
-        with chapter.optional(run.run.name):
+        with chapter.show_errors(run.name):
             runs.append(curves.read_curves(run.run))
     if not runs:
         return
     caption = (
-        "Loss and perplexity during training. The training loss is measured on batches with dropout (pale: measured, "
+        "Loss and perplexity during training. The training loss is measured on batches with dropout (pale: raw, "
         "strong: averaged over 4 % of the points); the validation loss (markers) is exact and without dropout."
     )
     chapter.add(page.picture("learning_curves", curves.draw_curves(runs), caption))
     if len(runs) == 1 and len(set(runs[0].train.minutes)) > 1:
         figure = curves.draw_curves(runs, by_time=True)
-        chapter.add(Details("By time", [page.picture("learning_curves_by_time", figure, "The same over minutes.")]))
+        chapter.add(Details("By time", [page.picture("learning_curves_by_time", figure, "The same by time.")]))
     rows = [_curves_row(run) for run in runs if len(run.validation.losses)]
     if rows:
         head = ["run", "steps", "minutes", "last training loss", "best validation loss", "at step"]
@@ -345,10 +342,10 @@ def _curves_row(run: curves.Curves) -> list[str]:
 
 
 def configuration(page: Page, report: Report) -> None:
-    """What it takes to reproduce the report."""
+    """How to reproduce the report."""
     chapter = page.chapter("Configuration")
-    names = " ".join(run.run.name for run in report.runs)
-    chapter.add(Paragraph(f"Made by seq2seq-chat {__version__} with: seq2seq-chat report {names}"))
+    names = " ".join(run.name for run in report.runs)
+    chapter.add(Paragraph(f"Generated by seq2seq-chat {__version__} with: seq2seq-chat report {names}"))
     for run in report.runs:
-        title = f"{run.run.name}: complete configuration"
-        chapter.add(Details(title, [Preformatted(run.run.config.to_json())]))
+        title = f"{run.name}: complete configuration"
+        chapter.add(Details(title, [Preformatted(run.config.to_json())]))

@@ -1,6 +1,6 @@
 """All measurements for a report: every run at every snapshot.
 
-Whatever cannot be measured is recorded as an error, and the rest is measured nevertheless.
+What cannot be measured is recorded as an error, and the rest is measured anyway.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_metrics, test_corpus
+from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_metrics, evaluation_corpus
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.diversity import Diversity
 from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, corpus_profile, text_profile
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.metrics.sentence_vectors import sentence_vectors
+from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.model_view.model_internals import GradientNorms, gradient_norms
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.replies import QUESTIONS, ReplyColumn, reply_to_all
+from seq2seq_chat.config import Config
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
-EXAMPLES = 24  # test samples to show, and to search in beams
-Callback = Callable[[str], object]
+EXAMPLES = 24  # test samples to show and to study with beams
+OnProgress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ReportOptions:
     sent2vec: str | None = None  # official model; None: train one on the first run's corpus
     questions: Sequence[str] = QUESTIONS
     transcripts: Sequence[ReplyColumn] = ()
-    favourites: ReplyColumn | None = None  # a person's favourite replies to the questions
+    favorites: ReplyColumn | None = None  # your favorite replies to the questions
     max_points: int = 2000  # utterances whose thought vectors are drawn
 
 
@@ -47,12 +48,12 @@ class SnapshotMeasurements(NamedTuple):
     step: int
     metrics: dict[str, Any] | None
     profile: NgramProfile | None  # of the replies
-    answers: ReplyColumn
+    replies: ReplyColumn
     gradients: GradientNorms | None
 
 
 @dataclass
-class Measurements:
+class RunMeasurements:
     """Measurements of a run."""
 
     run: Run
@@ -66,9 +67,19 @@ class Measurements:
     test_sources: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
 
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.run.name
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.run.config
+
     @contextmanager
-    def optional(self, part: str) -> Iterator[None]:
-        """Record a UserError instead of raising it."""
+    def record_errors(self, part: str) -> Iterator[None]:
+        """Record a UserError in this block instead of raising it."""
         try:
             yield
         except UserError as error:
@@ -78,57 +89,57 @@ class Measurements:
 class Report(NamedTuple):
     """What the chapters of a report are made from."""
 
-    runs: list[Measurements]
+    runs: list[RunMeasurements]
     options: ReportOptions
     vectors: Sent2Vec | None  # shared by all runs, as distances are only comparable with the same vectors
     vectors_origin: str  # where they come from, or why there are none
-    on_progress: Callback
+    on_progress: OnProgress
 
 
 def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Vec | None, str]:
     """The sentence vectors for all runs, and where they come from or why there are none.
 
     Raises:
-        UserError: The given model cannot be read.
+        UserError: The specified model cannot be read.
     """
     if options.sent2vec is not None:
-        return sentence_vectors(runs[0], runs[0].path / FOLDER, options.sent2vec)
+        return load_sentence_vectors(runs[0], runs[0].path / FOLDER, options.sent2vec)
     origin = ""
     for run in runs:
         try:
-            vectors, origin = sentence_vectors(run, run.path / FOLDER)
+            vectors, origin = load_sentence_vectors(run, run.path / FOLDER)
             return vectors, origin if len(runs) == 1 else origin.replace("this run's", f"{run.name}'s")
         except UserError as error:
             origin = str(error)
     return None, origin
 
 
-def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_progress: Callback) -> Measurements:
+def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_progress: OnProgress) -> RunMeasurements:
     """Measure a run at every available snapshot."""
-    result = Measurements(run)
-    with result.optional("evaluation"):
-        result.corpus_file = test_corpus(run, options.data)
-    with result.optional("language"):
+    result = RunMeasurements(run)
+    with result.record_errors("evaluation"):
+        result.corpus_file = evaluation_corpus(run, options.data)
+    with result.record_errors("language"):
         on_progress(f"{run.name}: counting the training corpus")
         result.training_profile = corpus_profile(run)
     for snapshot in available_snapshots(run):
-        with result.optional(f"snapshot {snapshot.label}"):
+        with result.record_errors(f"snapshot {snapshot.label}"):
             if result.loaded is None:
                 result.loaded = LoadedRun(run, snapshot.name)
             result.loaded.load_snapshot(snapshot.name)
             on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
             result.snapshots.append(_measure_snapshot(result, result.loaded, options, vectors))
-    with result.optional("model"):
+    with result.record_errors("model"):
         if result.loaded is None:
-            result.loaded = LoadedRun(run)  # raises the reason why there is no model
+            result.loaded = LoadedRun(run)  # raises an error that says why there is no model
     return result
 
 
 def _measure_snapshot(
-    result: Measurements, loaded: LoadedRun, options: ReportOptions, vectors: Sent2Vec | None
+    result: RunMeasurements, loaded: LoadedRun, options: ReportOptions, vectors: Sent2Vec | None
 ) -> SnapshotMeasurements:
     metrics, profile, gradients = None, None, None
-    with result.optional("evaluation"):
+    with result.record_errors("evaluation"):
         if result.corpus_file is not None:
             predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
             metrics = compute_metrics(predictions, vectors)
@@ -137,14 +148,14 @@ def _measure_snapshot(
             result.examples = [p for index, p in enumerate(predictions) if index % step == 0][:EXAMPLES]
             if result.reference_diversity is None:  # the same for all snapshots
                 _measure_references(result, loaded, predictions, options.max_points)
-    with result.optional("gradients"):
+    with result.record_errors("gradients"):
         if result.corpus_file is not None:
             gradients = gradient_norms(loaded, result.corpus_file)
-    answers = reply_to_all(loaded, options.questions, f"at {loaded.label}")
-    return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, answers, gradients)
+    replies = reply_to_all(loaded, options.questions, f"at {loaded.label}")
+    return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, replies, gradients)
 
 
-def _measure_references(result: Measurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
+def _measure_references(result: RunMeasurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
     references = [p.expected for p in predictions]
     result.reference_diversity = Diversity()
     result.reference_diversity.add(references)

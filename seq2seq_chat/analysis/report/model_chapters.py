@@ -1,4 +1,4 @@
-"""The chapters of a report on the inside of the newest model: attention, beams, vectors, weights and gates."""
+"""The chapters of a report on the newest model: attention, beams, vectors, weights and gates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seq2seq_chat.analysis.model_view import beams, vectors
 from seq2seq_chat.analysis.model_view.model_internals import VariableNorms, gate_activations
 from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.analysis.report.chapters import add_error, newest_model, sample_evenly
-from seq2seq_chat.analysis.report.measure import Measurements, Report
+from seq2seq_chat.analysis.report.measure import Report, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
     NO_VALUE,
     Chapter,
@@ -27,22 +27,22 @@ from seq2seq_chat.system.errors import UserError
 
 ATTENTION_BEAM = 3  # hypotheses whose attention is drawn
 WORD_LABELS = 110  # in the figure of word embeddings
-NEIGHBOUR_WORDS = 24  # words whose neighbours are listed
-MAX_LISTED = 50  # replies of the widest beam that are listed
+NEIGHBOR_WORDS = 24  # words whose neighbors are listed
+MAX_LISTED = 50  # replies listed of the widest beam
 
 
 def attention(page: Page, report: Report) -> None:
     """Attention of greedy replies and of beams."""
     chapter = page.chapter("Attention")
-    chapter.add(Paragraph("Words are in the order they were written, also if the model reads its input reversed."))
+    chapter.add(Paragraph("Words are in the order they were written, even if the model reads its input reversed."))
     for run in report.runs:
-        with chapter.optional(run.run.name):
+        with chapter.show_errors(run.name):
             loaded = newest_model(run)
             if loaded.config.model.attention == "none":
                 raise UserError(NO_ATTENTION)
             samples = [p.source for p in run.examples if 4 <= len(p.source.split()) <= 14][:2]
             for index, text in enumerate([max(report.options.questions, key=len), *samples], start=1):
-                with chapter.optional(f"“{text}”"):
+                with chapter.show_errors(f"“{text}”"):
                     _add_attention(page, chapter, loaded, text, f"{loaded.config.name}_attention_{index}")
 
 
@@ -53,7 +53,7 @@ def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, text: str, n
     figure = draw_heat_maps(reply.source_words, reply.hypotheses)
     chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” (greedy search)"))
     figure = draw_overlay(reply.source_words, reply.hypotheses[0])
-    chapter.add(page.picture(f"{name}_overlay", figure, "The same as shading of the utterance."))
+    chapter.add(page.picture(f"{name}_overlay", figure, "The same weights, as shading of the utterance."))
     beam = beams.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
     reply = loaded.chatbot.reply(text, beam)
     ensure_attention(reply)
@@ -66,25 +66,25 @@ def beam_study(page: Page, report: Report) -> None:
     """Replies and their log-probabilities by beam width."""
     chapter = page.chapter("Beam study")
     for run in report.runs:
-        with chapter.optional(run.run.name):
+        with chapter.show_errors(run.name):
             _add_beam_study(page, chapter, report, run, newest_model(run))
 
 
-def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: Measurements, loaded: LoadedRun) -> None:
-    report.on_progress(f"{run.run.name}: beams of up to {beams.WIDTHS[-1]} hypotheses")
+def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasurements, loaded: LoadedRun) -> None:
+    report.on_progress(f"{run.name}: beams of up to {beams.WIDTHS[-1]} hypotheses")
     questions = list(report.options.questions)
     samples = [p for p in run.examples if p.expected.split()]
     studies = beams.study_beams(loaded, [*questions, *(p.source for p in samples)], beams.WIDTHS)
     question_studies, sample_studies = studies[: len(questions)], studies[len(questions) :]
-    if report.options.favourites is not None:
-        ranks = beams.rank_favourites(question_studies, report.options.favourites.replies, report.vectors)
-        favourite = "your favourite reply"
+    if report.options.favorites is not None:
+        ranks = beams.rank_favorites(question_studies, report.options.favorites.replies, report.vectors)
+        favorite = "your favorite reply"
     else:
-        ranks = beams.rank_favourites(sample_studies, [p.expected for p in samples], report.vectors)
-        favourite = "the reply nearest in meaning to the expected one"
+        ranks = beams.rank_favorites(sample_studies, [p.expected for p in samples], report.vectors)
+        favorite = "the reply nearest in meaning to the expected one"
     caption = (
         "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "
-        f"{favourite} in the beam of {beams.WIDTHS[-1]}."
+        f"{favorite} in the beam of {beams.WIDTHS[-1]}."
     )
     chapter.add(page.picture(f"{loaded.config.name}_beams", draw_beams(studies, ranks), caption))
     rows = [
@@ -97,9 +97,9 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: Measureme
     head = ["utterance", *(str(width) for width in beams.WIDTHS)]
     chapter.add(Table(head, rows, "Best reply by beam width, and its log-probability in nats"))
     if ranks:
-        rows = [[r.utterance, r.favourite, r.nearest, f"{r.rank} of {r.size}"] for r in ranks]
-        table = Table(["utterance", "favourite", "nearest in the beam", "rank"], rows, numbers_from=3)
-        chapter.add(Details(f"Ranks of {favourite}", [table]))
+        rows = [[r.utterance, r.favorite, r.nearest, f"{r.rank} of {r.size}"] for r in ranks]
+        table = Table(["utterance", "favorite", "nearest in the beam", "rank"], rows, numbers_from=3)
+        chapter.add(Details(f"Ranks of {favorite}", [table]))
     first = question_studies[0]
     rows = [
         [str(rank), text or "(empty)", f"{score:.2f}"]
@@ -110,18 +110,18 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: Measureme
 
 
 def thought_vectors(page: Page, report: Report) -> None:
-    """Projections, clusters and neighbours of thought vectors."""
+    """Projections, clusters and neighbors of thought vectors."""
     chapter = page.chapter("Thought vectors")
     chapter.add(
         Paragraph(
-            "A thought vector is the final state of the encoder. Utterances that are similar in meaning or in form lie "
-            "close together. Clusters are found by k-means on normalized vectors."
+            "A thought vector is the final state of the encoder. Utterances similar in meaning or form lie close "
+            "together. Clusters are found by k-means on normalized vectors."
         )
     )
     for run in report.runs:
-        with chapter.optional(run.run.name):
+        with chapter.show_errors(run.name):
             loaded = newest_model(run)
-            report.on_progress(f"{run.run.name}: thought vectors")
+            report.on_progress(f"{run.name}: thought vectors")
             points = vectors.thought_vectors(loaded, [*report.options.questions, *run.test_sources])
             cluster_index, clusters = vectors.cluster_vectors(points)
             figure = draw_projections(points, "Thought vectors", cluster_index)
@@ -129,34 +129,34 @@ def thought_vectors(page: Page, report: Report) -> None:
             size = f"{len(points.labels):,} utterances in {points.values.shape[1]:,} dimensions"
             chapter.add(page.picture(name, figure, f"{size}; colors and markers are clusters."))
             rows = [[str(n), f"{c.size:,}", " · ".join(c.nearest)] for n, c in enumerate(clusters, start=1)]
-            chapter.add(Table(["cluster", "utterances", "nearest to its centre"], rows))
-            rows = [[label, *_neighbours(points, label, 4)] for label in points.labels[:8]]
+            chapter.add(Table(["cluster", "utterances", "nearest to its center"], rows))
+            rows = [[label, *_neighbors(points, label, 4)] for label in points.labels[:8]]
             head = ["utterance", "nearest", "2nd", "3rd", "4th"][: len(rows[0])]
-            chapter.add(Table(head, rows, "Nearest neighbours and their cosine similarity"))
+            chapter.add(Table(head, rows, "Nearest neighbors and their cosine similarity"))
             _export_projector(page, chapter, points, name)
 
 
 def word_embeddings(page: Page, report: Report) -> None:
-    """Projections and neighbours of word embeddings."""
+    """Projections and neighbors of word embeddings."""
     chapter = page.chapter("Word embeddings")
     for run in report.runs:
-        with chapter.optional(run.run.name):
+        with chapter.show_errors(run.name):
             loaded = newest_model(run)
-            report.on_progress(f"{run.run.name}: word embeddings")
+            report.on_progress(f"{run.name}: word embeddings")
             points = vectors.word_vectors(loaded)
             figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS)
-            caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labelled."
+            caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labeled."
             name = f"{loaded.config.name}_word_embeddings"
             chapter.add(page.picture(name, figure, caption))
-            words = points.labels[:: max(1, len(points.labels) // NEIGHBOUR_WORDS)][:NEIGHBOUR_WORDS]
-            rows = [[word, " · ".join(_neighbours(points, word, 6))] for word in words]
-            chapter.add(Table(["word", "nearest neighbours (cosine similarity)"], rows))
+            words = points.labels[:: max(1, len(points.labels) // NEIGHBOR_WORDS)][:NEIGHBOR_WORDS]
+            rows = [[word, " · ".join(_neighbors(points, word, 6))] for word in words]
+            chapter.add(Table(["word", "nearest neighbors (cosine similarity)"], rows))
             _export_projector(page, chapter, points, name)
 
 
-def _neighbours(points: vectors.Vectors, label: str, count: int) -> list[str]:
-    neighbours = vectors.nearest_neighbours(points, label, count)
-    return [f"{other} ({similarity:.2f})" for other, similarity in neighbours]
+def _neighbors(points: vectors.Vectors, label: str, count: int) -> list[str]:
+    neighbors = vectors.nearest_neighbors(points, label, count)
+    return [f"{other} ({similarity:.2f})" for other, similarity in neighbors]
 
 
 def _export_projector(page: Page, chapter: Chapter, points: vectors.Vectors, name: str) -> None:
@@ -170,7 +170,7 @@ def internals(page: Page, report: Report) -> None:
     chapter = page.chapter("Model internals")
     for run in report.runs:
         add_error(chapter, run, "gradients")
-        with chapter.optional(run.run.name):
+        with chapter.show_errors(run.name):
             loaded = newest_model(run)
             name = loaded.config.name
             chapter.add(_parameter_table(loaded))
@@ -178,10 +178,8 @@ def internals(page: Page, report: Report) -> None:
             text = max(report.options.questions, key=len)
             for part, gates in gate_activations(loaded, text).items():
                 inputs = f"while it reads “{text}”" if part == "encoder" else f"at each word of its reply to “{text}”"
-                picture = page.picture(
-                    f"{name}_gates_{part}", draw_gates(gates, part), f"Gates of the {part} {inputs}."
-                )
-                chapter.add(picture)
+                caption = f"Gates of the {part} {inputs}."
+                chapter.add(page.picture(f"{name}_gates_{part}", draw_gates(gates, part), caption))
 
 
 def _parameter_table(loaded: LoadedRun) -> Table:
@@ -192,7 +190,7 @@ def _parameter_table(loaded: LoadedRun) -> Table:
     return Table(["part", "parameters", "share"], [*rows, ["total", format_number(total, 0), ""]], numbers_from=1)
 
 
-def _add_gradients(page: Page, chapter: Chapter, run: Measurements, name: str) -> None:
+def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements, name: str) -> None:
     measured = [(snapshot.label, snapshot.gradients) for snapshot in run.snapshots if snapshot.gradients is not None]
     if not measured:
         return

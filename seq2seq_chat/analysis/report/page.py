@@ -20,7 +20,7 @@ NO_VALUE = "–"
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph."""
+    """A paragraph of text."""
 
     text: str
     kind: str = "paragraph"
@@ -28,7 +28,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The reason why something is missing from the page."""
+    """Why something is missing from the page."""
 
     text: str
     kind: str = "unavailable"
@@ -91,8 +91,8 @@ class Chapter:
         self.blocks.extend(blocks)
 
     @contextmanager
-    def optional(self, name: str) -> Iterator[None]:
-        """Make an optional part of the chapter; a UserError is shown on the page instead of being raised."""
+    def show_errors(self, name: str) -> Iterator[None]:
+        """Show a UserError in this block on the page instead of raising it."""
         try:
             yield
         except UserError as error:
@@ -104,7 +104,7 @@ class Page:
     """The page."""
 
     title: str
-    figures: Path  # existing folder that figures are also written to
+    figures: Path  # folder that figures are also written to; exists
     chapters: list[Chapter] = field(default_factory=list)
 
     def chapter(self, title: str) -> Chapter:

@@ -28,4 +28,4 @@ def test_curves_show_the_logged_losses(tiny_run: Path) -> None:
     assert len(smoothed.get_ydata()) == 4
     assert list(validation.get_ydata()) == list(curves.validation.losses)
     np.testing.assert_allclose(figure.axes[1].lines[0].get_ydata(), np.exp(curves.train.losses))
-    assert figure.axes[0].lines[4].get_linestyle() != smoothed.get_linestyle()  # distinguishable in grey
+    assert figure.axes[0].lines[4].get_linestyle() != smoothed.get_linestyle()  # distinguishable in grayscale

@@ -38,7 +38,7 @@ def test_bleu_of_a_pair_by_hand() -> None:
     assert bleu.score == pytest.approx(by_hand)
 
 
-def test_short_replies_are_punished() -> None:
+def test_short_replies_are_penalized() -> None:
     """All words are right, but there are 4 where 8 were expected: e^(1 - 8 / 4)."""
     bleu = Bleu()
     bleu.add(["a b c d"], ["a b c d e f g h"])

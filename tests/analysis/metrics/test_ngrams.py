@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_ranks, draw_top
+from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.analysis.metrics import ngrams
 from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, count_ngrams, divergence, ngram_text, text_profile
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -53,7 +53,7 @@ def test_divergence_of_texts_by_hand() -> None:
 def test_figures_of_one_word_and_of_none() -> None:
     empty = NgramProfile("empty", {n: count_ngrams([], n, 7) for n in ngrams.ORDERS})
     one = NgramProfile("one", {n: count_ngrams([[4]], n, 7) for n in ngrams.ORDERS})
-    assert len(draw_ranks([empty, one]).axes) == 2
-    assert len(draw_top(one, empty, VOCABULARY).axes[0].patches) == 2
+    assert len(draw_rank_frequency([empty, one]).axes) == 2
+    assert len(draw_top_ngrams(one, empty, VOCABULARY).axes[0].patches) == 2
     figure = draw_divergences([10], [{1: None, 2: 0.5}], {1: 0.25, 2: None})
     assert sorted(tuple(line.get_ydata()) for line in figure.axes[0].lines) == [(0.25, 0.25), (0.5,)]

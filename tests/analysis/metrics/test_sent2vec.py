@@ -13,7 +13,7 @@ import pytest
 
 from seq2seq_chat.analysis.metrics.distance import paired_cosine_similarity
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec, Sent2VecError, ngram_rows
-from seq2seq_chat.analysis.metrics.sent2vec_training import Trained, train_sent2vec
+from seq2seq_chat.analysis.metrics.sent2vec_training import TrainedSent2Vec, train_sent2vec
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +25,12 @@ def sentences() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def trained(sentences: list[list[str]]) -> Trained:
+def trained(sentences: list[list[str]]) -> TrainedSent2Vec:
     return train_sent2vec(sentences, seed=3, dim=12, buckets=500, epochs=4)
 
 
 @pytest.fixture
-def saved(trained: Trained, tmp_path: Path) -> Path:
+def saved(trained: TrainedSent2Vec, tmp_path: Path) -> Path:
     trained.model.save(tmp_path / "model.bin", trained.counts, trained.output)
     return tmp_path / "model.bin"
 
@@ -85,7 +85,7 @@ def test_hashes_by_hand() -> None:
     assert ngram_rows([7, 2], 2, 5, 0) == ngram_rows([], 2, 5, 10) == []
 
 
-def test_written_model_follows_the_format(saved: Path, trained: Trained) -> None:
+def test_written_model_follows_the_format(saved: Path, trained: TrainedSent2Vec) -> None:
     model = Sent2Vec.load(saved)
     for sentence in ("sun rain snow", "milk", "milk unknown tea", "nothing known", ""):
         (embedded,) = model.embed([sentence])
@@ -100,14 +100,14 @@ def test_the_vectors_stay_on_disk(saved: Path) -> None:
     assert not vectors.flags.owndata and not vectors.flags.writeable
 
 
-def test_training_separates_topics(trained: Trained) -> None:
+def test_training_separates_topics(trained: TrainedSent2Vec) -> None:
     assert trained.losses[-1] < 0.8 * trained.losses[0]
     weather, snow, food = trained.model.embed(["sun wind", "snow cloud", "bread soup"]).astype(np.float64)
     same_topic, other_topic = paired_cosine_similarity(np.stack([weather, weather]), np.stack([snow, food]))
     assert same_topic > other_topic + 0.2
 
 
-def test_training_is_deterministic(trained: Trained, sentences: list[list[str]]) -> None:
+def test_training_is_deterministic(trained: TrainedSent2Vec, sentences: list[list[str]]) -> None:
     again = train_sent2vec(sentences, seed=3, dim=12, buckets=500, epochs=4)
     other = train_sent2vec(sentences, seed=4, dim=12, buckets=500, epochs=4)
     assert np.array_equal(again.model._vectors, trained.model._vectors)

@@ -1,10 +1,10 @@
-"""Beam studies and ranks of favourite replies."""
+"""Beam studies and ranks of favorite replies."""
 
 from __future__ import annotations
 
 from seq2seq_chat.analysis.figures.beams import draw_beams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favourites, study_beams
+from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favorites, study_beams
 
 QUESTION = "you see the tree1 ?"
 
@@ -22,5 +22,5 @@ def test_replies_by_beam_width(loaded: LoadedRun) -> None:
 
 def test_ranks_by_hand() -> None:
     study = BeamStudy("q", [BestReply(3, "x", -1.0, 1)], [("x", -1.0), ("y", -2.0), ("z", -3.0)])
-    assert rank_favourites([study], ["y"], None) == [Rank("q", "y", "y", 2, 3)]
-    assert rank_favourites([study, study], ["not in the beam", ""], None) == []
+    assert rank_favorites([study], ["y"], None) == [Rank("q", "y", "y", 2, 3)]
+    assert rank_favorites([study, study], ["not in the beam", ""], None) == []

@@ -1,4 +1,4 @@
-"""Projections, clusters and neighbours of vectors."""
+"""Projections, clusters and neighbors of vectors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ QUESTION = "you see the tree1 ?"
 def points() -> Vectors:
     """Three groups of ten points in six dimensions."""
     rng = np.random.default_rng(1)
-    centres = np.eye(3, 6) * 10
-    values = np.concatenate([centre + rng.normal(size=(10, 6)) for centre in centres]).astype(np.float32)
+    centers = np.eye(3, 6) * 10
+    values = np.concatenate([center + rng.normal(size=(10, 6)) for center in centers]).astype(np.float32)
     return Vectors([f"{group}{n}" for group in "abc" for n in range(10)], values)
 
 
@@ -30,27 +30,27 @@ def test_pca(points: Vectors) -> None:
     projected, shares = vectors.principal_components(points.values)
     expected = PCA(2, svd_solver="full").fit(points.values)
     np.testing.assert_allclose(projected, expected.transform(points.values), atol=1e-5)
-    centred = points.values - points.values.mean(axis=0)
-    singular = np.linalg.svd(centred, compute_uv=False)
+    centered = points.values - points.values.mean(axis=0)
+    singular = np.linalg.svd(centered, compute_uv=False)
     np.testing.assert_allclose(shares, (singular**2 / np.sum(singular**2))[:2], rtol=1e-4)
     np.testing.assert_allclose(np.linalg.norm(projected, axis=0), singular[:2], rtol=1e-4)
 
 
-def test_clusters_and_neighbours_are_the_groups(points: Vectors) -> None:
+def test_clusters_and_neighbors_are_the_groups(points: Vectors) -> None:
     cluster_index, clusters = vectors.cluster_vectors(points, 3)
     assert sorted(cluster.size for cluster in clusters) == [10, 10, 10]
     for group in range(3):
         assert len(set(cluster_index[10 * group : 10 * group + 10])) == 1
-    assert {label[0] for label, _ in vectors.nearest_neighbours(points, "b3", 9)} == {"b"}
+    assert {label[0] for label, _ in vectors.nearest_neighbors(points, "b3", 9)} == {"b"}
     with pytest.raises(UserError, match="nobody"):
-        vectors.nearest_neighbours(points, "nobody")
+        vectors.nearest_neighbors(points, "nobody")
 
 
 def test_tsne_keeps_groups_together(points: Vectors) -> None:
     projected = vectors.tsne(points.values)
-    centres = projected.reshape(3, 10, 2).mean(axis=1)
-    within = np.linalg.norm(projected.reshape(3, 10, 2) - centres[:, np.newaxis], axis=2).max()
-    between = min(np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    centers = projected.reshape(3, 10, 2).mean(axis=1)
+    within = np.linalg.norm(projected.reshape(3, 10, 2) - centers[:, np.newaxis], axis=2).max()
+    between = min(np.linalg.norm(centers[a] - centers[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
     assert between > within
     with pytest.raises(UserError, match="5 points"):
         vectors.tsne(points.values[:4])

@@ -20,7 +20,7 @@ from seq2seq_chat.runs.run import Run
 
 Cli = Callable[..., Any]
 CHAPTERS = [
-    *("The experiment", "Evaluation on the test corpus", "Language over time", "Replies over time", "Learning curves"),
+    *("Experiment", "Evaluation on the test corpus", "Language over time", "Replies over time", "Learning curves"),
     *("Attention", "Beam study", "Thought vectors", "Word embeddings", "Model internals", "Configuration"),
 ]
 METRIC_CHAPTERS = 5  # the first ones; the remaining ones show the newest model
@@ -102,9 +102,9 @@ def report(*runs: Path, output: Path | None = None, limit: int | None = 12) -> P
 
 
 def test_page_is_complete_and_self_contained(reported: tuple[Path, Any]) -> None:
-    run, answer = reported
-    assert (answer.status, answer.err) == (0, "")
-    assert answer.out.splitlines()[-1] == str(run / "report.html")
+    run, result = reported
+    assert (result.status, result.err) == (0, "")
+    assert result.out.splitlines()[-1] == str(run / "report.html")
     page = ParsedPage(run / "report.html")
     assert page.open == []
     assert page.chapters == CHAPTERS
@@ -243,8 +243,8 @@ def test_other_architectures(cell: str, cli: Cli, tiny_settings: dict[str, Any],
 
 def _train(cli: Cli, settings: dict[str, Any], folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
-    answer = cli("train", folder / "config.json", "--results", folder / "results")
-    return Path(answer.out.splitlines()[-1])
+    result = cli("train", folder / "config.json", "--results", folder / "results")
+    return Path(result.out.splitlines()[-1])
 
 
 def test_invalid_options(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
