@@ -41,7 +41,7 @@ class ActiveHypotheses(NamedTuple):
 
 
 Extend = Callable[[tf.Tensor, Hypotheses, ActiveHypotheses], tuple[Hypotheses, ActiveHypotheses]]
-"""(t, all hypotheses, active ones) → the same with a word more."""
+"""(t, all hypotheses, the active ones) → both after one more word."""
 
 
 def search_loop(extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses, steps: int) -> Hypotheses:

@@ -30,15 +30,8 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
 MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, as people try out settings
-UNCOMPILED_SETTINGS = {
-    "seed": None,
-    "rerank": "none",
-    "rerank_weight": 0.5,
-    "rerank_prefix_length": 5,
-    "backward_run": None,
-    "replace_unknown": False,
-}
-"""Settings that do not affect the compiled search, and their values in the keys of the cache."""
+UNCOMPILED_SETTINGS = ("seed", "rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown")
+"""Settings that do not affect the compiled search."""
 
 
 class Hypothesis(NamedTuple):
@@ -195,7 +188,8 @@ class Chatbot:
 
     def search(self, decoding: Decoding) -> ReplySearch:
         """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
-        key = decoding.model_copy(update=UNCOMPILED_SETTINGS)
+        defaults = {name: Decoding.model_fields[name].default for name in UNCOMPILED_SETTINGS}
+        key = decoding.model_copy(update=defaults)
         search = self._searches.pop(key, None) or ReplySearch(self._model, key)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import ConfigError, Decoding, parse_config
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses, StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import (
     apply_rules,
     configured_rules,
@@ -24,8 +24,6 @@ from seq2seq_chat.decoding.logit_rules import (
     repetition_penalty_rule,
 )
 from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
-
-NEG_INF = -float("inf")
 
 
 def ngrams(sequence: Sequence[int], n: int) -> list[tuple[int, ...]]:

@@ -20,6 +20,7 @@ from seq2seq_chat.export.saved_model import export_saved_model, exported_searche
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, create_run
+from tests.random_weights import randomize
 
 Cli = Callable[..., Any]
 
@@ -106,11 +107,9 @@ def random_run(folder: Path, changes: list[str]) -> Run:
     vocabulary = Vocabulary([*SPECIAL_WORDS, *words, "?", TURN] if "?" not in words else [*SPECIAL_WORDS, *words])
     run = create_run(folder, config, vocabulary, {})
     model = Seq2Seq(config.model, len(vocabulary), config.seed)
-    rng = np.random.default_rng(5)
-    for variable in model.trainable_variables:
-        variable.assign(rng.standard_normal(variable.shape) * 1.5)
-        if config.decoding.allow_unknown and variable.name.startswith("output/bias"):
-            variable.assign(variable + 12 * tf.one_hot(UNKNOWN, len(vocabulary)))
+    randomize(model, seed=5, scale=1.5)
+    if config.decoding.allow_unknown:
+        model.output.bias.assign_add(12 * tf.one_hot(UNKNOWN, len(vocabulary)))
     save_variables(run.checkpoint_path(7), model.trainable_variables, {"step": 7})
     return run
 

@@ -25,6 +25,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from tests.random_weights import randomize
 
 Cli = Callable[..., Any]
 BEAM = Decoding(method="beam", beam_width=6, n_best=6)
@@ -49,9 +50,7 @@ def random_bot(**overrides: Any) -> Chatbot:
     )
     vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
     model = Seq2Seq(config.model, len(vocabulary), config.seed)
-    rng = np.random.default_rng(5)
-    for variable in model.trainable_variables:
-        variable.assign(rng.standard_normal(variable.shape) * 1.5)
+    randomize(model, seed=5, scale=1.5)
     return Chatbot(model, vocabulary, config)
 
 

@@ -20,6 +20,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 from tests.pairwise import pairwise
+from tests.random_weights import randomize
 
 VOCABULARY, STEPS, ROWS = 21, 6, 5
 
@@ -41,9 +42,7 @@ def make_model_and_batch(**architecture: object) -> tuple[Seq2Seq, Batch]:
     """A model with large weights that gives no probability to padding and the start marker, and samples."""
     sizes = {"hidden_size": 6, "embedding_size": 5, "encoder_steps": STEPS, "decoder_steps": STEPS}
     model = Seq2Seq(Model(**(sizes | architecture)), VOCABULARY, seed=2)
-    rng = np.random.default_rng(3)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape) * 0.8)
+    rng = randomize(model, seed=3, scale=0.8)
     bias = model.output.bias.numpy()
     bias[[PAD, GO]] = -40
     model.output.bias.assign(bias)
@@ -149,10 +148,8 @@ def test_training_steps_agree() -> None:
 @pytest.mark.parametrize("kind", ["additive", "general"])
 def test_attention_weights_equal_those_of_the_addons(kind: str) -> None:
     """The addons' own layers and variables, with our weights assigned."""
-    seq2seq, rng = load_addons().seq2seq, np.random.default_rng(6)
-    attention = ATTENTIONS[kind]("attention", query_size=7, value_size=5, seed=1)
-    for variable in attention.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape))
+    seq2seq, attention = load_addons().seq2seq, ATTENTIONS[kind]("attention", query_size=7, value_size=5, seed=1)
+    rng = randomize(attention, seed=6)
     values, query = rng.normal(size=[3, 6, 5]).astype(np.float32), rng.normal(size=[3, 7]).astype(np.float32)
     lengths = np.array([6, 1, 4], np.int32)
     theirs = (seq2seq.BahdanauAttention if kind == "additive" else seq2seq.LuongAttention)(7)

@@ -14,6 +14,7 @@ from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from tests.random_weights import randomize
 
 VOCABULARY, STEPS = 12, 6
 Utterances = tuple[np.ndarray, np.ndarray]
@@ -24,9 +25,7 @@ Search = Callable[[Decoding], ReplySearch]
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
     settings = {"hidden_size": 8, "embedding_size": 6, "projection_size": 5, "encoder_steps": 5, "decoder_steps": STEPS}
     model = Seq2Seq(Model(**(settings | request.param)), VOCABULARY, seed=4)
-    rng = np.random.default_rng(9)
-    for variable in model.trainable_variables:
-        variable.assign(rng.standard_normal(variable.shape) * 1.2)
+    randomize(model, seed=9, scale=1.2)
     return model
 
 

@@ -15,6 +15,7 @@ from seq2seq_chat.data.vocabulary import GO, Vocabulary
 from seq2seq_chat.inference import scorer as scorer_module
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from tests.random_weights import randomize
 
 BUCKETS = [(3, 3), (6, 4), (6, 6)]
 
@@ -32,9 +33,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 @pytest.fixture(scope="module")
 def model() -> Seq2Seq:
     model = Seq2Seq(Model(hidden_size=5, embedding_size=4, encoder_steps=6, decoder_steps=6), 24, seed=1)
-    rng = np.random.default_rng(2)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape) * 0.7)
+    randomize(model, seed=2, scale=0.7)
     return model
 
 

@@ -9,16 +9,15 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.model.cells import CELLS
+from tests.random_weights import randomize
 
 INPUT, STEP_INPUT, HIDDEN, ROWS = 5, 3, 7, 4
 
 
 def random_cell(kind: str, input_size: int, step_input_size: int) -> tuple[Any, Any, Any, list[tf.Tensor]]:
     """A cell, its input, step input and state."""
-    rng = np.random.default_rng(4)
     cell = CELLS[kind]("cell", input_size, step_input_size, HIDDEN, seed=1)
-    for variable in cell.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape))
+    rng = randomize(cell, seed=4)
 
     def rows(units: int) -> Any:
         return tf.constant(rng.normal(size=[ROWS, units]).astype(np.float32)) if units else None

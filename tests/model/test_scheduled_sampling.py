@@ -15,6 +15,7 @@ from seq2seq_chat.model.output import WordSampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.scheduled_sampling import sampling_mask, sampling_schedule
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from tests.random_weights import randomize
 
 VOCABULARY = 23
 
@@ -56,9 +57,7 @@ def test_mask_has_the_given_probability_and_is_stateless() -> None:
 def model_and_batch(**settings: object) -> tuple[Seq2Seq, tuple[np.ndarray, ...]]:
     sizes = {"hidden_size": 7, "embedding_size": 5, "projection_size": 6, "encoder_steps": 4, "decoder_steps": 5}
     model = Seq2Seq(Model(**(sizes | settings)), VOCABULARY, seed=3)
-    rng = np.random.default_rng(0)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape) * 0.7)
+    rng = randomize(model, seed=0, scale=0.7)
     source, target = rng.integers(4, VOCABULARY, (6, 4)), rng.integers(4, VOCABULARY, (6, 5))
     lengths = rng.integers(1, 5, 6), rng.integers(1, 6, 6)
     return model, tuple(part.astype(np.int32) for part in (source, lengths[0], target, lengths[1]))

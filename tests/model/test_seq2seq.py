@@ -12,6 +12,7 @@ from seq2seq_chat.config import Model
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
+from tests.random_weights import randomize
 
 VOCABULARY = 19
 
@@ -25,9 +26,7 @@ def make_model(**changes: object) -> Seq2Seq:
         "decoder_steps": 5,
     }
     model = Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=2)
-    rng = np.random.default_rng(1)
-    for variable in model.trainable_variables:  # larger than initial values, so that nothing is nearly linear
-        variable.assign(rng.standard_normal(variable.shape) * 0.6)
+    randomize(model, seed=1, scale=0.6)
     return model
 
 

@@ -13,6 +13,7 @@ from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
+from tests.random_weights import randomize
 
 pytestmark = pytest.mark.slow
 
@@ -100,9 +101,7 @@ def utterances() -> tuple[np.ndarray, np.ndarray]:
 def peaked_model(special_word_bias: float) -> Seq2Seq:
     """A model with random weights, confident predictions and a likely end marker."""
     model = Seq2Seq(model_config(SIZE), SIZE.vocabulary, SEED)
-    rng = np.random.default_rng(9)
-    for variable in model.trainable_variables:
-        variable.assign(rng.standard_normal(variable.shape) * 0.7)
+    randomize(model, seed=9, scale=0.7)
     bias = model.output.bias.numpy()
     bias[[PAD, GO]], bias[EOS] = special_word_bias, 2.0
     model.output.bias.assign(bias)
