@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.lines import numbered_lines
 from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.system.errors import UserError
@@ -71,11 +71,9 @@ def read_transcript(path: str | Path, questions: Sequence[str]) -> ReplyColumn:
     return ReplyColumn(label, [replies.get(clean(question), "") for question in questions])
 
 
-def reply_to_all(
-    loaded: LoadedRun, questions: Sequence[str], label: str, decoding: Decoding | None = None
-) -> ReplyColumn:
+def reply_to_all(loaded: LoadedRun, questions: Sequence[str], label: str) -> ReplyColumn:
     """Reply to questions with the current weights; sampling uses a fixed seed."""
-    decoding = decoding or loaded.config.decoding
+    decoding = loaded.config.decoding
     if decoding.method == "sample" and decoding.seed is None:
         decoding = override_decoding(decoding, seed=loaded.config.seed)
     return ReplyColumn(label, [reply.text for reply in loaded.chatbot.replies(list(questions), decoding)])

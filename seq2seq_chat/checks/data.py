@@ -46,7 +46,7 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
         required=REQUIRED,
         detail=f"{'first ' if samples == MAX_SAMPLES else ''}{samples:,} samples, <unknown> "
         f"{_percent(unknown, words):.2f} % of the words, "
-        f"repeated samples {_percent(samples - len(seen), samples):.1f} %",
+        f"duplicate samples {_percent(samples - len(seen), samples):.1f} %",
     )
 
 

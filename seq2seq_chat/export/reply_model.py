@@ -107,8 +107,8 @@ class ReplyModel(tf.Module):
         self, search: ReplySearch, decoding: Decoding, text: tf.Tensor, history: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Replies, strings [batch, n], and their scores [batch, n]; "" and -inf for none."""
-        tokens, readable = self.source.tokens(text, history)
-        rows = tf.where(readable)[:, 0]
+        tokens, has_words = self.source.tokens(text, history)
+        rows = tf.where(has_words)[:, 0]
         tokens = tf.gather(tokens, rows)
         hypotheses = search.search(*self.source.ids(tokens))
         texts = self._texts(hypotheses, tokens, decoding.replace_unknown)

@@ -39,7 +39,7 @@ def test_data_check_by_hand(tmp_path: Path) -> None:
     result = check_data(CheckContext(config, tmp_path), ignore)
     assert result.passed
     assert result.measured == "coverage 100.0 %, truncated 50.0 %, overlap 20.0 %"
-    assert "4 samples" in result.detail and "repeated samples 25.0 %" in result.detail
+    assert "4 samples" in result.detail and "duplicate samples 25.0 %" in result.detail
 
     small = config.model_copy(update={"data": config.data.model_copy(update={"vocabulary_size": 4 + 3})})
     # the vocabulary keeps a, b and c; of the 2 + 2 + 1 + 4 words of the replies, only c is known, twice

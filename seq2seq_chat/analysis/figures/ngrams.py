@@ -11,7 +11,7 @@ from seq2seq_chat.analysis.figures.style import COLORS, line_style, new_figure, 
 from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, ngram_text
 from seq2seq_chat.data.vocabulary import Vocabulary
 
-TOP = 30
+TOP_NGRAMS = 30  # in a bar chart
 MAX_POINTS = 300  # of a rank curve
 
 
@@ -38,11 +38,11 @@ def draw_rank_frequency(profiles: Sequence[NgramProfile]) -> Figure:
     return figure
 
 
-def draw_top_ngrams(profile: NgramProfile, corpus: NgramProfile, vocabulary: Vocabulary, count: int = TOP) -> Figure:
+def draw_top_ngrams(profile: NgramProfile, corpus: NgramProfile, vocabulary: Vocabulary) -> Figure:
     """The most frequent n-grams of a profile, next to their frequency in the training corpus."""
-    figure = new_figure(11, 2.2 + 0.24 * count)
+    figure = new_figure(11, 2.2 + 0.24 * TOP_NGRAMS)
     for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):
-        codes = profile.orders[n].top(count)
+        codes = profile.orders[n].top(TOP_NGRAMS)
         positions = np.arange(len(codes))
         for index, shown in enumerate((profile, corpus)):
             axes.barh(

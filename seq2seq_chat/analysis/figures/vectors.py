@@ -17,9 +17,7 @@ from seq2seq_chat.system.errors import UserError
 MAX_TRIES = 12  # candidates per label to place
 
 
-def draw_projections(
-    vectors: Vectors, title: str, clusters: np.ndarray | None = None, max_labels: int = 60, seed: int = 1
-) -> Figure:
+def draw_projections(vectors: Vectors, title: str, clusters: np.ndarray | None = None, max_labels: int = 60) -> Figure:
     """Draw vectors by PCA, and normalized vectors by t-SNE.
 
     Args:
@@ -41,7 +39,7 @@ def draw_projections(
         ylabel=f"second component, {shares[1]:.0%}",
     )
     try:
-        projected = tsne(vectors.normalized, seed)
+        projected = tsne(vectors.normalized)
     except UserError as error:
         tsne_axes.text(0.5, 0.5, str(error), ha="center", wrap=True)
         tsne_axes.axis("off")

@@ -28,7 +28,7 @@ from seq2seq_chat.system.files import atomic_write
 
 MAGIC, VERSIONS, SENT2VEC = 793712314, (11, 12), 4
 HASH_FACTOR = 116049371
-_WORD_BITS = 2**64 - 1
+_UINT64_MASK = 2**64 - 1
 _NEGATIVE_SAMPLING = 2  # the loss, as the format numbers it
 
 Matrix = npt.NDArray[np.float32]
@@ -182,7 +182,7 @@ def ngram_rows(ids: Sequence[int], max_order: int, words: int, buckets: int) -> 
     for start, first in enumerate(ids):
         code = first
         for following in ids[start + 1 : start + max_order]:
-            code = (code * HASH_FACTOR + following) & _WORD_BITS
+            code = (code * HASH_FACTOR + following) & _UINT64_MASK
             rows.append(words + code % buckets)
     return rows
 

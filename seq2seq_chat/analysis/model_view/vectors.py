@@ -21,6 +21,8 @@ from seq2seq_chat.system.files import as_user_error, atomic_write, write_atomica
 MAX_TSNE_POINTS = 3000
 BATCH_SIZE = 256
 CLUSTERS = 7  # the number of colors
+CLUSTER_EXAMPLES = 6  # labels listed for a cluster
+SEED = 1
 
 
 class Vectors(NamedTuple):
@@ -99,7 +101,7 @@ def principal_components(values: np.ndarray, count: int = 2) -> tuple[np.ndarray
     return points, shares
 
 
-def tsne(values: np.ndarray, seed: int = 1) -> np.ndarray:
+def tsne(values: np.ndarray) -> np.ndarray:
     """t-SNE after a PCA to 50 dimensions: [n, units] → [n, 2].
 
     Raises:
@@ -112,22 +114,20 @@ def tsne(values: np.ndarray, seed: int = 1) -> np.ndarray:
     if len(values) > MAX_TSNE_POINTS:
         raise ValueError(f"at most {MAX_TSNE_POINTS} points")
     reduced, _ = principal_components(values, 50)
-    model = TSNE(2, perplexity=min(30.0, (len(values) - 1) / 3), init="pca", random_state=seed)
+    model = TSNE(2, perplexity=min(30.0, (len(values) - 1) / 3), init="pca", random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         projected: np.ndarray = model.fit_transform(reduced)
     return projected
 
 
-def cluster_vectors(
-    vectors: Vectors, count: int = CLUSTERS, seed: int = 1, examples: int = 6
-) -> tuple[np.ndarray, list[Cluster]]:
+def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray, list[Cluster]]:
     """Cluster normalized vectors by k-means: the cluster index of each point [n], and the clusters, largest first."""
     from sklearn.cluster import KMeans
 
     values = vectors.normalized
     count = min(count, len(np.unique(values, axis=0)))
-    kmeans = KMeans(count, n_init=4, random_state=seed).fit(values)
+    kmeans = KMeans(count, n_init=4, random_state=SEED).fit(values)
     distances = kmeans.transform(values)
     order = np.argsort(-np.bincount(kmeans.labels_, minlength=count), kind="stable")
     index = np.empty(count, np.int64)
@@ -136,7 +136,7 @@ def cluster_vectors(
     for label in order:
         members = np.flatnonzero(kmeans.labels_ == label)
         nearest = members[np.argsort(distances[members, label], kind="stable")]
-        clusters.append(Cluster(len(members), [vectors.labels[member] for member in nearest[:examples]]))
+        clusters.append(Cluster(len(members), [vectors.labels[member] for member in nearest[:CLUSTER_EXAMPLES]]))
     return index[kmeans.labels_], clusters
 
 

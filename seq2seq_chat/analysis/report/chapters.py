@@ -179,7 +179,9 @@ def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]
         for row, (key, _, show) in zip(rows, METRICS, strict=True):
             row.append(show(values[key]) if key in values else "")
         labels.append("expected replies")
-    return Table(["after steps", *labels], rows, "↓: lower is better, ↑: higher is better", numbers_from=1)
+    return Table(
+        ["metric", *labels], rows, "By training steps; ↓: lower is better, ↑: higher is better", numbers_from=1
+    )
 
 
 def _bleu_by_length(evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:

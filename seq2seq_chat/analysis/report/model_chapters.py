@@ -196,10 +196,10 @@ def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements, name: str
         return
     by_snapshot = {label: gradients.by_step for label, gradients in sample_evenly(measured)}
     caption = (
-        "Norm of the gradient of the mean loss of some test samples, by time step. A norm that falls towards the first "
+        "Norm of the gradient of the mean loss of some test samples, by time step. A norm that falls toward the first "
         "step is a vanishing gradient."
     )
-    figure = draw_gradients_by_step(by_snapshot, "after steps" if len(by_snapshot) > 1 else "")
+    figure = draw_gradients_by_step(by_snapshot, "training steps" if len(by_snapshot) > 1 else "")
     chapter.add(page.picture(f"{name}_gradients", figure, caption))
     label, newest = measured[-1]
     caption = f"Weights, and gradients of the mean loss of some test samples, at {label}."
