@@ -63,7 +63,13 @@ CORPORA: dict[str, Corpus] = {
     "cornell": Corpus(
         read_cornell, UTTERANCES, re.compile(rf".*conversations.*\.txt{_COMPRESSED}"), "movie_conversations.txt"
     ),
-    "dailydialog": Corpus(read_dailydialog, UTTERANCES, _TEXT, ".txt or .txt.gz"),
+    "dailydialog": Corpus(
+        read_dailydialog,
+        UTTERANCES,
+        re.compile(rf"(?!dialogues_(text|topic|act|emotion)).*\.txt{_COMPRESSED}"),
+        "dialogues_train.txt (or .txt.gz)",
+        recursive=True,
+    ),
     "lines": Corpus(read_lines, UTTERANCES, _TEXT, ".txt or .txt.gz"),
     "tweets": Corpus(read_tweets, UTTERANCES, _TEXT, ".txt or .txt.gz"),
 }

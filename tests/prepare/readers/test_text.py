@@ -67,6 +67,16 @@ def test_dailydialog(tmp_path: Path, read: Read, compress: Callable[[bytes], byt
     assert (report.pieces[0].records, report.pieces[0].damaged, report.damages) == (3, 0, [])
 
 
+def test_dailydialog_as_distributed(tmp_path: Path) -> None:
+    splits = ("train", "validation", "test")
+    names = [f"{split}/dialogues_{kind}{split}.txt" for split in splits for kind in ("", "act_", "emotion_")]
+    for name in ["dialogues_text.txt", "dialogues_topic.txt", "dialogues_act.txt", "dialogues_emotion.txt", *names]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1 2\n")
+    found = [file.path.relative_to(tmp_path).as_posix() for file in find_inputs("dailydialog", [tmp_path])]
+    assert sorted(found) == sorted(f"{split}/dialogues_{split}.txt" for split in splits)
+
+
 def test_not_dailydialog(tmp_path: Path, read: Read) -> None:
     path = tmp_path / "dialogues_act.txt"
     path.write_bytes(b"a __eou__\n3 4 2\n\xff __eou__\nb __eou__\n")
