@@ -61,6 +61,15 @@ SHIPPED = (
 """The experiments in configs/, which may also have files of its user."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the files with the longest tests first, so that no worker is left with one of them at the end."""
+    minutes: dict[Path, float] = dict.fromkeys((item.path for item in items), 0)
+    for item in items:
+        for marker in item.iter_markers("slow"):
+            minutes[item.path] += marker.kwargs.get("minutes", 0)
+    items.sort(key=lambda item: -minutes[item.path])
+
+
 def pytest_configure() -> None:
     """Restore SIGINT, which a shell ignores in commands that a script starts with &: processes of tests inherit it."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -69,7 +69,7 @@ OPENINGS = {  # what is said → how fitting replies begin
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_quickstart_model_replies_to_new_openings(
     cli: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,7 +176,7 @@ def test_model_without_faults_passes_the_fast_checks(tmp_path: Path) -> None:
     assert failed_checks(CheckContext(load_config(CONFIG, SHORT), tmp_path), FAST_CHECKS) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 def test_model_without_faults_passes_all_checks(tmp_path: Path) -> None:
     """With sequences of up to 40 numbers in the copy task."""
     checks = run_checks(CheckContext(_sample_config(1), tmp_path))

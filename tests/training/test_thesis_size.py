@@ -54,7 +54,7 @@ def losses(run: Path, kind: str) -> list[float]:
     return [line["loss"] for line in lines if line["kind"] == kind]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_two_steps_at_full_size(tmp_path: Path) -> None:
     """In a separate process, whose peak memory is measured."""
     words = 100_000

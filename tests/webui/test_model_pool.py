@@ -251,7 +251,7 @@ def test_loading_retries_if_a_checkpoint_was_deleted(monkeypatch: pytest.MonkeyP
     assert model_pool.load_chatbot(Run(tmp_path), None) == "the model"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_switching_models_leaks_neither_memory_nor_graphs(results: Path) -> None:
     """Memory is measured by the system, graphs are counted among Python's objects."""
     import shutil
