@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
@@ -76,4 +77,4 @@ class Reporter:
     def _write_scalars(self, step: int, values: dict[str, float]) -> None:
         with self._tensorboard.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(name, value)
+                tf.summary.scalar(name, np.float64(value))  # a large Python float is no float32 tensor

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from seq2seq_chat.checkpoint.variables import read_arrays
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import saving
@@ -211,16 +212,21 @@ def test_training_records_its_start_and_its_end(tiny_run: Path) -> None:
     assert end(tiny_run)["step"] == 20
 
 
-def test_changed_settings_are_recorded(cli: Cli, run_copy: Path) -> None:
-    changes = ["--set", "training.steps=23", "--set", "training.learning_rate=0.01"]
+def test_changed_settings_are_recorded_and_the_best_weights_kept(cli: Cli, run_copy: Path) -> None:
+    """With this learning rate, the perplexity of the first validation after the resume is above 1e38, too."""
+    best = Run(run_copy).best_path.read_bytes()
+    changes = ["--set", "training.steps=23", "--set", "training.learning_rate=2.5"]
     result = cli("train", "--resume", run_copy, *changes)
     assert result.status == 0
-    assert "changed: training.learning_rate from 0.05 to 0.01" in result.out
+    assert "changed: training.learning_rate from 0.05 to 2.5" in result.out
     _, second = history(run_copy)
     assert second["step"] == 20
-    assert second["changes"] == {"training.steps": [20, 23], "training.learning_rate": [0.05, 0.01]}
-    assert Run(run_copy).config.training.learning_rate == 0.01
+    assert second["changes"] == {"training.steps": [20, 23], "training.learning_rate": [0.05, 2.5]}
+    assert Run(run_copy).config.training.learning_rate == 2.5
     assert end(run_copy)["step"] == 23
+    validations = [line["loss"] for line in read_json_lines(Run(run_copy).metrics_file) if line["kind"] == "validation"]
+    assert validations[-1] > 88 > validations[-2]
+    assert Run(run_copy).best_path.read_bytes() == best
 
 
 def test_a_failed_training_records_the_reason(cli: Cli, run_copy: Path) -> None:
