@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import Phase, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MARKER = "<<<<<END-CONV>>>>>"
@@ -59,6 +60,13 @@ SHIPPED = (
     "thesis_reddit_25k",
 )
 """The experiments in configs/, which may also have files of its user."""
+
+
+# A failing property test is reported with the first example that fails. Shrinking the example can take minutes; to do
+# it anyway: pytest --hypothesis-profile=shrink
+CI = settings.get_profile("ci")  # deterministic, and without a deadline, which a busy machine would miss
+settings.register_profile("quick", CI, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+settings.register_profile("shrink", CI)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
