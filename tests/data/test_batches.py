@@ -13,7 +13,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.validation import corpus_loss
+from seq2seq_chat.training.validation import Validator, corpus_loss
 
 
 @pytest.fixture
@@ -35,7 +35,15 @@ def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
     assert many.samples == one.samples == 149
     assert many.tokens == one.tokens == int(np.minimum(corpus.target_lengths() + 1, 6).sum())
     assert many.nats == pytest.approx(one.nats, rel=1e-5)
-    assert corpus_loss(scorer, corpus, buckets, reverse_input=True, limit=10).samples == 10
+    each = scorer.samples(corpus, buckets, reverse=True, indices=np.arange(149))
+    assert each.nats.sum() == pytest.approx(one.nats, rel=1e-5)
+    spaced = [n * 149 // 10 for n in range(10)]
+    for limited in (
+        corpus_loss(scorer, corpus, buckets, reverse_input=True, limit=10),
+        Validator(scorer, None, corpus, buckets, True, limit=10).loss(),  # type: ignore[arg-type]
+    ):
+        assert (limited.samples, limited.tokens) == (10, each.tokens[spaced].sum())
+        assert limited.nats == pytest.approx(each.nats[spaced].sum(), rel=1e-5)
 
 
 def test_iteration_covers_the_chosen_samples(corpus: Dataset) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import ConfigError, Decoding, parse_config
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
+from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import (
     apply_rules,
@@ -24,6 +26,7 @@ from seq2seq_chat.decoding.logit_rules import (
     repetition_penalty_rule,
 )
 from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
+from seq2seq_chat.decoding.search import SearchInputs
 
 
 def ngrams(sequence: Sequence[int], n: int) -> list[tuple[int, ...]]:
@@ -55,6 +58,31 @@ def test_length_penalty(table_model: Any, words: int, steps: int, seed: int, pen
         np.testing.assert_allclose(hypotheses.scores[row], scores, atol=1e-4)
     best = model.beam(len(all_sequences), 1, length_penalty=penalty)  # early stopping must not change the best
     np.testing.assert_allclose(best.ranks[:, 0], hypotheses.ranks[:, 0], rtol=1e-5)
+
+
+def test_a_longer_hypothesis_can_overtake_one_that_has_ended() -> None:
+    """The best of 511 sequences of up to 8 words, in 60 models whose next word depends on the last one."""
+    rows, words, steps, penalty = 60, 5, 8, 1.0
+    logits = 2 * np.random.default_rng(1).normal(size=[rows, words, words])
+    logits[:, :, [PAD, GO]] = NEG_INF
+    table = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+    live = [word for word in range(words) if word not in (PAD, GO, EOS)]
+    all_sequences = [(*s, EOS) for n in range(steps) for s in itertools.product(live, repeat=n)]
+    all_sequences += itertools.product(live, repeat=steps)
+
+    def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
+        log_p = tf.gather_nd(tf.constant(table, tf.float32), tf.stack([memory, words], axis=1))
+        return StepOutput(log_p, tf.zeros(tf.shape(words)), state, tf.zeros([tf.shape(words)[0], 0]))
+
+    def best_rank(width: int, n_best: int) -> np.ndarray:
+        inputs = SearchInputs(step, tf.zeros([rows]), tf.range(rows), steps, source_steps=0)
+        return beam_search(inputs, width=width, n_best=n_best, length_penalty=penalty).ranks[:, 0].numpy()
+
+    ranks = np.array(
+        [table[:, (GO, *s[:-1]), s].sum(axis=1) / ((5 + len(words_of(s))) / 6) ** penalty for s in all_sequences]
+    )
+    np.testing.assert_allclose(best_rank(len(all_sequences), 1), ranks.max(axis=0), rtol=1e-4)
+    np.testing.assert_array_equal(best_rank(4, 1), best_rank(4, 4))
 
 
 @settings(max_examples=10, deadline=None)

@@ -16,6 +16,7 @@ import tensorflow as tf
 from seq2seq_chat.checkpoint.variables import save_variables
 from seq2seq_chat.config import Decoding, parse_config
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.export.reply_model import ReplyModel
 from seq2seq_chat.export.saved_model import export_saved_model, exported_searches
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -151,6 +152,28 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
                 plain = bot.replies(texts, decoding.model_copy(update={"replace_unknown": False}))
                 assert sum(one.text.count("<unknown>") for reply in plain for one in reply.hypotheses) > 5
     assert len(distinct) > 6 * len(ARCHITECTURES), "too few distinct replies for a meaningful comparison"
+
+
+def test_context_reversed_input_and_copied_words(tmp_path: Path) -> None:
+    """The same with one graph that is not saved: two turns, read last word first, <unknown> replaced."""
+    run = random_run(
+        tmp_path,
+        [
+            *("data.context_turns=2", "data.reverse_input=true", "model.encoder_steps=12"),
+            *("decoding.allow_unknown=true", "decoding.replace_unknown=true"),
+        ],
+    )
+    bot, decoding = Chatbot.load(run), run.config.decoding
+    model = ReplyModel(bot._model, run.path / "vocabulary.txt", run.config, {"greedy": decoding})
+    output = model.functions["greedy"](tf.constant(TEXTS), tf.constant(HISTORIES))
+    texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
+    expected = bot.replies(texts, decoding, HISTORIES)
+    assert [text.decode() for text in output["reply"].numpy()] == [reply.text for reply in expected]
+    scores = [reply.hypotheses[0].score if reply.hypotheses else -np.inf for reply in expected]
+    np.testing.assert_allclose(output["score"], scores, atol=1e-4)
+    unreplaced = bot.replies(texts, decoding.model_copy(update={"replace_unknown": False}), HISTORIES)
+    assert sum("<unknown>" in reply.text for reply in unreplaced) >= 3
+    assert sum("<turn>" in reply.source_words for reply in expected) >= 3
 
 
 def test_the_printed_program_gives_the_replies_of_chat(

@@ -444,6 +444,9 @@ def test_sampling_depends_on_the_seed_only(forward: Chatbot) -> None:
     other = forward.replies(texts, decoding.model_copy(update={"seed": 6}))
     assert any(reply.hypotheses[0].words != one[0].words for reply, one in zip(other, together, strict=True))
     assert len(forward._searches) <= 8, "a seed must not cost another graph"
+    unseeded = decoding.model_copy(update={"seed": None})
+    first, second = ([h.words for r in forward.replies(texts, unseeded) for h in r.hypotheses] for _ in range(2))
+    assert first != second, "without a seed, replies differ each time"
 
 
 def test_rerank_anti_language_model(forward: Chatbot) -> None:
@@ -463,8 +466,13 @@ def test_rerank_anti_language_model(forward: Chatbot) -> None:
         ranks.append(hypothesis.score - 0.7 * log_p)
         assert hypothesis.rank == pytest.approx(ranks[-1], abs=1e-3)
     assert ranks == sorted(ranks, reverse=True)
-    best = forward.reply("word1 word2 word3", decoding.model_copy(update={"n_best": 1})).hypotheses
-    assert [h.words for h in best] == [reranked[0].words]
+    texts = [f"word{n} word2 word3" for n in range(12)]
+    plain_best, all_reranked, best = (
+        [[h.words for h in reply.hypotheses] for reply in forward.replies(texts, settings)]
+        for settings in (BEAM, decoding, decoding.model_copy(update={"n_best": 1}))
+    )
+    assert best == [words[:1] for words in all_reranked], "the entire beam is reranked, whatever n_best is"
+    assert any(first[0] != words[0] for first, words in zip(plain_best, all_reranked, strict=True))
 
 
 def test_rerank_bidirectional(tiny_run: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_loss_equals_the_paper() -> None:
     """Cross-entropy over target and sampled words, logits minus log Q, accidental hits excluded."""
     output = Output(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
     rng = np.random.default_rng(0)
+    output.bias.assign(rng.standard_normal(30))
     hidden = rng.standard_normal([50, 8]).astype(np.float32)
     targets = rng.integers(0, 30, 50).astype(np.int32)
     sample = next(

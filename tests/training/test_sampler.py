@@ -39,6 +39,12 @@ def test_the_order_is_a_function_of_seed_and_step() -> None:
     assert positions(1, 3) != positions(1, 3 + BatchSampler([1000], 64, 1).steps_per_epoch)
 
 
+def test_every_epoch_divides_the_samples_into_other_batches() -> None:
+    sampler = BatchSampler([60], 6, seed=1)
+    batches = [frozenset(sampler.batch(step)[1].tolist()) for step in range(3 * sampler.steps_per_epoch)]
+    assert len(set(batches)) == len(batches)
+
+
 def test_a_large_corpus_is_shuffled_in_constant_memory() -> None:
     sampler = BatchSampler([160_000_000], 64, seed=1)
     positions = np.concatenate([sampler.batch(step)[1] for step in range(200)])

@@ -78,7 +78,11 @@ def test_pages_and_health_check_have_no_data_and_need_no_token(make_client: Call
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:9001", "127.0.0.1.evil.example", "10.0.0.1", "", "[", "a b"]
+    "host",
+    [
+        *("evil.example", "evil.example:9001", "10.0.0.1", "", "[", "a b", "127.0.0.1.evil.example"),
+        *("localhost.evil.example", "evillocalhost", "evil.example:localhost", "localhost@evil.example"),
+    ],
 )
 def test_foreign_host_names_are_rejected(shared_client: FlaskClient, host: str) -> None:
     assert shared_client.get("/api/runs", headers={"Host": host}).status_code in (400, 403)
@@ -113,6 +117,8 @@ def test_requests_from_the_same_site_are_accepted(shared_client: FlaskClient) ->
         ("0.0.0.0", False),
         ("::", False),
         ("192.168.1.5", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
     ],
 )
 def test_is_local(host: str, local: bool) -> None:

@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from tests.prepare.raw import film
 
 LONG = "/".join(f"this is sentence number {n} and it is long enough" for n in range(60))
+
+
+def scenes(first: int) -> str:
+    """The 60 sentences of a film that begins at a scene."""
+    return "/".join(f"everything happens in scene number {n} of this film" for n in range(first, first + 60))
 
 
 def test_copies_are_detected_by_their_sentences(tmp_path: Path) -> None:
@@ -27,17 +32,20 @@ def test_copies_are_detected_by_their_sentences(tmp_path: Path) -> None:
         "5.xml": film("short/film"),
         "6.xml": film("short/film"),
         "7.xml": film("short/films"),
+        **{f"8{letter}.xml": film(scenes(first)) for letter, first in (("a", 0), ("b", 20), ("c", 40))},
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     statistics = prepare(PrepareSettings("opensubtitles", split=(1, 0, 0)), [tmp_path], tmp_path / "out")
-    assert statistics["reading"]["copies"] == 3
+    assert statistics["reading"]["copies"] == 4
     text = (tmp_path / "out" / "train.txt").read_text()
     assert text.count("short\n") == 2
     assert text.count("this is sentence number 30 and") == 1
     assert text.count("this is phrase number 30 and") == 1
+    kept = [text.count(f"in scene number {n} of") for n in (0, 30, 50, 70, 90)]
+    assert kept == [1, 1, 2, 1, 1], "8b is a copy of 8a; 8c is like 8b, but not like 8a"
     kept = prepare(PrepareSettings("opensubtitles", split=(1, 0, 0), keep_copies=True), [tmp_path], tmp_path / "out")
-    assert (kept["reading"]["copies"], kept["total"]["conversations"]) == (0, 7)
+    assert (kept["reading"]["copies"], kept["total"]["conversations"]) == (0, 10)
 
 
 @pytest.mark.parametrize("form", ["plain", "gz", "zip", "list", "files"])
@@ -125,3 +133,26 @@ def test_damaged_archive_members(tmp_path: Path) -> None:
         path.write_bytes(content)
     with pytest.raises(CorpusError, match=r"could not be decompressed: .* 4 of 4 files"):
         prepare(PrepareSettings("opensubtitles"), [tmp_path], tmp_path / "out")
+
+
+def test_conversations_are_cut_at_long_silences(tmp_path: Path) -> None:
+    """A silence lasts from the end of a sentence, or else its start, to the next start; its limit here is 10 s."""
+    sentences = [
+        ("1,000", "2,000", "a"),
+        ("12,000", "13,000", "b"),  # exactly 10 s
+        ("23,001", None, "c"),  # 1 ms longer: cut
+        ("33,000", "34,000", "d"),  # 9.999 s after the start of c
+        (None, "60,000", "e"),  # at an unknown time
+        ("70,001", "75,000", "f"),  # cut, after the end of e
+        ("65,000", "66,000", "g"),  # the clock jumps back by 10 s
+        ("55,999", "57,000", "h"),  # and by 10.001 s: cut
+    ]
+    body = "".join(f"<s>{_time('S', start)}<w>{word}</w>{_time('E', end)}</s>" for start, end, word in sentences)
+    (tmp_path / "1.xml").write_text(f"<document>{body}</document>")
+    prepare(PrepareSettings("opensubtitles", max_gap=10.0, split=(1, 0, 0)), [tmp_path / "1.xml"], tmp_path / "out")
+    lines = (tmp_path / "out" / "train.txt").read_text().split("\n")
+    assert " ".join(lines).split(f" {END_OF_CONVERSATION} ") == ["a b", "c d e", "f g", "h", ""]
+
+
+def _time(kind: str, seconds: str | None) -> str:
+    return f'<time id="T1{kind}" value="00:00:{seconds.zfill(6)}"/>' if seconds else ""
