@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 import re
@@ -15,7 +16,8 @@ from seq2seq_chat.system.files import atomic_write
 logger = logging.getLogger(__name__)
 
 END_OF_CONVERSATION = "<<<<<END-CONV>>>>>"
-_LIKE_MARKER = re.compile(r"<+\s*/?\s*end[\s_-]*conv[a-z]*\s*>*", re.IGNORECASE)
+_MARKER_WORDS = ("endconv", "endconversation")
+_LONGEST_LIKE_MARKER = 40
 
 
 class CorpusError(UserError):
@@ -23,9 +25,14 @@ class CorpusError(UserError):
 
 
 def is_mistyped_marker(line: str) -> bool:
-    """Whether a line was probably meant to be the marker, but is not, as ``<<<<END-CONV>>>>``."""
+    """Whether a line was probably meant to be the marker, but is not, as ``<<<<END-CONV>>>>`` or ``<<EDN-CONV>>``."""
     stripped = line.strip()
-    return stripped.startswith("<") and stripped != END_OF_CONVERSATION and _LIKE_MARKER.fullmatch(stripped) is not None
+    if not (stripped.startswith("<") or stripped.endswith(">")):  # nearly all lines: this must be fast
+        return False
+    if stripped == END_OF_CONVERSATION or len(stripped) > _LONGEST_LIKE_MARKER:
+        return False
+    letters = re.sub(r"[^a-z]", "", stripped.lower())
+    return bool(difflib.get_close_matches(letters, _MARKER_WORDS, cutoff=0.8))
 
 
 def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[int, str]]:

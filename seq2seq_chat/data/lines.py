@@ -20,6 +20,8 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks, also the beginnin
 MAX_LINE_BYTES = 1 << 20
 """Longer lines are refused: they are no utterances, and their words would take minutes to find."""
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
+BINARY_CHECK_BYTES = 8000
+"""Bytes at the start of a file that must not contain NUL; Git distinguishes text and binary files by as many."""
 UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
 
 
@@ -46,13 +48,13 @@ def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool =
             )
             compressed = file.peek(2)[:2] == _GZIP_MAGIC
             stream = gzip.GzipFile(fileobj=file) if compressed else file
+            if is_utf16(stream.peek(BINARY_CHECK_BYTES)):
+                raise error(f"{path} {UTF16_REMEDY}")
             offset = 0
             with bar:
                 for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), start=1):
                     if number % _LINES_PER_UPDATE == 0:
                         bar.update(file.tell() - bar.n)
-                    if number == 1 and is_utf16(line):
-                        raise error(f"{path} {UTF16_REMEDY}")
                     if len(line) > MAX_LINE_BYTES:
                         raise error(f"{path}, line {number}: {TOO_LONG}. Write one utterance per line.")
                     try:
@@ -71,9 +73,9 @@ def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool =
         raise read_error(path, cause, error) from cause
 
 
-def is_utf16(first_line: bytes) -> bool:
-    """Whether a text seems to be UTF-16, UTF-32 or binary: it starts with a byte order mark, or contains NUL bytes."""
-    return first_line.startswith(_UTF16_MARKS) or b"\0" in first_line
+def is_utf16(start: bytes) -> bool:
+    """Whether a file seems to be UTF-16, UTF-32 or binary: it starts with a byte order mark, or with NUL bytes soon."""
+    return start.startswith(_UTF16_MARKS) or b"\0" in start[:BINARY_CHECK_BYTES]
 
 
 def read_error(path: Path, cause: Exception, error: type[UserError]) -> UserError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters, check_letters
 from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.tokenizers import Tokenizer, get_tokenizer
 
@@ -34,9 +36,14 @@ def read_tokens(path: str | Path, tokenizer: Tokenizer, progress: bool = False) 
     Utterances without tokens are dropped before pairing, so their neighbours become adjacent.
 
     Raises:
-        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances.
+        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances, or the tokenizer
+            removes nearly all of its letters.
     """
-    for conversation, utterance in read_utterances(path, progress):
+    utterances = read_utterances(path, progress)
+    sample = list(islice(utterances, SAMPLE_UTTERANCES))
+    texts = [utterance for _, utterance in sample]
+    check_letters(str(path), Letters.of(texts, (tokenizer.decode(tokenizer.encode(text)) for text in texts)))
+    for conversation, utterance in chain(sample, utterances):
         tokens = tokenizer.encode(utterance)
         if tokens:
             yield conversation, tokens

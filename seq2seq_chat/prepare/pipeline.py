@@ -83,6 +83,7 @@ def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -
         reports = read_tasks(tasks, folder, settings.jobs)
     result = ReadResult.from_reports(files, reports, folder)
     result.check_damage(settings.max_bad)
+    result.check_letters()
     return result
 
 

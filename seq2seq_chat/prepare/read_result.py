@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from seq2seq_chat.data.alphabet import Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.inputs import InputFile
 from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, PieceReport, TaskReport
@@ -68,6 +69,11 @@ class ReadResult:
         raise TooMuchDamage(
             f"{self.damages[0]}. In total, {summary}; repair them, or allow more than {max_percent:g} % (--max-bad)."
         )
+
+    def check_letters(self) -> None:
+        """Warn if cleaning removed more than half of the letters. Raises CorpusError if it removed nearly all."""
+        raw, kept = (sum(getattr(report, name) for report in self.file_reports) for name in ("letters", "kept_letters"))
+        check_letters("the inputs", Letters(raw, kept))
 
     def statistics(self, copies: int = 0) -> ReadingStatistics:
         """The statistics of reading; ``copies`` is the number of files skipped as copies."""

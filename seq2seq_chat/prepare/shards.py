@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import booleans, integers
 from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.system.files import write_atomically
 
-_FORMAT = 7  # increment it whenever a reader or a schema changes
+_FORMAT = 8  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""
@@ -138,6 +139,8 @@ class PieceReport:
     incomplete: bool = False  # whether the rest of the piece could not be read
     rows: int = 0  # in the shard
     conversations: int = 0  # in the shard
+    letters: int = 0  # in the first raw utterances
+    kept_letters: int = 0  # left of them after cleaning
     single_conversation: bool = False  # whether the file has no markers between conversations
 
     def add(self, other: PieceReport) -> None:
@@ -147,6 +150,8 @@ class PieceReport:
         self.incomplete |= other.incomplete
         self.rows += other.rows
         self.conversations += other.conversations
+        self.letters += other.letters
+        self.kept_letters += other.kept_letters
         self.single_conversation |= other.single_conversation
 
 
@@ -211,6 +216,12 @@ class Shard:
     def add_fingerprints(self, exact: bool, fingerprints: Sequence[int]) -> None:
         """Add fingerprints of the current file."""
         self._fingerprints += [(self.piece.file, exact, fingerprint) for fingerprint in fingerprints]
+
+    def add_letters(self, raw: Sequence[str], cleaned: Sequence[str]) -> None:
+        """Count the letters in the first utterances of a piece, and how many of them are left after cleaning."""
+        if not self.piece.letters:
+            counts = Letters.of(raw[:SAMPLE_UTTERANCES], cleaned[:SAMPLE_UTTERANCES])
+            self.piece.letters, self.piece.kept_letters = counts
 
     def add_bytes(self, size: int) -> None:
         """Report the number of bytes read."""

@@ -97,11 +97,12 @@ def test_not_utf8(tmp_path: Path, compressed: bool) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["hello\nyou\n", "\n\nhello\n", "你好\n你"])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_utf16_is_rejected(tmp_path: Path, encoding: str, compressed: bool) -> None:
-    """Without a byte order mark it would be valid UTF-8: letters with NUL characters between them."""
+def test_utf16_is_rejected(tmp_path: Path, encoding: str, text: str, compressed: bool) -> None:
+    """Without a byte order mark it may be valid UTF-8: letters with NUL characters between them."""
     path = tmp_path / "corpus.txt"
-    contents = "hello\nyou\n".encode(encoding)
+    contents = text.encode(encoding)
     path.write_bytes(gzip.compress(contents) if compressed else contents)
     with pytest.raises(CorpusError, match=r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with iconv"):
         read(path)
@@ -117,7 +118,13 @@ def test_a_giant_line_is_rejected(tmp_path: Path, compressed: bool) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("marker", ["<<<<END-CONV>>>>", "<<<<<end_conv>>>>>", " <END CONVERSATION>\r", "<<<<<END-CONV"])
+@pytest.mark.parametrize(
+    "marker",
+    [
+        *("<<<<END-CONV>>>>", "<<<<<end_conv>>>>>", " <END CONVERSATION>\r", "<<<<<END-CONV", "END-CONV>>>>>"),
+        *("<<<<<EDN-CONV>>>>>", "<<<<<END-CON>>>>>", "</end of conversation>", ">>>>>END-CONV<<<<<>"),
+    ],
+)
 def test_mistyped_marker(tmp_path: Path, caplog: pytest.LogCaptureFixture, marker: str) -> None:
     path = tmp_path / "corpus.txt"
     path.write_text(f"a\nb\n{marker}\nc\n{marker}\n")
@@ -128,7 +135,9 @@ def test_mistyped_marker(tmp_path: Path, caplog: pytest.LogCaptureFixture, marke
     assert message.startswith(f"{path}, line 3: {marker.strip()} is read as an utterance; the line that ends")
 
 
-@pytest.mark.parametrize("text", ["<laughs>", "<end of conversation is near", "END-CONV?", "< 3", "the end conv"])
+@pytest.mark.parametrize(
+    "text", ["<laughs>", "<converted>", "<end of conversation is near", "END-CONV?", "< 3", "a >", "the end conv"]
+)
 def test_other_lines_are_no_mistyped_markers(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
     path = tmp_path / "corpus.txt"
     path.write_text(f"{text}\n{END_OF_CONVERSATION}\n")

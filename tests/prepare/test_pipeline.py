@@ -17,7 +17,7 @@ from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.split import split_of
 from seq2seq_chat.system.errors import UserError
-from tests.prepare.raw import contents
+from tests.prepare.raw import comment, contents, film
 
 Write = Callable[..., Path]
 
@@ -206,16 +206,38 @@ def test_errors(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(CorpusError, match=r"contains no \.txt"):
         prepare(PrepareSettings("lines"), [tmp_path / "empty"], output)
-    (tmp_path / "foreign.txt").write_text("你好\n再见\n", encoding="utf-8")
+    (tmp_path / "symbols.txt").write_text("♪♪♪\n***\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="after cleaning"):
-        prepare(PrepareSettings("lines"), [tmp_path / "foreign.txt"], output)
+        prepare(PrepareSettings("lines"), [tmp_path / "symbols.txt"], output)
     with pytest.raises(UserError, match="is not a valid split"):
         prepare(PrepareSettings("dailydialog", split=(0, 1, 1)), [raw], output)
     with pytest.raises(UserError, match="contains input files"):
         prepare(PrepareSettings("dailydialog"), [raw], raw)
     assert not output.exists()
     with pytest.raises(UserError, match="could not be written"):
-        prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "foreign.txt")
+        prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "symbols.txt")
+
+
+RUSSIAN = "Привет , как дела ?", "Хорошо , спасибо !"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name", "text"),
+    [
+        ("lines", "chats.txt", "\n".join(RUSSIAN)),
+        ("dailydialog", "dialogues.txt", " __eou__ ".join(RUSSIAN)),
+        ("opensubtitles", "film.xml", film("/".join(RUSSIAN)).decode()),
+        ("reddit", "RC_2010-01", "\n".join(comment(n, n - 1).replace("comment", RUSSIAN[n % 2]) for n in range(1, 5))),
+    ],
+)
+def test_a_corpus_whose_letters_are_removed_is_refused(tmp_path: Path, corpus: str, name: str, text: str) -> None:
+    """Its punctuation marks would be left."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(
+        CorpusError, match=r"Cleaning removes \d+ % of the letters in the inputs\. It keeps only a to z"
+    ):
+        prepare(PrepareSettings(corpus), [tmp_path / name], tmp_path / "output")
+    assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.parametrize("name", ["~", "it's [a] %2a * ? ü", '"quoted"', "new\nline"])

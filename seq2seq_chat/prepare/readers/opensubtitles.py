@@ -25,6 +25,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplemente
 """Exceptions that reading a damaged or modified archive may raise."""
 
 _LONG_SENTENCE = 8  # words; shorter sentences occur in many films
+_SAMPLE_SENTENCES = 100  # to find out whether a film is in the Latin alphabet
 
 
 def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
@@ -42,6 +43,7 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
     finally:
         shard.add_bytes(piece.size)
     block = clean_block(sentences.lines)
+    shard.add_letters(_first_lines(sentences.lines), _first_lines(block))
     starts, ends = sentences.starts, sentences.ends
     if block.startswith(b"\n") or block.endswith(b"\n") or b"\n\n" in block:  # some sentences are empty after cleaning
         texts = block.split(b"\n")
@@ -62,6 +64,10 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
     exact, sketch = film_fingerprints(block)
     shard.add_fingerprints(True, [exact])
     shard.add_fingerprints(False, sketch)
+
+
+def _first_lines(block: bytes) -> list[str]:
+    return [line.decode() for line in block.split(b"\n", _SAMPLE_SENTENCES)[:_SAMPLE_SENTENCES]]
 
 
 def film_fingerprints(block: bytes) -> tuple[int, list[int]]:

@@ -165,7 +165,9 @@ class _CommentReader:
         """Clean the collected comments and add them to the shard."""
         if not self._pending:
             return
-        texts = clean_lines([comment.body for comment in self._pending])
+        bodies = [comment.body for comment in self._pending]
+        texts = clean_lines(bodies)
+        self._shard.add_letters(bodies, texts)
         limit = self._settings.max_words
         kept = [index for index, text in enumerate(texts) if text and (limit is None or text.count(" ") < limit)]
         comments = [self._pending[index] for index in kept]

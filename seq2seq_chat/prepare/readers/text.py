@@ -41,6 +41,7 @@ class ConversationWriter:
     def flush(self) -> None:
         """Write the added utterances to the shard. With ``complete_size``, call it between conversations only."""
         texts = clean_lines(self._raw)
+        self._shard.add_letters(self._raw, texts)
         kept = [index for index, text in enumerate(texts) if text]
         if self._complete_size is not None:
             sizes = Counter(self._raw_conversations[index] for index in kept)
@@ -84,10 +85,10 @@ def line_batches(
 
     def lines(block: bytes) -> Iterator[tuple[int, str]]:
         nonlocal number
+        if number == 0 and is_utf16(block):
+            raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
         for raw in block.removesuffix(b"\n").split(b"\n"):
             number += 1
-            if number == 1 and is_utf16(raw):
-                raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
             line, damage = decode(raw)
             if damage:
                 shard.piece.records += not keep_damaged

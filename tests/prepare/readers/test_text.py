@@ -107,12 +107,13 @@ def test_mistyped_marker_is_damage(tmp_path: Path, read: Read, turns: str) -> No
 
 @pytest.mark.parametrize("corpus", ["lines", "tweets", "dailydialog"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["hello __eou__\nyou __eou__\n", "\n\nhello\n", "你好\n你\n"])
 @pytest.mark.parametrize("compress", COMPRESSORS[:2])
 def test_utf16_is_rejected(
-    tmp_path: Path, read: Read, corpus: str, encoding: str, compress: Callable[[bytes], bytes]
+    tmp_path: Path, read: Read, corpus: str, encoding: str, text: str, compress: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "chats.txt"
-    path.write_bytes(compress("hello __eou__\nyou __eou__\n".encode(encoding)))
+    path.write_bytes(compress(text.encode(encoding)))
     with pytest.raises(CorpusError, match=r"chats\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with iconv"):
         read(corpus, path)
 
