@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -91,9 +92,14 @@ def _load_experiment(
 
 
 def _ensure_not_a_run(config_file: str, results: str) -> None:
-    for folder in (Path(config_file), Path(results, config_file)):
-        if (folder / "config.json").is_file():
-            raise UserError(f"{config_file} is a run; to continue it: seq2seq-chat train --resume {config_file}")
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.runs.run import RunError
+
+    if Path(config_file).is_file():
+        return
+    with suppress(RunError):
+        find_run(config_file, results)
+        raise UserError(f"{config_file} is a run; to continue it: seq2seq-chat train --resume {config_file}")
 
 
 def _train_as_worker(cluster: Cluster) -> NoReturn:

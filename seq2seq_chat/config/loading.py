@@ -120,6 +120,8 @@ def json_schema() -> str:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder; name a configuration file") from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such configuration file") from None
     except json.JSONDecodeError as error:

@@ -164,7 +164,9 @@ class Rejected(NamedTuple):
 REJECTED = {
     "unknown key": Rejected(["model.hiden_size=5"], ["unknown key model.hiden_size; did you mean model.hidden_size?"]),
     "wrong type": Rejected(["training.steps=many"], ["training.steps must be a valid integer", '"many"']),
-    "impossible value": Rejected(["model.dropout=1"], ["model.dropout must be less than 1"]),
+    "impossible value": Rejected(
+        ["model.dropout=1.5"], ["--set model.dropout=1.5: model.dropout must be less than 1 (it is 1.5)"]
+    ),
     "malformed set": Rejected(["training.steps"], ["--set training.steps: must be KEY=VALUE"]),
     "too large": Rejected(["model.hidden_size=1000000"], ["GB is available; lower", "model.hidden_size"]),
     "too large a batch": Rejected(["training.batch_size=100000000"], ["GB is available; lower training.batch_size"]),
@@ -173,6 +175,7 @@ REJECTED = {
     "empty corpus": Rejected(["data.train=empty.txt"], ["empty.txt has no utterance", "one utterance per line"]),
     "blank corpus": Rejected(["data.train=blank.txt"], ["blank.txt", "needs"]),
     "corpus not UTF-8": Rejected(["data.train=latin.txt"], ["latin.txt, line 2", "Convert the file to UTF-8"]),
+    "Cyrillic corpus": Rejected(["data.train=cyrillic.txt"], ["removes 100 % of the letters in cyrillic.txt"]),
     "no sample": Rejected(["data.train=lonely.txt"], ["lonely.txt has no sample", "two utterances or more"]),
     "no validation corpus": Rejected(["data.validation=none.txt"], ["none.txt does not exist"]),
     "no validation sample": Rejected(["data.validation=lonely.txt"], ["lonely.txt has no sample"]),
@@ -194,6 +197,7 @@ def invalid_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "empty.txt").touch()
     (folder / "blank.txt").write_text(f"***\n \n{MARKER}\n", encoding="utf-8")
     (folder / "latin.txt").write_bytes("hello\ncafé\n".encode("latin-1"))
+    (folder / "cyrillic.txt").write_text(f"Привет!\nКак дела?\n{MARKER}\n", encoding="utf-8")
     (folder / "lonely.txt").write_text(f"hello\n{MARKER}\nanybody ?\n{MARKER}\n", encoding="utf-8")
     (folder / "words.txt").write_text("hello\nworld\n", encoding="utf-8")
     (folder / "binary.txt").write_bytes(bytes(range(256)))
@@ -229,15 +233,16 @@ def test_an_invalid_configuration_file(cli: Cli, invalid_files: Path, raw: bytes
 
 
 def test_a_missing_configuration(cli: Cli, invalid_files: Path) -> None:
-    assert "no such configuration file" in cli("train", "none.json").error_message
+    assert cli("train", "none.json").error_message == "none.json: no such configuration file"
+    assert cli("train", invalid_files).error_message == f"{invalid_files} is a folder; name a configuration file"
     assert "specify a CONFIG to train, or a RUN to --resume" in cli("train").error_message
 
 
 def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
     run = tmp_path / "results" / "2026-05-04_17-03-22_tiny"
     run.mkdir(parents=True)
-    (run / "config.json").touch()
-    for name in (str(run), run.name):
+    (run / "config.json").write_text("{}", encoding="utf-8")
+    for name in (str(run), run.name, "2026", "tiny", "latest"):
         message = cli("train", name, "--results", run.parent).error_message
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
 

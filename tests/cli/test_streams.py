@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from seq2seq_chat.cli import main
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+FULL_DISK = "seq2seq-chat: could not write the output: No space left on device\n"
 
 
 def run_in_shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,8 +29,26 @@ def run_in_shell(redirection: str, *arguments: str) -> subprocess.CompletedProce
 def test_stdout_on_a_full_disk(arguments: list[str], buffering: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", buffering)
     result = run_in_shell(">/dev/full", *arguments)
-    message = "seq2seq-chat: could not write the output: No space left on device\n"
-    assert (result.returncode, result.stderr) == (1, message)
+    assert (result.returncode, result.stderr) == (1, FULL_DISK)
+
+
+def test_replies_and_results_on_a_full_disk(run_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is found and a model answers, but nobody can read it."""
+    corpus = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))["data"]["train"]
+    commands = [
+        *(["--version"], ["experiments", "list"], ["experiments", "compare", "latest", "latest"]),
+        *(["chat", "latest"], ["evaluate", "latest", "--limit", "1"]),
+        *(["export", "latest", "--output", "exported"], ["prepare", "lines", corpus, "--output", "prepared"]),
+    ]
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        error = io.StringIO()
+        with open("/dev/full", "w", encoding="utf-8") as full, redirect_stdout(full), redirect_stderr(error):
+            monkeypatch.setattr(sys, "argv", ["seq2seq-chat", *command])
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
+            with pytest.raises(SystemExit) as stop:
+                main()
+        assert (stop.value.code, error.getvalue()) == (1, FULL_DISK), command
 
 
 def test_stderr_on_a_full_disk() -> None:
