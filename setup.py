@@ -57,13 +57,15 @@ setup(
             "hypothesis",
             "mypy",
             "playwright",
-            "pyspark==4.0.5",
             "pytest",
             "pytest-xdist",
             "ruff",
-            "schemathesis",
             "tensorflow-addons==0.23.0",
             "types-tqdm",
+        ],
+        "slow": [  # what only slow tests need, in addition to dev
+            "pyspark==4.0.5",
+            "schemathesis",
         ],
         "benchmark": [  # contenders of scripts/benchmark_*.py
             "tensorflow-addons==0.23.0",

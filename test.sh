@@ -7,7 +7,10 @@ repository="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=scripts/environment.sh
 source "$repository/scripts/environment.sh"
 
-prepare_environment dev
+# Spark takes as much space as everything else of the tests together.
+extras="dev"
+if [[ " $* " == *slow* ]]; then extras="dev,slow"; fi
+prepare_environment "$extras"
 python="$environment/bin/python"
 cd -- "$repository"
 

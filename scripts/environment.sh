@@ -9,46 +9,56 @@ fingerprint() {
     { printf '%s\n' "$repository" && cat "$repository/setup.py" "$repository/constraints.txt"; } | cksum
 }
 
-# prepare_environment [EXTRA]: install the package into .venv, with the optional requirements EXTRA of setup.py.
+# prepare_environment [EXTRAS]: install the package into .venv, with optional requirements of setup.py (dev,slow).
 prepare_environment() {
-    local extra="${1:-}" fingerprint
+    local extras="${1:-}" fingerprint
     fingerprint="$(fingerprint)"
-    if is_installed "$extra" "$fingerprint"; then return; fi
+    if is_installed "$extras" "$fingerprint"; then return; fi
     # One process at a time; a second one waits and then finds everything installed. The subshell holds the lock.
     (
         if command -v flock >/dev/null && ! flock -n 9; then
             say "another process is installing into .venv; waiting for it"
             flock 9
         fi
-        if ! is_installed "$extra" "$fingerprint"; then
-            install_environment "$extra" "$fingerprint"
+        if ! is_installed "$extras" "$fingerprint"; then
+            install_environment "$extras" "$fingerprint"
         fi
     ) 9>>"$repository/.venv.lock"
 }
 
+# is_installed EXTRAS FINGERPRINT
 is_installed() {
-    local stamp="$environment/installed${1:+-$1}"
-    [[ -x "$environment/bin/python" && -x "$environment/bin/seq2seq-chat" && -f "$stamp" ]] &&
-        [[ "$(<"$stamp")" == "$2" ]]
+    local stamp
+    [[ -x "$environment/bin/python" && -x "$environment/bin/seq2seq-chat" ]] || return 1
+    for stamp in $(stamps "$1"); do
+        [[ -f "$environment/$stamp" && "$(<"$environment/$stamp")" == "$2" ]] || return 1
+    done
+}
+
+# The names of the files that hold the fingerprint of what is installed: one for the package, one for each of the extras.
+stamps() {
+    printf '%s\n' installed ${1:+installed-${1//,/ installed-}}
 }
 
 install_environment() {
-    local extra="$1" fingerprint="$2" unfinished="$environment/unfinished" stamp what
+    local extras="$1" fingerprint="$2" unfinished="$environment/unfinished" stamp what
     # Start from scratch after an interrupted installation, or if the environment's Python is missing or has another version.
     if [[ -e "$unfinished" ]] || ! is_python "$environment/bin/python" pip; then
         create_environment
     fi
     what="TensorFlow and other packages into .venv (once; about 500 MB, a few minutes)"
-    if [[ -n "$extra" ]] && is_installed "" "$fingerprint"; then what="what the tests need into .venv (once)"; fi
+    if [[ -n "$extras" ]] && is_installed "" "$fingerprint"; then what="what the tests need into .venv (once)"; fi
     : >"$unfinished"
     say "installing $what"
     SECONDS=0
     if ! "$environment/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
-        -c "$repository/constraints.txt" -e "$repository${extra:+[$extra]}" </dev/null | show_progress; then
+        -c "$repository/constraints.txt" -e "$repository${extras:+[$extras]}" </dev/null | show_progress; then
         say "installation failed; run the command again to retry"
         return 1
     fi
-    for stamp in installed "installed${extra:+-$extra}"; do
+    # Headers for compiling custom operations, and what compiles TensorFlow itself: 280 MB that nothing here needs.
+    rm -rf "$environment"/lib/python3*/site-packages/{tensorflow/include,clang/native}
+    for stamp in $(stamps "$extras"); do
         printf '%s\n' "$fingerprint" >"$environment/$stamp"
     done
     rm -f "$unfinished"

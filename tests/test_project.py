@@ -184,8 +184,12 @@ def fake_python(sandbox: dict[str, Path]) -> Path:
     return sandbox["home"] / "calls"
 
 
+def _lines(calls: Path) -> list[str]:
+    return calls.read_text(encoding="utf-8").splitlines()
+
+
 def _installs(calls: Path) -> int:
-    return sum(line.startswith("-m pip install") for line in calls.read_text(encoding="utf-8").splitlines())
+    return sum(line.startswith("-m pip install") for line in _lines(calls))
 
 
 def test_run_without_python_explains_how_to_install_one(sandbox: dict[str, Path]) -> None:
@@ -226,19 +230,38 @@ def test_the_demonstration_names_commands_that_work(sandbox: dict[str, Path], fa
 
 
 def test_development_packages_are_announced_as_what_they_are(sandbox: dict[str, Path], fake_python: Path) -> None:
-    script = 'set -eo pipefail; repository="$1"; source "$1/scripts/environment.sh"; prepare_environment dev'
-    command = ["bash", "-c", script, "test.sh", str(sandbox["repository"])]
-    environment = {"PATH": str(sandbox["bin"]), "HOME": str(sandbox["home"])}
-
-    def messages() -> str:
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=90).stderr
-
     assert _run(sandbox, "--version").returncode == 0
-    first, *_ = messages().splitlines()
+    first, *_ = _prepare_environment(sandbox, "dev").splitlines()
     assert first == "test.sh: installing what the tests need into .venv (once)"
     shutil.rmtree(sandbox["repository"] / ".venv")
-    assert "installing TensorFlow and other packages" in messages()
-    assert messages() == ""
+    assert "installing TensorFlow and other packages" in _prepare_environment(sandbox, "dev")
+    assert _prepare_environment(sandbox, "dev") == ""
+
+
+def test_packages_of_slow_tests_are_installed_when_they_are_needed(sandbox: dict[str, Path], fake_python: Path) -> None:
+    _prepare_environment(sandbox, "dev")
+    first, *_ = _prepare_environment(sandbox, "dev,slow").splitlines()
+    assert first == "test.sh: installing what the tests need into .venv (once)"
+    for extras in ("dev,slow", "dev", ""):
+        assert _prepare_environment(sandbox, extras) == ""
+    assert [line.split("[")[1] for line in _lines(fake_python) if line.startswith("-m pip")] == ["dev]", "dev,slow]"]
+
+
+def test_headers_are_not_kept(sandbox: dict[str, Path], fake_python: Path) -> None:
+    _run(sandbox, "--version")
+    tensorflow = sandbox["repository"] / ".venv" / "lib" / "python3.10" / "site-packages" / "tensorflow"
+    for name in ("include", "python"):
+        (tensorflow / name).mkdir(parents=True)
+    _prepare_environment(sandbox, "dev")
+    assert [path.name for path in tensorflow.iterdir()] == ["python"]
+
+
+def _prepare_environment(sandbox: dict[str, Path], extras: str) -> str:
+    """Install as test.sh does; returns the messages."""
+    script = 'set -eo pipefail; repository="$1"; source "$1/scripts/environment.sh"; prepare_environment "$2"'
+    command = ["bash", "-c", script, "test.sh", str(sandbox["repository"]), extras]
+    environment = {"PATH": str(sandbox["bin"]), "HOME": str(sandbox["home"])}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=90).stderr
 
 
 def test_run_installs_again_when_the_pins_change(sandbox: dict[str, Path], fake_python: Path) -> None:

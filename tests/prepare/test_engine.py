@@ -27,7 +27,7 @@ from tests.prepare.raw import contents
 def spark() -> None:
     """Skip the test if Spark is unavailable."""
     if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed: pip install -c constraints.txt -e '.[spark]'")
+        pytest.skip("pyspark is not installed; ./test.sh -m slow installs it")
     java = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (java and Path(java, "bin", "java").is_file()):
         pytest.skip("Java, which Spark needs, is not installed")
