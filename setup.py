@@ -17,7 +17,7 @@ SAMPLE = {"seq2seq_chat.sample": "configs/sample"} if (HERE / "configs" / "sampl
 setup(
     name="seq2seq-chat",
     version=VERSION[1],
-    description="Train, check, analyse and talk to conversational sequence-to-sequence models.",
+    description="Train, check, analyze and talk to conversational sequence-to-sequence models.",
     author="seq2seq-chat contributors",
     license="MIT",
     packages=[*find_packages(include=["seq2seq_chat", "seq2seq_chat.*", "webui", "webui.*"]), *SAMPLE],

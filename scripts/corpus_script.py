@@ -1,4 +1,4 @@
-"""Shared by the scripts that analyse corpora: options, input and output."""
+"""Shared by the scripts that analyze corpora: options, input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from seq2seq_chat.system.tables import format_table
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """The options of every script that analyses corpora; ``split`` may be ``all``."""
+    """The options of every script that analyzes corpora; ``split`` may be ``all``."""
 
     split: str
     engine: EngineName

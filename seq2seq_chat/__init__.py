@@ -1,4 +1,4 @@
-"""Train, check, analyse and talk to recurrent sequence-to-sequence models."""
+"""Train, check, analyze and talk to recurrent sequence-to-sequence models."""
 
 import os
 

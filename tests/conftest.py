@@ -139,7 +139,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def _end_determinism() -> None:
-    """Undo what a training sets for the process, so that other tests do not depend on it."""
+    """Undo what a training run sets for the process, so that other tests do not depend on it."""
     if "tensorflow" in sys.modules:
         from tensorflow.python.framework import config
 

@@ -118,7 +118,7 @@ def _read_checks(file: Path, results: Path) -> dict[str, Any] | None:
 
 
 def _downsample(points: list[list[float]]) -> list[list[float]]:
-    """Average groups of neighbouring points, at the step of the last one, so that at most MAX_POINTS remain."""
+    """Average groups of neighboring points, at the step of the last one, so that at most MAX_POINTS remain."""
     size = math.ceil(len(points) / MAX_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [[group[-1][0], round(sum(loss for _, loss in group) / len(group), 5)] for group in groups]

@@ -36,7 +36,7 @@ def main() -> NoReturn:
     open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a character that the terminal cannot display must not end a training
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot display
     log_to_stderr()
     try:
         _run()
@@ -73,9 +73,9 @@ def _run() -> NoReturn:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="seq2seq-chat")
 def commands() -> None:
-    """Train, check, analyse and talk to recurrent sequence-to-sequence models.
+    """Train, check, analyze and talk to recurrent sequence-to-sequence models.
 
-    RUN is the folder of a training, the name of one below results/, a unique prefix of the name, or `latest`.
+    RUN is the folder of a training run, the name of one below results/, a unique prefix of the name, or `latest`.
     """
 
 

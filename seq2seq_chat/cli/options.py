@@ -71,7 +71,7 @@ class StderrHandler(logging.Handler):
         text = self.format(record)
         if record.levelno >= logging.WARNING:
             text = f"seq2seq-chat: {record.levelname.lower()}: {text}"
-        with suppress(OSError):  # no reason to stop a training
+        with suppress(OSError):  # no reason to stop a training run
             click.echo(text, err=True)
 
 

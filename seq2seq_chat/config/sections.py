@@ -229,7 +229,7 @@ class Decoding(Section):
     n_best: PositiveInt = Field(1, description="number of replies; with sample: number of samples")
     beam_width: Annotated[int, Field(gt=0, le=1000)] = Field(10, description="beam: number of hypotheses")
     length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
-        0.0, description="beam: divide scores by ((5 + words) / 6)^length_penalty, which favours longer replies"
+        0.0, description="beam: divide scores by ((5 + words) / 6)^length_penalty, which favors longer replies"
     )
     beam_groups: PositiveInt = Field(1, description="beam: number of groups for diverse beam search")
     diversity_penalty: Annotated[float, Field(ge=0, le=100)] = Field(

@@ -63,7 +63,7 @@ def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[
         raise CorpusError(f"{path} has no utterances. Write one utterance per line.")
 
 
-@functools.cache  # a training reads its corpus twice
+@functools.cache  # a training run reads its corpus twice
 def _warn_of_mistyped_marker(path: Path, number: int, line: str) -> None:
     logger.warning(
         "%s, line %d: %s is read as an utterance; the line that ends a conversation is %s",

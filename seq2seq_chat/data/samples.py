@@ -33,7 +33,7 @@ def read_samples(path: str | Path, settings: Data) -> Iterator[tuple[list[str], 
 def read_tokens(path: str | Path, tokenizer: Tokenizer, progress: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield (conversation index, tokens) of the utterances of a corpus file.
 
-    Utterances without tokens are dropped before pairing, so their neighbours become adjacent.
+    Utterances without tokens are dropped before pairing, so their neighbors become adjacent.
 
     Raises:
         CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances, or the tokenizer

@@ -1,4 +1,4 @@
-"""The queries that prepare and analyse a corpus, as Ibis expressions that any engine can evaluate.
+"""The queries that prepare and analyze a corpus, as Ibis expressions that any engine can evaluate.
 
 The tables that ``conversations`` and ``reply_conversations`` return and ``corpus_order`` takes identify a conversation
 by the pair (``key_1``, ``key_2``) and order its utterances by ``turn``; sorted by these three columns, the utterances

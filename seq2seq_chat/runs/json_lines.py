@@ -1,6 +1,6 @@
 """Files of one JSON object a line, each with a ``step``: metrics.jsonl and samples.jsonl.
 
-They may be read while a training is writing them: a line that is incomplete or damaged is skipped.
+They may be read while a training run is writing them: a line that is incomplete or damaged is skipped.
 """
 
 from __future__ import annotations

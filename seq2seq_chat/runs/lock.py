@@ -67,7 +67,7 @@ def _lock(descriptor: int) -> None:
     """Lock a file exclusively.
 
     :func:`is_locked`, which the web page calls every few seconds, briefly holds a shared lock. Retrying keeps that from
-    failing a training.
+    failing a training run.
 
     Raises:
         BlockingIOError: Another process holds the lock.

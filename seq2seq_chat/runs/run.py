@@ -161,13 +161,13 @@ class Run:
             remove_temporary(folder)
 
     def record_start(self, entry: Mapping[str, Any]) -> None:
-        """Append the start of a training to the history, and delete end.json of the previous one."""
+        """Append the start of a training run to the history, and delete end.json of the previous one."""
         (self.path / "end.json").unlink(missing_ok=True)
         with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps({"time": time.strftime("%Y-%m-%d %H:%M:%S"), **entry}) + "\n")
 
     def record_end(self, state: str, step: int, reason: str | None = None) -> None:
-        """Record the end of a training; ``state`` is "finished", "interrupted" or "failed"."""
+        """Record the end of a training run; ``state`` is "finished", "interrupted" or "failed"."""
         end = {"state": state, "step": step, "reason": reason, "time": time.strftime("%Y-%m-%d %H:%M:%S")}
         write_atomically(self.path / "end.json", json.dumps(end) + "\n")
 

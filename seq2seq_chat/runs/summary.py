@@ -1,4 +1,4 @@
-"""The status of a run, read from its folder, possibly while a training writes to it."""
+"""The status of a run, read from its folder, possibly while a training run writes to it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _perplexity(line: dict[str, Any] | None) -> float | None:
 
 
 def _last_change(run: Run) -> float:
-    """Modification time of the newest file that a training writes; 0 if there is none."""
+    """Modification time of the newest file that a training run writes; 0 if there is none."""
     times = [0.0]
     for path in (run.path / "config.json", run.metrics_file, run.path / "end.json"):
         try:

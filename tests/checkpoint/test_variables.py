@@ -98,4 +98,4 @@ def test_any_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
             np.testing.assert_array_equal(arrays["w"], expected_arrays["w"], strict=True)
             assert metadata == expected_metadata
     assert outcomes["damaged"] > 0.5 * 8 * len(intact)
-    assert outcomes["mismatch"] < 10  # a mismatch stops a training that could resume from the previous checkpoint
+    assert outcomes["mismatch"] < 10  # a mismatch stops a training run that could resume from the previous checkpoint

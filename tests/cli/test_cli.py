@@ -21,7 +21,7 @@ import pytest
 from seq2seq_chat.runs.run import Run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-DEADLINE = 400  # seconds until a training must show progress, even on a busy machine
+DEADLINE = 400  # seconds until a training run must show progress, even on a busy machine
 MARKER = "<<<<<END-CONV>>>>>"
 Cli = Callable[..., Any]
 
@@ -582,7 +582,7 @@ def test_a_locked_run(cli: Cli, run_copy: Path) -> None:
 
 
 class Stopped(NamedTuple):
-    """A training that was stopped by a signal."""
+    """A training run that was stopped by a signal."""
 
     status: int
     out: str
@@ -592,7 +592,7 @@ class Stopped(NamedTuple):
 
 @pytest.fixture(scope="module")
 def stopped(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[signal.Signals, Stopped]]:
-    """Two endless trainings, stopped after a few steps by SIGINT and by SIGTERM."""
+    """Two endless training runs, stopped after a few steps by SIGINT and by SIGTERM."""
     results = {number: tmp_path_factory.mktemp(number.name) for number in (signal.SIGINT, signal.SIGTERM)}
     endless = [f"--set=training.{setting}" for setting in ("steps=1000000", "log_every=1", "checkpoint_every=1000000")]
     processes = {

@@ -1,4 +1,4 @@
-"""The scripts that analyse corpora, and the thesis's configurations from a generated dump to ten training steps."""
+"""The scripts that analyze corpora, and the thesis's configurations from a generated dump to ten training steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pretrained word vectors: they are what a training starts with, and a resumed one does not."""
+"""Pretrained word vectors: they are what a training run starts with, and a resumed one does not."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _CLEANED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).lower() in _
 class _AsciiTable(dict[int, str]):
     """Maps a code point to ASCII for ``str.translate``: its compatibility decomposition (NFKD) without marks.
 
-    Characters are decomposed one at a time. That is exact: neighbours only affect the order of the marks.
+    Characters are decomposed one at a time. That is exact: neighbors only affect the order of the marks.
     """
 
     def __missing__(self, code: int) -> str:
