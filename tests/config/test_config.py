@@ -226,7 +226,7 @@ def test_an_invalid_file(tmp_path: Path, raw: bytes, message: str) -> None:
 def test_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load_config(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="could not read the file: Is a directory"):
+    with pytest.raises(ConfigError, match="is a folder; name a configuration file"):
         load_config(tmp_path)
 
 
