@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,19 @@ def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corp
     replies = loaded.chatbot.replies([p.source for p in results])
     assert [p.reply for p in results] == [reply.text for reply in replies]
     assert [p.score for p in results] == pytest.approx([reply.hypotheses[0].score for reply in replies], abs=1e-5)
+
+
+def test_texts_are_those_of_the_samples(corpora: Path, loaded: LoadedRun) -> None:
+    """Also where source and target are swapped."""
+    path, vocabulary = corpora / "validation.txt", loaded.vocabulary
+    for swapped in (False, True):
+        data = loaded.config.data.model_copy(update={"swap_source_target": swapped})
+        run: Any = SimpleNamespace(config=SimpleNamespace(data=data))
+        corpus = Dataset.open(path, vocabulary, data)
+        samples = np.array([0, 3, 4])
+        texts = [tuple(map(str.split, pair)) for pair in predictions_module._sample_texts(run, path, samples)]
+        expected = [(corpus.source_ids(n).tolist(), corpus.target_ids(n).tolist()) for n in samples]
+        assert [(vocabulary.ids(source), vocabulary.ids(target)) for source, target in texts] == expected
 
 
 def test_correct_tokens_by_brute_force(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,3 +127,13 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     ]
     assert written["checks"][1]["curve"] == [[10, 0.25]]
     assert run_checks(CheckContext(configuration(tmp_path), tmp_path), only=["bad"])[0].name == "bad"
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_exit_status(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
+    checks = {"good": lambda *_: CheckResult(True, "0", "0"), "other": lambda *_: CheckResult(passed, "1", "0")}
+    monkeypatch.setattr(suite, "CHECKS", checks)
+    (tmp_path / "checked.json").write_text(configuration(tmp_path).to_json(), encoding="utf-8")
+    result = cli("check", tmp_path / "checked.json", "--results", tmp_path, "--json", tmp_path / "results.json")
+    assert result.status == (0 if passed else 1)
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["passed"] is passed

@@ -312,6 +312,17 @@ def test_override_decoding() -> None:
         override_decoding(base, n_bset=5)
 
 
+def test_an_explicit_option_of_another_method_is_rejected() -> None:
+    """The run's options are reset when the method changes, but what a request asks for is not ignored."""
+    beam = override_decoding(Decoding(), method="beam", length_penalty=2.0)
+    assert override_decoding(beam, method="greedy") == Decoding()
+    with pytest.raises(ConfigError, match="length_penalty applies to method beam only"):
+        override_decoding(beam, method="greedy", length_penalty=2.0)
+    assert override_decoding(beam, method="sample", n_best=20).n_best == 20  # more than the beam is wide
+    with pytest.raises(ConfigError, match="top_p applies to method sample only"):
+        override_decoding(Decoding(), top_p=0.5)
+
+
 # the JSON schema
 
 

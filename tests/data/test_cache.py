@@ -13,7 +13,7 @@ from seq2seq_chat.config import Data
 from seq2seq_chat.data import cache, dataset
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 Write = Callable[..., Path]
 
@@ -64,7 +64,14 @@ def test_change_of_vocabulary_or_settings_builds_another(
         assert first_sample(Dataset.open(path, other)) == [[5], [6]]
         assert len(Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))) == 1
         assert len(Dataset.open(path, letters, Data(train=str(path), level="character"))) == 2
-    assert len(builds) == len(caches(path)) == 4
+        two_turns = Dataset.open(path, letters, Data(train=str(path), context_turns=2))
+        assert two_turns.source_ids(1).tolist() == [4, UNKNOWN, 5]
+        assert Dataset.open(path, letters, Data(train=str(path), context_turns=3)).source_ids(1).tolist() == [
+            4,
+            UNKNOWN,
+            5,
+        ]
+    assert len(builds) == len(caches(path)) == 6
 
 
 def test_change_of_the_corpus_rebuilds_and_deletes_the_old(

@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq_chat.config import Data
 from seq2seq_chat.data.tokenizers import get_tokenizer
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError, strip_ids
+from seq2seq_chat.data.vocabulary import (
+    EOS,
+    GO,
+    PAD,
+    TURN,
+    UNKNOWN,
+    Vocabulary,
+    VocabularyError,
+    strip_ids,
+    training_vocabulary,
+)
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 
@@ -78,6 +89,21 @@ def test_save_and_load(tmp_path: Path) -> None:
     loaded = Vocabulary.load(tmp_path / "v")
     assert loaded.words == vocabulary.words
     assert loaded.fingerprint == vocabulary.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(7, ["a", "b", TURN]), (8, ["a", "b", "c", TURN]), (9, ["a", "b", "c", TURN])]
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_the_marker_between_turns_is_the_last_word(
+    tmp_path: Path, size: int, words: list[str], from_file: bool
+) -> None:
+    """And one of ``vocabulary_size``."""
+    (tmp_path / "corpus.txt").write_text("a a a b b\nc\n")
+    Vocabulary([*SPECIAL, "a", "b", "c"]).save(tmp_path / "words.txt")
+    file = str(tmp_path / "words.txt") if from_file else None
+    data = Data(train=str(tmp_path / "corpus.txt"), vocabulary=file, vocabulary_size=size, context_turns=2)
+    assert training_vocabulary(data).words == [*SPECIAL, *words]
 
 
 def test_load_accepts_windows_line_ends_and_trailing_blank_lines(tmp_path: Path) -> None:

@@ -113,6 +113,19 @@ def test_beam_search_finds_what_greedy_misses() -> None:
     np.testing.assert_allclose(beam.scores[0], np.log([0.4 * 0.9, 0.6 * 0.4]), rtol=1e-5)
 
 
+def test_a_likely_end_may_rank_behind_a_word() -> None:
+    """By hand: the end marker has 0.5 and no words, log 0.5 / (5 / 6) = -0.83; word 3 has 0.48, log 0.48 = -0.73."""
+    table = np.log(np.array([0, 0, 0.5, 0.48, 0.02], np.float32) + 1e-30)
+
+    def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
+        rows = tf.shape(words)[0]
+        return StepOutput(tf.tile(table[np.newaxis], [rows, 1]), tf.zeros([rows]), state, tf.zeros([rows, 0]))
+
+    beam = beam_search(SearchInputs(step, tf.zeros([1]), (), 1, 0), width=1, n_best=1, length_penalty=1.0)
+    assert beam.words.numpy().tolist() == [[[3]]]
+    assert float(beam.ranks[0, 0]) == pytest.approx(math.log(0.48), rel=1e-5)
+
+
 def test_search_ends_when_every_hypothesis_has_ended() -> None:
     calls = []
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from seq2seq_chat.checkpoint.variables import save_variables
 from seq2seq_chat.config import Decoding, parse_config
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, empty_hypotheses
 from seq2seq_chat.export.reply_model import ReplyModel
 from seq2seq_chat.export.saved_model import export_saved_model, exported_searches
 from seq2seq_chat.inference.chatbot import Chatbot
@@ -171,6 +172,14 @@ def test_context_reversed_input_and_copied_words(tmp_path: Path) -> None:
     assert [text.decode() for text in output["reply"].numpy()] == [reply.text for reply in expected]
     scores = [reply.hypotheses[0].score if reply.hypotheses else -np.inf for reply in expected]
     np.testing.assert_allclose(output["score"], scores, atol=1e-4)
+
+    class Search:
+        def search(self, source: tf.Tensor, lengths: tf.Tensor) -> Hypotheses:
+            none = empty_hypotheses(tf.fill([tf.shape(source)[0], 1], NEG_INF), 6, 12)
+            return none._replace(words=none.words + 5, lengths=none.lengths + 3)
+
+    replies, _ = model._replies(Search(), decoding, tf.constant(TEXTS), tf.constant(HISTORIES))  # type: ignore[arg-type]
+    assert set(replies.numpy().ravel()) == {b""}, "a hypothesis that does not exist has no text"
     unreplaced = bot.replies(texts, decoding.model_copy(update={"replace_unknown": False}), HISTORIES)
     assert sum("<unknown>" in reply.text for reply in unreplaced) >= 3
     assert sum("<turn>" in reply.source_words for reply in expected) >= 3

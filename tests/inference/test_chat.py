@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Config, Decoding, parse_config
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.terminal import UNREADABLE, converse
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -128,6 +128,15 @@ def test_terminal_shows_that_the_model_is_loading(cli: Cli, tiny_run: Path, monk
     answer = cli("chat", tiny_run, stdin=b"/quit\n")
     assert answer.err == f"loading {tiny_run.name}…\n"
     assert answer.out.startswith("You are talking to tiny.")
+
+
+@pytest.mark.parametrize(
+    ("beam_width", "n_best", "expected"), [(None, 3, (5, 3)), (None, 7, (7, 7)), (4, None, (4, 1)), (4, 2, (4, 2))]
+)
+def test_beam_of_the_options(beam_width: int | None, n_best: int | None, expected: tuple[int, int]) -> None:
+    """Without --beam-width, the beam has the configured width or, if that is too narrow, the width of --n-best."""
+    decoding = import_module("seq2seq_chat.cli.chat")._override(Decoding(beam_width=5), beam_width, n_best)
+    assert (decoding.method, decoding.beam_width, decoding.n_best) == ("beam", *expected)
 
 
 def test_n_best(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
@@ -491,6 +500,11 @@ def test_rerank_bidirectional(tiny_run: Path, tmp_path: Path) -> None:
     hypotheses = forward.reply(text, decoding).hypotheses
     for hypothesis in hypotheses:
         log_p = backward.log_probabilities([[hypothesis.words]], [text.split()])
+        source, target = (np.zeros([1, 8], np.int32) for _ in range(2))
+        ids, words = backward.vocabulary.ids(hypothesis.words), [*backward.vocabulary.ids(text.split()), EOS]
+        source[0, : len(ids)], target[0, : len(words)] = ids, words
+        loss = backward._model.loss(source, np.array([len(ids)]), target, np.array([len(words)]))
+        assert float(log_p[0, 0]) == pytest.approx(-float(loss.nats), rel=1e-4)
         expected = 0.1 * hypothesis.score + 0.9 * float(log_p[0, 0])
         assert hypothesis.rank == pytest.approx(expected, abs=1e-4)
     ranks, scores = ([getattr(hypothesis, name) for hypothesis in hypotheses] for name in ("rank", "score"))

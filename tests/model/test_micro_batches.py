@@ -9,11 +9,13 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
+from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model import micro_batches
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.micro_batches import Share, divide_rows, loss_in_micro_batches, micro_batch_count, share_cores
 from seq2seq_chat.model.randomness import RandomContext, RowSlice
 from seq2seq_chat.model.scheduled_sampling import sampling_mask
+from seq2seq_chat.model.seq2seq import Loss
 from tests.training.test_step import configuration, make_step, random_batch
 
 
@@ -46,6 +48,20 @@ def test_micro_batches_share_one_graph_and_give_the_same_update() -> None:
         assert step.traces == 1
         weights.append(np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables]))
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-4, atol=1e-6)
+
+
+def test_each_micro_batch_has_its_own_randomness() -> None:
+    contexts: list[RandomContext] = []
+
+    class Recorder:
+        def loss(self, *batch: tf.Tensor, random: RandomContext, sampled_words: object) -> Loss:
+            contexts.append(random)
+            return Loss(tf.constant(0.0), tf.constant(0.0))
+
+    random = RandomContext(seed=1, step=tf.constant(0, tf.int64), dropout_rate=0.5)
+    batch = Batch(*map(tf.constant, random_batch(1)))
+    loss_in_micro_batches(Recorder(), batch, 3, random=random)  # type: ignore[arg-type]
+    assert [context.micro_batch for context in contexts] == [0, 1, 2]
 
 
 def test_micro_batches_have_different_dropout() -> None:

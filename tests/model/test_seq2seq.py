@@ -217,3 +217,6 @@ def test_initial_values_are_a_function_of_the_seed() -> None:
         np.testing.assert_array_equal(a, b)
         if a.shape.rank > 1:
             assert np.any(a.numpy() != c.numpy())
+    # no two matrices are equal or multiples of each other
+    starts = [v.numpy().ravel()[:3] / v.numpy().ravel()[0] for v in one.trainable_variables if v.shape.rank > 1]
+    assert len({tuple(np.round(start, 4)) for start in starts}) == len(starts)

@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -22,6 +24,7 @@ from seq2seq_chat.prepare.inputs import find_inputs
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.statistics import vocabulary_table
+from seq2seq_chat.prepare.utterances import PREPARED
 from tests.prepare.oracle import (
     data_folder,
     oracle_film,
@@ -97,6 +100,20 @@ def test_time_lags(counted: Any, tmp_path: Path) -> None:
             expected[None if before is None or start is None else math.floor(start - before + 0.5)] += 1
     assert len(expected) > 8
     assert dict(rows(lambda table, _: queries.time_lags(table, "starts"), folder, tmp_path)) == expected
+
+
+def test_silences_by_hand(tmp_path: Path) -> None:
+    """From the end of an utterance to the start of the next one of its conversation."""
+    times = [(0, 1.0, 2.0), (0, 5.0, 9.0), (0, 8.0, None), (0, 20.0, 21.0), (1, 30.0, 31.0), (1, None, 33.0)]
+    positions = [0, 1, 2, 3, 0, 1]
+    utterances = [
+        {"split": "train", "thread": str(conversation), "conversation": conversation, "position": position}
+        | {"text": "a", "words": 1, "start": start, "end": end}
+        for position, (conversation, start, end) in zip(positions, times, strict=True)
+    ]
+    pq.write_table(pa.Table.from_pylist(utterances, PREPARED), tmp_path / "utterances.parquet")
+    (scratch := tmp_path / "scratch").mkdir()
+    assert rows(lambda table, _: queries.time_lags(table, "silence"), tmp_path, scratch) == [(-1, 1), (3, 1), (None, 2)]
 
 
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])

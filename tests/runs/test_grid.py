@@ -15,7 +15,7 @@ import pytest
 
 from seq2seq_chat.config import ConfigError, load_config
 from seq2seq_chat.runs.find import list_runs
-from seq2seq_chat.runs.grid import parse_axis
+from seq2seq_chat.runs.grid import Experiment, parse_axis, train_all
 from seq2seq_chat.runs.run import Run
 
 Cli = Callable[..., Any]
@@ -132,6 +132,20 @@ def test_runs_side_by_side(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     comparison = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     assert comparison["figures"]["best validation loss (nats per token)"][0] == pytest.approx(best, abs=1e-3)
     assert "(no setting differs)" in cli("experiments", "compare", run_copy, run_copy).out
+
+
+def test_a_finished_run_is_resumed_if_steps_were_raised(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr("seq2seq_chat.runs.grid._run", lambda command: commands.append(command) or 0)
+    config = Run(run_copy).config
+    longer = config.model_copy(update={"training": config.training.model_copy(update={"steps": 30})})
+    other = config.model_copy(update={"seed": 9})
+    experiments = [Experiment(Path(name), c) for name, c in (("a", config), ("b", longer), ("c", other))]
+    assert train_all(experiments, run_copy.parent) == 0
+    assert [command[4:] for command in commands] == [
+        ["b", "--resume", str(run_copy)],
+        ["c", "--results", str(run_copy.parent)],
+    ]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.optimizers import build_optimizer, slots_per_parameter
 from seq2seq_chat.training.step import TrainingStep
 
 VOCABULARY = 30
@@ -106,11 +106,13 @@ def by_equations(optimizer: str, rate: float, momentum: float, gradients: list[n
 def test_updates_equal_the_equations(optimizer: str, momentum: float) -> None:
     """Three steps with different gradients: the state of the optimizer takes part in the second and the third."""
     gradients = [np.array(g) for g in ([1.0, -2.0, 0.3], [0.5, 1.0, 0.3], [-3.0, 0.1, 0.3])]
-    rule = build_optimizer(configuration(optimizer=optimizer, learning_rate=0.4, momentum=momentum).training)
+    settings = configuration(optimizer=optimizer, learning_rate=0.4, momentum=momentum).training
+    rule = build_optimizer(settings)
     variable, table = tf.Variable(tf.zeros(3)), tf.Variable(tf.zeros([4, 3]))
     for gradient in gradients:
         dense = tf.constant(gradient, tf.float32)
         rule.apply_gradients([(dense, variable), (tf.IndexedSlices(dense[tf.newaxis], [2], [4, 3]), table)])
+    assert len(rule.variables()) == 1 + 2 * slots_per_parameter(settings), "the step, and the slots of both variables"
     expected = by_equations(optimizer, 0.4, momentum, gradients)
     np.testing.assert_allclose(-variable.numpy(), expected, rtol=1e-4)
     np.testing.assert_allclose(-table.numpy(), np.outer([0, 0, 1, 0], expected), rtol=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,14 @@ def test_clusters_and_neighbors_are_the_groups(points: Vectors) -> None:
     assert {label[0] for label, _ in vectors.nearest_neighbors(points, "b3", 9)} == {"b"}
     with pytest.raises(UserError, match="nobody"):
         vectors.nearest_neighbors(points, "nobody")
+
+
+def test_neighbors_are_ranked_by_their_angle() -> None:
+    """(1, 1) is nearer to (2, 1) than to (9, 0), whatever their lengths."""
+    points = Vectors(["one", "far", "near"], np.array([[1, 1], [9, 0], [2, 1]], np.float32))
+    (first, cosine), (second, other) = vectors.nearest_neighbors(points, "one")
+    assert (first, second) == ("near", "far")
+    assert (cosine, other) == (pytest.approx(3 / math.sqrt(10)), pytest.approx(1 / math.sqrt(2)))
 
 
 def test_tsne_keeps_groups_together(points: Vectors) -> None:

@@ -1,0 +1,61 @@
+"""Training metrics by hand, and what a checkpoint keeps of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import Training
+from seq2seq_chat.model.seq2seq import Loss
+from seq2seq_chat.training.loop import TrainingState
+from seq2seq_chat.training.metrics import Meter
+from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.step import StepResult
+
+
+def two_steps() -> Meter:
+    """6 nats for 3 tokens in 2 s, and 1 nat for one token in 1 s."""
+    meter = Meter(sampled=True)
+    for nats, tokens, norm, seconds in ((6.0, 3.0, 1.0, 2.0), (1.0, 1.0, 4.0, 1.0)):
+        result = StepResult(Loss(tf.constant(nats), tf.constant(tokens)), tf.constant(norm), tf.constant(0.0))
+        meter.add(result, seconds, data_seconds=0.25)
+    return meter
+
+
+def test_means_by_hand() -> None:
+    assert two_steps().metrics(7) == {
+        "step": 7,
+        "kind": "train",
+        "loss": 7 / 4,
+        "perplexity": pytest.approx(math.exp(7 / 4)),
+        "tokens": 4,
+        "seconds": 3.0,
+        "data_seconds": 0.5,
+        "gradient_norm": 2.5,
+        "softmax": "sampled",
+    }
+
+
+def test_everything_is_restored_from_a_checkpoint() -> None:
+    class Learner:
+        resumed: tuple[Any, ...] = ()
+
+        def resume_at(self, *arguments: Any) -> bool:
+            self.resumed = arguments
+            return True
+
+    settings = Training(learning_rate_schedule="plateau", learning_rate_patience=1)
+    learner: Any = Learner()
+    before = TrainingState(learner, Schedule(settings), two_steps(), best_loss=1.5)
+    assert before.schedule.record_validation(improved=False)
+    metadata = json.loads(json.dumps({**before.metadata(), "step": 20, "batch_size": 16}))
+    after = TrainingState(learner, Schedule(settings), Meter(sampled=True))
+    assert after.restore(metadata)
+    assert learner.resumed == (20, metadata)
+    assert after.metadata() == before.metadata()
+    assert after.meter.metrics(20) == before.meter.metrics(20)
+    assert after.schedule.learning_rate(20) == before.schedule.learning_rate(20) == settings.learning_rate / 2
