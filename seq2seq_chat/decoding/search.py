@@ -84,7 +84,10 @@ def next_active(
     if not tf.nest.flatten(memory):
         return ActiveHypotheses(rows, state, memory)
     # The hypotheses of an utterance share its memory: while each utterance has as many as before, it is unchanged.
-    before, after = (tf.math.bincount(part // width, minlength=tf.size(running)) for part in (active.rows, rows))
+    before, after = (  # bincount's GPU kernel refuses to run deterministically
+        tf.math.unsorted_segment_sum(tf.ones_like(part), part // width, tf.size(running))
+        for part in (active.rows, rows)
+    )
     unchanged = tf.reduce_all(before == after)
     memory_after = tf.cond(unchanged, lambda: active.memory, lambda: reorder_state(memory, rows // width))
     return ActiveHypotheses(rows, state, memory_after)
