@@ -41,7 +41,7 @@ def build_model(config: Model, vocabulary_size: int, seed: int) -> Seq2Seq:
     """A model to train, whose decoder is unrolled as configured; arguments as for :class:`Seq2Seq`.
 
     Raises:
-        UserError: the configuration requires tensorflow-addons, which is not installed.
+        UserError: the configuration requires tensorflow-addons, which could not be imported.
     """
     if config.unrolling == "dynamic":
         return Seq2Seq(config, vocabulary_size, seed, unroll=lambda decoder: DynamicDecoder(decoder).unroll)
@@ -49,16 +49,16 @@ def build_model(config: Model, vocabulary_size: int, seed: int) -> Seq2Seq:
 
 
 def load_addons() -> Any:
-    """Import tensorflow-addons. Raises UserError if it is not installed."""
+    """Import tensorflow-addons without its notice of the end of development. Raises UserError if that fails."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the end of its development
+            warnings.simplefilter("ignore")
             import tensorflow_addons as addons
-    except ImportError:
+    except ImportError as error:
         raise UserError(
-            "the dynamic decoder needs tensorflow-addons; install it with: "
-            "pip install -c constraints.txt -e '.[dynamic]', or set unrolling to static"
-        ) from None
+            f"could not import tensorflow-addons ({error}), which unrolling dynamic needs; install it with: "
+            "pip install -c constraints.txt -e ."
+        ) from error
     return addons
 
 
@@ -66,7 +66,7 @@ class DynamicDecoder:
     """A decoder that runs in the addons' loop.
 
     Raises:
-        UserError: tensorflow-addons is not installed.
+        UserError: tensorflow-addons could not be imported.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -104,7 +104,8 @@ class DynamicDecoder:
         if decoder.attention is None:
             return cell, state
         mechanism = self._attention_mechanism()
-        mechanism.setup_memory(encoded.outputs, memory_sequence_length=encoded.lengths)
+        # An empty source may attend to its first step, whose output is zero: the addons refuse lengths of 0.
+        mechanism.setup_memory(encoded.outputs, memory_sequence_length=tf.maximum(encoded.lengths, 1))
         wrapper = self._addons.AttentionWrapper(
             cell, mechanism, attention_layer=AttentionalLayer(decoder), alignment_history=alignment_history
         )
@@ -146,7 +147,7 @@ class DynamicSearch:
         decoding: method, beam width, length penalty and whether unknown words are allowed.
 
     Raises:
-        UserError: tensorflow-addons is not installed.
+        UserError: tensorflow-addons could not be imported.
     """
 
     def __init__(self, model: Seq2Seq, decoding: Decoding) -> None:

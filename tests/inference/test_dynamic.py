@@ -74,10 +74,19 @@ def reverse_sources(batch: Batch) -> Batch:
     return batch._replace(source=source)
 
 
+def with_empty_rows(batch: Batch) -> Batch:
+    """A batch whose first row has no source and whose last one is padding."""
+    rows = [field.copy() for field in batch]
+    for field, row in zip((0, 1, 0, 1, 2, 3), (0, 0, -1, -1, -1, -1), strict=True):
+        rows[field][row] = 0
+    return Batch(*rows)
+
+
 def check_agreement(reverse: bool, length_penalty: float, **architecture: Any) -> None:
     model, batch = make_model_and_batch(**architecture)
     batch = reverse_sources(batch) if reverse else batch
-    assert dynamic_loss(model, batch) == pytest.approx(float(model.loss(*batch).nats), rel=1e-5)
+    padded = with_empty_rows(batch)
+    assert dynamic_loss(model, padded) == pytest.approx(float(model.loss(*padded).nats), rel=1e-5)
     beam = {"method": "beam", "beam_width": 4, "n_best": 4, "length_penalty": length_penalty}
     for decoding in ({}, beam):
         static, dynamic = (search(model, batch, unrolling, **decoding) for unrolling in ("static", "dynamic"))
