@@ -47,6 +47,7 @@ setup(
         "scikit-learn",
         "squarify",
         "tensorflow==2.15.1",
+        "tensorflow-addons==0.23.0",
         "tqdm",
         "waitress",
         "zstandard",
@@ -60,7 +61,6 @@ setup(
             "pytest",
             "pytest-xdist",
             "ruff",
-            "tensorflow-addons==0.23.0",
             "types-tqdm",
         ],
         "slow": [  # what only slow tests need, in addition to dev
@@ -68,14 +68,10 @@ setup(
             "schemathesis",
         ],
         "benchmark": [  # contenders of scripts/benchmark_*.py
-            "tensorflow-addons==0.23.0",
             "torch==2.13.0",
         ],
         "spark": [  # an engine of `prepare`; needs Java 17 or newer
             "pyspark==4.0.5",
-        ],
-        "dynamic": [  # the dynamic decoder, an alternative to static unrolling
-            "tensorflow-addons==0.23.0",
         ],
     },
     entry_points={"console_scripts": ["seq2seq-chat = seq2seq_chat.cli:main"]},

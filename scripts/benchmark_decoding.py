@@ -8,7 +8,6 @@ is also timed on the validation corpus of a run. Run nothing else at the same ti
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -72,12 +71,11 @@ def time_contenders(folder: Path, calls: int) -> list[dict[str, Any]]:
     Raises:
         ClickException: The scores of their replies differ.
     """
-    contenders = [c for c in CONTENDERS if c.module == "ours" or importlib.util.find_spec("tensorflow_addons")]
     rows: list[dict[str, Any]] = []
-    with tqdm(total=len(KINDS) * len(contenders) * (calls + 1), unit="call", disable=None) as bar:
+    with tqdm(total=len(KINDS) * len(CONTENDERS) * (calls + 1), unit="call", disable=None) as bar:
         for batch_size, width in KINDS:
             with ExitStack() as stack:  # new processes for each kind, to measure its memory alone
-                workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in contenders]
+                workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in CONTENDERS]
                 rows += time_kind(workers, batch_size, width, calls, bar)
     return rows
 

@@ -72,9 +72,8 @@ def main(size: str, steps: int | None, json_file: Path | None) -> None:
 
 def unavailable_reason(contender: Contender) -> str | None:
     """Why a contender cannot run on this machine, or None."""
-    module = {"pytorch": "torch", "keras_addons": "tensorflow_addons"}.get(contender.module)
-    if module and importlib.util.find_spec(module) is None:
-        return f"{module} is not installed"
+    if contender.module == "pytorch" and importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
     return why_unavailable(contender.arguments.get("precision", "float32"))
 
 

@@ -71,10 +71,10 @@ def is_valid(combination: Combination) -> bool:
 
 def combinations(size: int) -> list[Combination]:
     """Combinations of all values that this machine supports."""
-    from seq2seq_chat.training.precision import unavailable
+    from seq2seq_chat.training.precision import why_unavailable
 
     values = enumerated_settings()
-    values["training.precision"] = [value for value in values["training.precision"] if not unavailable(value)]
+    values["training.precision"] = [value for value in values["training.precision"] if not why_unavailable(value)]
     if size == 1:
         values["training.strategy"].remove("multi_worker")  # needs a process of its own
     chosen = pairwise(values, is_valid, size)

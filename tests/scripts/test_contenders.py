@@ -70,7 +70,6 @@ def test_pytorch_clips_like_ours(workload: Workload, monkeypatch: pytest.MonkeyP
 
 def test_keras_with_addons_losses_equal_ours(workload: Workload) -> None:
     """Except for targets that were sampled twice, of which TensorFlow's loss keeps one; this workload has none."""
-    pytest.importorskip("tensorflow_addons")
     from contenders.keras_addons import TrainingStep as Contender
 
     repeated = [sampled_twice(words) for words in workload.sampled_words]
@@ -111,7 +110,6 @@ def peaked_model(special_word_bias: float) -> Seq2Seq:
 @pytest.mark.parametrize("likely", [True, False])
 def test_addons_greedy_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarray], likely: bool) -> None:
     """Also if padding and start marker are likely; the addons' scores are then higher, as they exclude these words."""
-    pytest.importorskip("tensorflow_addons")
     from contenders.keras_addons import Decoding as Contender
 
     model = peaked_model(5.0 if likely else -50.0)
@@ -126,7 +124,6 @@ def test_addons_greedy_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarr
 
 
 def test_addons_beam_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarray]) -> None:
-    pytest.importorskip("tensorflow_addons")
     from contenders.keras_addons import Decoding as Contender
 
     model = peaked_model(-50.0)
