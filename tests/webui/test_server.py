@@ -60,13 +60,15 @@ def test_a_public_server_warns_and_generates_a_token_and_stops_on_sigterm(shared
             get(address)
         error_info.value.close()
         assert len(get(address, match[2])["runs"]) == 2
-        assert process.stdout is not None
-        host, rest = process.stdout.readline().removeprefix("http://").split(":", 1)
-        assert host not in ("127.0.0.1", "0.0.0.0")
-        assert rest == f"{match[1]}/#token={match[2]}   (from other machines)\n"
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=240)
-    assert (process.returncode, out) == (0, "")
+        assert process.stdout is not None
+        out = process.stdout.read()  # until the end: without a second address, waiting for it would take forever
+        _, err = process.communicate(timeout=240)
+    assert process.returncode == 0
+    second = re.fullmatch(r"http://(.+):(\d+)/#token=([\w-]+)   \(from other machines\)\n", out)
+    assert second, out
+    assert second[1] not in ("127.0.0.1", "0.0.0.0")
+    assert second.groups()[1:] == match.groups()
     assert err.startswith("seq2seq-chat: warning: other machines can reach 0.0.0.0")
 
 
