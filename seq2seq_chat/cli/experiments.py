@@ -75,7 +75,7 @@ def new(base: str, axes: tuple[str, ...], output: str | None, train: bool, resul
 
     if not axes:
         raise UserError("a grid needs at least one setting, for example --grid model.hidden_size=256,512")
-    folder = output or Path("experiments", load_config(base).name)
+    folder = output or Path("experiments", load_config(base, warn=False).name)
     created = new_experiments(base, [parse_axis(axis) for axis in axes], folder)
     for path, _ in created:
         click.echo(path)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
 from seq2seq_chat.config.messages import cut, explain
 from seq2seq_chat.config.sections import OPTIONS_OF_METHOD, Config, ConfigError, Decoding
+from seq2seq_chat.config.unused import unused_settings
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ def parse_config(
         settings: Keys of earlier versions are renamed.
         where: Origin of the settings, for error messages.
         overrides: ``section.key=value`` strings; values are JSON or plain text.
-        warn: Whether to warn about renamed keys in the settings; those in overrides always cause a warning.
+        warn: Whether to warn about renamed keys and unused values in the settings; those in overrides always cause a
+            warning.
         option: The option that gave the overrides, for error messages.
 
     Raises:
@@ -55,20 +57,27 @@ def parse_config(
     warnings += override_warnings
     for warning in warnings:
         logger.warning("%s", warning)
+    before = _validated(upgrade_settings(original, where)[0]) if overrides else None
     try:
-        return Config.model_validate(settings)
+        config = Config.model_validate(settings)
     except ValidationError as error:
-        if overrides and _is_valid(upgrade_settings(original, where)[0]):
+        if before is not None:
             where = " ".join(f"{option} {cut(override)}" for override in _rejected(overrides, error))
         raise ConfigError(explain(error, where, Config)) from error
+    known = unused_settings(before) if before else []
+    for unused in unused_settings(config):
+        causes = [f"{option} {cut(o)}" for o in overrides if unused not in known and o.partition("=")[0] in unused]
+        if warn or causes:
+            logger.warning("%s: %s", " ".join(causes) or where, unused)
+    return config
 
 
-def _is_valid(settings: dict[str, Any]) -> bool:
+def _validated(settings: dict[str, Any]) -> Config | None:
+    """The configuration, or None if the settings are invalid."""
     try:
-        Config.model_validate(settings)
+        return Config.model_validate(settings)
     except ValidationError:
-        return False
-    return True
+        return None
 
 
 def _rejected(overrides: Sequence[str], error: ValidationError) -> Sequence[str]:

@@ -75,10 +75,12 @@ def new_experiments(base: str | Path, axes: Sequence[Axis], folder: str | Path) 
         settings = {axis.key: value for axis, value in zip(axes, values, strict=True)}
         name = _name(base_name, settings)
         overrides = [f"{key}={json.dumps(value)}" for key, value in {**settings, "name": name}.items()]
-        experiments.append(Experiment(Path(folder) / f"{name}.json", load_config(base, overrides, option="--grid")))
+        experiments.append(
+            Experiment(Path(folder) / f"{name}.json", load_config(base, overrides, warn=False, option="--grid"))
+        )
     _ensure_distinct(experiments)
     for path, config in experiments:
-        if path.exists() and load_config(path) != config:
+        if path.exists() and load_config(path, warn=False) != config:
             raise UserError(f"{path} already holds another experiment; choose another --output, or remove it")
     with as_user_error(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)

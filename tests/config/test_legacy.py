@@ -27,7 +27,13 @@ OLD_VALUES = {
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {"name": "old", "data": {"train": "train.txt"}, "decoding": {"method": "beam"}}
+    """Settings in which every renamed key has an effect."""
+    result: dict[str, Any] = {
+        "name": "old",
+        "data": {"train": "train.txt", "buckets": "auto"},
+        "training": {"scheduled_sampling": "linear"},
+        "decoding": {"method": "beam", "beam_groups": 2, "rerank": "anti_language_model"},
+    }
     for path, value in changes.items():
         section, key = path.split(".")
         result.setdefault(section, {})[key] = value
