@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.bleu import Bleu
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.inference.scorer import Scorer
@@ -84,6 +86,18 @@ def test_texts_are_those_of_the_samples(corpora: Path, loaded: LoadedRun) -> Non
         texts = [tuple(map(str.split, pair)) for pair in predictions_module._sample_texts(run, path, samples)]
         expected = [(corpus.source_ids(n).tolist(), corpus.target_ids(n).tolist()) for n in samples]
         assert [(vocabulary.ids(source), vocabulary.ids(target)) for source, target in texts] == expected
+
+
+def test_the_source_is_read_in_the_order_of_training(loaded: LoadedRun, corpora: Path) -> None:
+    data = loaded.config.data.model_copy(update={"reverse_input": True})
+    corpus = Dataset.open(corpora / "validation.txt", loaded.vocabulary, data)
+    bot = MagicMock()
+    bot.search.return_value.side_effect = UserError("recorded")
+    run: Any = SimpleNamespace(config=loaded.config.model_copy(update={"data": data}), chatbot=bot)
+    with pytest.raises(UserError, match="recorded"):
+        next(predictions_module._replies(run, corpus, np.array([3]), Decoding()))
+    source, (length,), _ = bot.search.return_value.call_args.args
+    assert source[0, :length].tolist() == corpus.source_ids(3)[::-1].tolist()
 
 
 def test_correct_tokens_by_brute_force(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:

@@ -281,3 +281,14 @@ def test_special_words_are_forbidden_by_default() -> None:
     rules = configured_rules(Decoding(method="sample"))
     output = apply_rules(rules, output, tf.zeros([1, 4], tf.int32), tf.constant(0))
     assert set(output.forbidden) == {PAD, GO, UNKNOWN}
+
+
+def test_rules_are_those_of_the_settings() -> None:
+    """After 5 6 5: no end before four words, no pair of words twice, and words of the history are less probable."""
+    logits = tf.fill([1, 8], 1.5)
+    output = StepOutput(logits, log_normalizer(logits), (), tf.zeros([1, 0]))
+    rules = configured_rules(Decoding(min_length=4, no_repeat_ngram_size=2, repetition_penalty=3.0, allow_unknown=True))
+    output = apply_rules(rules, output, tf.constant([[5, 6, 5, PAD, PAD]]), tf.constant(3))
+    assert set(output.forbidden) == {PAD, GO}
+    np.testing.assert_allclose(output.logits[0, 2:], [NEG_INF, 1.5, 1.5, 0.5, NEG_INF, 1.5])
+    assert len(configured_rules(Decoding())) == 1

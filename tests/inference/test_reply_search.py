@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.inference import reply_search
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -49,6 +51,33 @@ def beam(width: int, allow_unknown: bool = True) -> Decoding:
 def search(model: Seq2Seq) -> Search:
     """The compiled search of some settings, shared by the tests."""
     return functools.cache(lambda decoding: ReplySearch(model, decoding))
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        Decoding(method="beam", beam_width=6, n_best=2, length_penalty=0.7, beam_groups=3, diversity_penalty=0.9),
+        Decoding(method="sample", n_best=4, temperature=0.6, top_k=7, top_p=0.8),
+    ],
+    ids=["beam", "sample"],
+)
+def test_every_setting_reaches_the_search(monkeypatch: pytest.MonkeyPatch, decoding: Decoding) -> None:
+    calls = MagicMock()
+    for name in ("beam_search", "sampling_search", "truncated_softmax", "configured_rules"):
+        monkeypatch.setattr(reply_search, name, getattr(calls, name))
+    model = Seq2Seq(Model(hidden_size=4, embedding_size=3, encoder_steps=5, decoder_steps=STEPS), VOCABULARY, seed=4)
+    ReplySearch(model, decoding).search(np.full([2, 5], 7, np.int32), np.array([5, 5], np.int32))
+    calls.configured_rules.assert_called_once_with(decoding)
+    if decoding.method == "sample":
+        calls.truncated_softmax.assert_called_once_with(0.6, 7, 0.8)
+        inputs, _, distribution = calls.sampling_search.call_args.args
+        assert distribution is calls.truncated_softmax.return_value
+    else:
+        (inputs,) = calls.beam_search.call_args.args
+        options = {"width": 6, "n_best": 2, "length_penalty": 0.7, "groups": 3, "diversity": 0.9}
+        assert calls.beam_search.call_args.kwargs == options
+    assert inputs.logit_rules is calls.configured_rules.return_value
+    assert (inputs.steps, inputs.source_steps) == (STEPS, 5)
 
 
 def test_scores_equal_teacher_forcing(model: Seq2Seq, utterances: Utterances, search: Search) -> None:

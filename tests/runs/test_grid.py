@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.config import ConfigError, load_config
+from seq2seq_chat.runs.comparison import compare
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.grid import Experiment, parse_axis, train_all
 from seq2seq_chat.runs.run import Run
@@ -110,6 +111,28 @@ def test_a_table_of_runs(cli: Cli, run_copy: Path, tiny_run: Path) -> None:
     with Run(interrupted).lock():
         assert " training " in cli("experiments", "list", "--results", interrupted.parent).out
     assert "no runs in" in cli("experiments", "list", "--results", interrupted).err
+
+
+def test_figures_of_a_comparison_by_hand(run_copy: Path) -> None:
+    train = {"kind": "train", "seconds": 1.8, "tokens": 90}
+    lines = [
+        {"step": 5, "loss": 3.0, **train},
+        {"step": 5, "loss": 2.5, "kind": "validation"},
+        {"step": 10, "loss": 2.0, **train},
+        {"step": 10, "loss": 2.75, "kind": "validation"},
+    ]
+    (run_copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    figures = {name: values[0] for name, values in compare([Run(run_copy)]).figures.items()}
+    assert figures == {
+        "state": "finished",
+        "steps": 20,
+        "best validation loss (nats per token)": 2.5,
+        "best validation perplexity": 12.18,
+        "reached at step": 5,
+        "last training loss": 2.0,
+        "target tokens per second": 50,
+        "hours of training": 0.001,
+    }
 
 
 def test_runs_side_by_side(cli: Cli, run_copy: Path, tmp_path: Path) -> None:

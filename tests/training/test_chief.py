@@ -35,3 +35,16 @@ def test_the_best_validation_is_the_lowest_so_far() -> None:
         True,
         *[False] * 3,
     ]
+
+
+def test_when_files_are_saved() -> None:
+    settings = Training(steps=8, snapshot_every=4, checkpoint_every=3)
+    learner, saver = MagicMock(), MagicMock()
+    learner.model.trainable_variables = []
+    chief = Chief(TrainingState(learner, Schedule(settings), Meter(False)), settings, None, MagicMock(), saver)
+    saved: dict[str, list[int]] = {"save_snapshot": [], "save_checkpoint": []}
+    for name, steps in saved.items():
+        getattr(saver, name).side_effect = lambda *_, steps=steps: steps.append(learner.step)
+    for learner.step in range(1, 9):
+        chief.save(last=learner.step == 8)
+    assert saved == {"save_snapshot": [4, 8], "save_checkpoint": [3, 6, 8]}

@@ -118,6 +118,33 @@ def test_updates_equal_the_equations(optimizer: str, momentum: float) -> None:
     np.testing.assert_allclose(-table.numpy(), np.outer([0, 0, 1, 0], expected), rtol=1e-4)
 
 
+@pytest.mark.parametrize("by", ["norm", "value"])
+def test_an_update_by_clipped_gradients(by: str) -> None:
+    """With plain gradient descent and a rate of 1, the update is the clipped gradient."""
+    config = configuration(optimizer="sgd", learning_rate=1.0, gradient_clipping=0.01, gradient_clipping_by=by)
+    model, step = make_step(config)
+    batch, number = Batch(*map(tf.constant, random_batch(3))), tf.constant(0, tf.int64)
+    _, gradients, _ = step.gradients(batch, number)
+    dense = np.concatenate([tf.convert_to_tensor(gradient).numpy().ravel() for gradient in gradients])
+    norm = np.linalg.norm(dense)
+    assert norm > 0.1
+    before = np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables])
+    result = step._replica_step(batch, number, tf.constant(0.0))  # not compiled, which would take longer
+    update = before - np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables])
+    assert float(result.gradient_norm) == pytest.approx(norm, rel=1e-4)
+    expected = dense * 0.01 / norm if by == "norm" else np.clip(dense, -0.01, 0.01)
+    np.testing.assert_allclose(update, expected, atol=1e-6)
+
+
+def test_scheduled_sampling_follows_its_settings() -> None:
+    settings = {"scheduled_sampling_probability": 0.5, "scheduled_sampling_steps": 100}
+    _, step = make_step(configuration(scheduled_sampling="linear", **settings))
+    random = step._random_context(tf.constant(30, tf.int64))
+    assert random.sampling_probability is not None
+    assert float(random.sampling_probability) == pytest.approx(0.15)
+    assert random.dropout_rate == 0.2
+
+
 def test_random_numbers_are_a_function_of_the_step() -> None:
     losses = []
     for numbers in ([0, 0], [0, 1]):

@@ -32,6 +32,7 @@ class FakeBot:
         self.may_answer.set()
 
     def replies(self, texts: Sequence[str], decoding: Decoding, histories: Sequence[Sequence[str]]) -> list[Reply]:
+        self.histories = [tuple(history) for history in histories]
         assert len(histories) == len(texts)
         self.batches.append((decoding, list(texts)))
         self.started.release()
@@ -114,6 +115,12 @@ def test_a_model_is_loaded_once(runs: FakeRuns, make_pool: Callable[..., ModelPo
     pool = make_pool()
     assert [reply_text(submit(pool, "a", text)) for text in ("x", "y", "z")] == ["a:X", "a:Y", "a:Z"]
     assert len(runs.bots["a"]) == 1
+
+
+def test_the_conversation_reaches_the_model(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    utterance = Utterance("c", ("a", "b"))
+    assert reply_text(make_pool().submit(Run("x"), None, utterance, GREEDY)) == "x:C"
+    assert runs.bots["x"][0].histories == [("a", "b")]
 
 
 def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:

@@ -22,6 +22,9 @@ def test_curves_show_the_logged_losses(tiny_run: Path) -> None:
     lines = [json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text().splitlines()]
     assert list(curves.train.losses) == [line["loss"] for line in lines if line["kind"] == "train"]
     assert list(curves.validation.steps) == [10, 20]
+    minutes = np.cumsum([line["seconds"] for line in lines if line["kind"] == "train"]) / 60
+    np.testing.assert_allclose(curves.train.minutes, minutes)
+    np.testing.assert_allclose(curves.validation.minutes, minutes[[1, 3]])
     figure = draw_curves([curves, curves])
     measured, smoothed, validation = figure.axes[0].lines[:3]
     assert list(measured.get_ydata()) == list(curves.train.losses)

@@ -141,7 +141,7 @@ def test_conversations_are_cut_at_long_silences(tmp_path: Path) -> None:
         ("1,000", "2,000", "a"),
         ("12,000", "13,000", "b"),  # exactly 10 s
         ("23,001", None, "c"),  # 1 ms longer: cut
-        ("33,000", "34,000", "d"),  # 9.999 s after the start of c
+        ("33,002", "34,000", "d"),  # 10.001 s after the start of c: cut
         (None, "60,000", "e"),  # at an unknown time
         ("70,001", "75,000", "f"),  # cut, after the end of e
         ("65,000", "66,000", "g"),  # the clock jumps back by 10 s
@@ -151,7 +151,7 @@ def test_conversations_are_cut_at_long_silences(tmp_path: Path) -> None:
     (tmp_path / "1.xml").write_text(f"<document>{body}</document>")
     prepare(PrepareSettings("opensubtitles", max_gap=10.0, split=(1, 0, 0)), [tmp_path / "1.xml"], tmp_path / "out")
     lines = (tmp_path / "out" / "train.txt").read_text().split("\n")
-    assert " ".join(lines).split(f" {END_OF_CONVERSATION} ") == ["a b", "c d e", "f g", "h", ""]
+    assert " ".join(lines).split(f" {END_OF_CONVERSATION} ") == ["a b", "c", "d e", "f g", "h", ""]
 
 
 def _time(kind: str, seconds: str | None) -> str:

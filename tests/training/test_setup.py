@@ -1,0 +1,70 @@
+"""What the settings of an experiment make of its trainer, before the first step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+from seq2seq_chat.config import parse_config
+from seq2seq_chat.data.source_noise import SourceNoise
+from seq2seq_chat.data.vocabulary import training_vocabulary
+from seq2seq_chat.model.embeddings import Embedding
+from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.loop import Trainer
+from seq2seq_chat.training.setup import build_trainer
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_both_tables_start_with_the_vectors(tiny_settings: dict[str, Any], tmp_path: Path, shared: bool) -> None:
+    vectors = np.arange(24, dtype=np.float32).reshape(3, 8)
+    lines = [" ".join([word, *map(str, vector)]) for word, vector in zip(("you", "nothing", "?"), vectors, strict=True)]
+    (tmp_path / "vectors.vec").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    tiny_settings["model"] |= {"pretrained_embeddings": str(tmp_path / "vectors.vec"), "shared_embeddings": shared}
+    run, trainer = build(tiny_settings, tmp_path)
+    model = trainer.state.learner.model
+    assert "initialized 2 of 60 word embeddings" in run.log_file.read_text(encoding="utf-8")
+    for table, name in (
+        (model.source_embedding.table, "embedding/shared" if shared else "embedding/source"),
+        (model.target_embedding.table, "embedding/shared" if shared else "embedding/target"),
+    ):
+        expected = Embedding(name, 60, 8, run.config.seed).table.numpy()
+        expected[run.vocabulary.ids(["you", "?"])] = vectors[[0, 2]]
+        np.testing.assert_array_equal(table, expected)
+
+
+def test_batches_validator_and_rate(
+    tiny_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise in the training batches only, every source in reverse, a limited validation, and the optimizer's rate."""
+    validator = MagicMock()
+    monkeypatch.setattr("seq2seq_chat.training.setup.Validator", validator)
+    tiny_settings["data"] |= {"reverse_input": True, "buckets": [[5, 6]]}
+    tiny_settings["training"] |= {"source_noise": 0.4, "validation_limit": 4}
+    run, trainer = build(tiny_settings, tmp_path)
+    config, learner = run.config, trainer.state.learner
+    noise = SourceNoise(0.4, run.vocabulary, config.seed)
+    for step in (0, 5):
+        plain = learner.batches.batch(*learner._sampler.batch(step))
+        assert np.any(plain.source != learner._batch(step).source)
+        np.testing.assert_array_equal(learner._batch(step).source, noise(plain, step).source)
+    _, replies, corpus, buckets, reverse, limit = validator.call_args.args
+    assert (buckets, reverse, limit) == ([(5, 6), (8, 8)], True, 4)
+    marks = run.vocabulary.ids(["?", "!", "."])
+    assert learner.batches.batch(1, np.array([0])).source[0, 0] in marks, "the last word is first"
+    sample = replies._batch.source[0, : replies._batch.source_length[0]]
+    np.testing.assert_array_equal(sample, corpus.source_ids(0)[::-1])
+    learner.set_learning_rate(0.125)
+    assert float(learner.optimizer.learning_rate) == 0.125
+
+
+def build(settings: dict[str, Any], results: Path) -> tuple[Run, Trainer]:
+    """A new run and its trainer."""
+    config = parse_config(settings, where="test")
+    run = create_run(results, config, training_vocabulary(config.data), {})
+    with run.lock():
+        return run, build_trainer(run, config, SINGLE_DEVICE)
