@@ -16,6 +16,7 @@ from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
+from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
@@ -59,7 +60,7 @@ class ReplySearch:
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
             uniform = uniform_numbers(seed, source[rows], *self._uniform_shape)
-            fields = self._compiled(tf.constant(source[rows], tf.int32), tf.constant(lengths[rows], tf.int32), uniform)
+            fields = call_with_arrays(self._compiled, source[rows], lengths[rows], uniform)
             yield Hypotheses(*(field.numpy() for field in fields))
 
     def search(self, source: tf.Tensor, lengths: tf.Tensor, uniform: tf.Tensor | None = None) -> Hypotheses:

@@ -13,9 +13,8 @@ target swapped.
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, reorder_state
+from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
 from seq2seq_chat.inference.scorer import Scorer
 
 
@@ -37,5 +36,5 @@ def rerank(hypotheses: Hypotheses, ranks: np.ndarray) -> Hypotheses:
     """Sort hypotheses by new ranks, [batch, n]; those that do not exist stay last."""
     ranks = np.where(np.isfinite(hypotheses.scores), ranks, NEG_INF).astype(np.float32)
     order = np.argsort(-ranks, axis=1, kind="stable")
-    reordered = reorder_state(hypotheses._replace(ranks=ranks), tf.constant(order))
-    return Hypotheses(*(field.numpy() for field in reordered))
+    rows = np.arange(len(order))[:, np.newaxis]
+    return Hypotheses(*(field[rows, order] for field in hypotheses._replace(ranks=ranks)))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from seq2seq_chat.data.batches import Batches
 from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.dataset import Batch, Dataset
+from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.micro_batches import split_batch
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 
@@ -72,7 +73,7 @@ class Scorer:
         """
         batches = Batches(dataset, buckets, size=self.rows, reverse=reverse, indices=indices)
         for batch, positions in batches:
-            yield positions, batch, self._graph(*(tf.constant(part) for part in batch))
+            yield positions, batch, call_with_arrays(self._graph, *batch)
 
     def score_samples(
         self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray
@@ -93,10 +94,10 @@ class Scorer:
             source, target: ids, int32 [n, source steps] and [n, target steps].
             source_lengths, target_lengths: int32 [n].
         """
-        pairs = (source, source_lengths, target, target_lengths)
+        pairs = [part.astype(np.int32) for part in (source, source_lengths, target, target_lengths)]
         rows = max(1, min(MAX_PAIRS, int(self._max_tokens / np.max(target_lengths, initial=1))))
         nats = [
-            self._pairs_graph(*(tf.constant(part[first : first + rows], tf.int32) for part in pairs)).nats.numpy()
+            call_with_arrays(self._pairs_graph, *(part[first : first + rows] for part in pairs)).nats.numpy()
             for first in range(0, len(source), rows)
         ]
         return -np.concatenate(nats) if nats else np.zeros(0, np.float32)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Training
@@ -14,6 +15,7 @@ from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.source_noise import SourceNoise
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.dynamic import build_model
+from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -90,7 +92,7 @@ class Learner:
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the following steps."""
         if rate != self._learning_rate:
-            self.optimizer.learning_rate = rate
+            call_with_arrays(self.optimizer.learning_rate.assign, np.float32(rate))
             self._learning_rate = rate
 
     def train_step(self, stop: bool = False) -> StepResult:

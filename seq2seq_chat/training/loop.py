@@ -116,7 +116,7 @@ class Trainer:
         state.meter.add(result, seconds, state.learner.data_seconds)
         self.console.advance(state.step, state.meter, seconds if state.learner.traces != traces else 0.0)
         # workers stop together, after the first step at which all of them know about the request
-        self._stopping = bool(self._stop_request) if self._distribution.workers == 1 else bool(result.stop > 0)
+        self._stopping = bool(self._stop_request) if self._distribution.workers == 1 else float(result.stop) > 0
 
     def _after_step(self) -> None:
         state = self.state

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
+from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.training.console import Console, format_duration
@@ -75,6 +77,8 @@ class Reporter:
         self.log(f"  {reply.source}\n    → {reply.reply}")
 
     def _write_scalars(self, step: int, values: dict[str, float]) -> None:
-        with self._tensorboard.as_default(step=step):
-            for name, value in values.items():
-                tf.summary.scalar(name, np.float64(value))  # a large Python float is no float32 tensor
+        """Write numbers for TensorBoard by one operation, as ``tf.summary.scalar`` leaks memory with each number."""
+        with np.errstate(over="ignore"):  # beyond float32 they become infinite
+            summary = b"".join(scalar_pb(name, value).SerializeToString() for name, value in values.items())
+        with self._tensorboard.as_default(step=np.int64(step)):
+            call_with_arrays(tf.summary.experimental.write_raw_pb, np.array(summary, object))

@@ -7,6 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.model.eager import call_with_arrays
+
+STEPS_AT_ONCE = 64  # whose batches are computed together, because a call of TensorFlow takes longer than one batch
+ROUNDS, FIRST_KEY = 4, 498247692  # of tf.random.experimental.index_shuffle, which accepts only one seed
+
+BucketPositions = tuple[int, np.ndarray]
+"""The bucket of a step, counted from 0, and the positions of its samples there: int64 [≤ batch size]."""
+
 
 class BatchSampler:
     """Shuffles the samples so that every epoch sees each of them once, in a different order.
@@ -19,7 +27,7 @@ class BatchSampler:
         sizes: number of samples in each bucket.
         batch_size: maximum number of samples in a batch.
         seed: the experiment's seed.
-        start_step: the step at which this order starts; a different one gives a different order.
+        start_step: the step at which this order starts.
 
     Raises:
         ValueError: all buckets are empty.
@@ -27,26 +35,44 @@ class BatchSampler:
 
     def __init__(self, sizes: Sequence[int], batch_size: int, seed: int, start_step: int = 0) -> None:
         self.start_step = start_step
-        self._sizes, self._batch_size, self._seed = sizes, batch_size, seed
-        self._ends = np.cumsum([-(-size // batch_size) for size in sizes])
+        self._sizes, self._batch_size, self._seed = np.array(sizes), batch_size, seed
+        batches = -(-self._sizes // batch_size)
+        self._ends = np.cumsum(batches)
+        self._starts = self._ends - batches
         self.steps_per_epoch = int(self._ends[-1])
         if not self.steps_per_epoch:
             raise ValueError("there are no samples to shuffle")
+        self._computed: tuple[int, list[BucketPositions]] = (0, [])  # first of some consecutive steps, their batches
 
-    def batch(self, step: int) -> tuple[int, np.ndarray]:
-        """The bucket of a step, counted from 0, and the positions of its samples there: int64 [≤ batch size]."""
-        epoch, position = divmod(step - self.start_step, self.steps_per_epoch)
-        shuffle = 2 * epoch + (self.start_step << 32)
-        number = int(_shuffle(np.array([position]), self.steps_per_epoch, (self._seed, shuffle))[0])
-        bucket = int(np.searchsorted(self._ends, number, side="right"))
-        first = (number - (int(self._ends[bucket - 1]) if bucket else 0)) * self._batch_size
-        positions = np.arange(first, min(first + self._batch_size, self._sizes[bucket]))
-        return bucket, _shuffle(positions, self._sizes[bucket], (self._seed, shuffle + 1))
+    def batch(self, step: int) -> BucketPositions:
+        """The bucket and the positions of a step."""
+        first, batches = self._computed
+        if not first <= step < first + len(batches):
+            first, batches = self._computed = step, self._batches(step)
+        return batches[step - first]
+
+    def _batches(self, first_step: int) -> list[BucketPositions]:
+        """The batches of ``STEPS_AT_ONCE`` steps."""
+        steps = np.arange(first_step, first_step + STEPS_AT_ONCE) - self.start_step
+        epochs, positions = np.divmod(steps, self.steps_per_epoch)
+        numbers = _shuffle(positions, np.full(len(steps), self.steps_per_epoch), self._seed, 2 * epochs)
+        buckets = np.searchsorted(self._ends, numbers, side="right")
+        first = (numbers - self._starts[buckets]) * self._batch_size
+        counts = np.minimum(self._sizes[buckets] - first, self._batch_size)
+        ends = np.cumsum(counts)
+        positions = np.arange(ends[-1]) + np.repeat(first - ends + counts, counts)
+        sizes, shuffles = np.repeat(self._sizes[buckets], counts), np.repeat(2 * epochs + 1, counts)
+        positions = _shuffle(positions, sizes, self._seed, shuffles)
+        return list(zip(buckets.tolist(), np.split(positions, ends[:-1]), strict=True))
 
 
-def _shuffle(positions: np.ndarray, size: int, seed: tuple[int, int]) -> np.ndarray:
-    """Where a seed's shuffle of ``range(size)`` moves each position."""
-    index = tf.constant(positions, tf.int64)
-    shuffled = tf.random.experimental.index_shuffle(index, tf.constant(seed, tf.int64), tf.constant(size - 1, tf.int64))
-    result: np.ndarray = shuffled.numpy()
-    return result
+def _shuffle(positions: np.ndarray, sizes: np.ndarray, seed: int, shuffles: np.ndarray) -> np.ndarray:
+    """Where the shuffle (seed, shuffle) of ``range(size)`` moves each position: all int64 [n]."""
+    seeds = np.stack([np.full_like(shuffles, FIRST_KEY), np.full_like(shuffles, seed), shuffles], axis=1)
+    with tf.device("CPU"):
+        shuffled: np.ndarray = call_with_arrays(_index_shuffle, positions, seeds, sizes - 1).numpy()
+    return shuffled
+
+
+def _index_shuffle(index: tf.Tensor, seed: tf.Tensor, max_index: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.RandomIndexShuffle(index=index, seed=seed, max_index=max_index, rounds=ROUNDS)

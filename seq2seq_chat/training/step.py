@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
+from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.micro_batches import loss_in_micro_batches, micro_batch_count
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
@@ -52,8 +54,7 @@ class TrainingStep:
 
     def __call__(self, batch: Batch, step: int, stop: bool = False) -> StepResult:
         """Train on a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
-        tensors = [tf.constant(array) for array in batch]
-        result: StepResult = self._graph(*tensors, tf.constant(step, tf.int64), tf.constant(float(stop)))
+        result: StepResult = call_with_arrays(self._graph, *batch, np.int64(step), np.float32(stop))
         return result
 
     @property

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,3 +70,40 @@ def test_batches_of_all_buckets_are_interleaved() -> None:
 def test_an_empty_corpus_is_rejected() -> None:
     with pytest.raises(ValueError, match="no samples"):
         BatchSampler([0], 64, seed=1)
+
+
+def batch_of_one_step(
+    sizes: list[int], batch_size: int, seed: int, start_step: int, step: int
+) -> tuple[int, list[int]]:
+    """The order by its definition, in the words of TensorFlow; runs of all versions depend on it."""
+    counts = [-(-size // batch_size) for size in sizes]
+    epoch, position = divmod(step - start_step, sum(counts))
+    shuffle = 2 * epoch + (start_step << 32)
+
+    def shuffled(position: int, size: int, shuffle: int) -> int:
+        index, size, seeds = np.int64(position), np.int64(size - 1), np.array([seed, shuffle])
+        return int(tf.random.experimental.index_shuffle(index, seeds, size))
+
+    number, bucket = shuffled(position, sum(counts), shuffle), 0
+    while number >= counts[bucket]:
+        number, bucket = number - counts[bucket], bucket + 1
+    positions = range(number * batch_size, min((number + 1) * batch_size, sizes[bucket]))
+    return bucket, [shuffled(position, sizes[bucket], shuffle + 1) for position in positions]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 40) | st.integers(0, 10**9), min_size=1, max_size=4).filter(any),
+    batch_size=st.integers(1, 9),
+    seed=st.integers(0, 2**31 - 1),
+    start_step=st.just(0) | st.integers(0, 10**7),
+    steps=st.lists(st.integers(0, 300) | st.integers(0, 10**7), min_size=1, max_size=5),
+)
+def test_the_order_is_that_of_one_step_at_a_time(
+    sizes: list[int], batch_size: int, seed: int, start_step: int, steps: list[int]
+) -> None:
+    sampler = BatchSampler(sizes, batch_size, seed, start_step)
+    for step in [*steps, steps[0] + 1, steps[0] + 64]:
+        bucket, positions = sampler.batch(start_step + step)
+        expected = batch_of_one_step(sizes, batch_size, seed, start_step, start_step + step)
+        assert (bucket, positions.tolist()) == expected
