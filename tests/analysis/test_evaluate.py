@@ -17,6 +17,7 @@ from seq2seq_chat.analysis import predictions as predictions_module
 from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.bleu import Bleu
+from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
@@ -40,8 +41,8 @@ def test_metrics_by_hand(tmp_path: Path) -> None:
     metrics = compute_metrics(
         write_predictions(
             tmp_path / "p.jsonl",
-            Prediction(0, "how are you ?", "fine", "fine", -1.0, 6.0, 2, 2),
-            Prediction(1, "one two three four five six seven", "fine thanks", "no", -2.0, 4.0, 2, 1),
+            Prediction(0, "how are you now ?", "fine", "fine", -1.0, 6.0, 2, 2),
+            Prediction(1, "one two three four five six", "fine thanks", "no", -2.0, 4.0, 2, 1),
         ),
         None,
     )
@@ -59,6 +60,18 @@ def test_metrics_by_hand(tmp_path: Path) -> None:
     assert by_length["6–10"] == (1, long.score)
     assert by_length["31+"] == (0, None)
     assert metrics["sent2vec_distance"] is None
+
+
+def test_frequent_replies_do_not_count_as_varied(tmp_path: Path) -> None:
+    """The ten most frequent replies, twice each, are as expected; the other one is at a distance of 2."""
+    words = [f"w{n}" for n in range(12)]
+    values = np.array([[1], *([n] for n in range(2, 11)), [5], [7]], np.float32)
+    vectors = Sent2Vec(Arguments(dim=1, bucket=0), {word: n for n, word in enumerate(words)}, values)
+    pairs = [*((word, word) for word in words[:10] * 2), (words[10], words[11])]
+    lines = [Prediction(n, "x", reply, expected, -1.0, 1.0, 1, 1) for n, (reply, expected) in enumerate(pairs)]
+    metrics = compute_metrics(write_predictions(tmp_path / "p.jsonl", *lines), vectors)
+    assert metrics["sent2vec_distance"] == pytest.approx(2 / 21)
+    assert (metrics["sent2vec_distance_varied"], metrics["varied_samples"]) == (pytest.approx(2), 1)
 
 
 def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:

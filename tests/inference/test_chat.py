@@ -23,6 +23,7 @@ from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.terminal import UNREADABLE, converse
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from tests.random_weights import randomize
@@ -128,6 +129,15 @@ def test_terminal_shows_that_the_model_is_loading(cli: Cli, tiny_run: Path, monk
     answer = cli("chat", tiny_run, stdin=b"/quit\n")
     assert answer.err == f"loading {tiny_run.name}…\n"
     assert answer.out.startswith("You are talking to tiny.")
+
+
+def test_sample_replies_of_a_training_run(tiny_run: Path, bot: Chatbot, corpora: Path) -> None:
+    """Utterances of the validation corpus, the last time with the replies of the trained model."""
+    text = (corpora / "validation.txt").read_text(encoding="utf-8").replace("<<<<<END-CONV>>>>>\n", "")
+    pairs = list(zip(*[iter(text.splitlines())] * 2, strict=True))
+    samples = list(read_json_lines(tiny_run / "samples.jsonl"))
+    assert [(sample["source"], sample["target"]) for sample in samples] == [pairs[0], pairs[5]] * 2
+    assert [sample["reply"] for sample in samples[2:]] == [bot.reply(pairs[n][0]).text for n in (0, 5)]
 
 
 @pytest.mark.parametrize(

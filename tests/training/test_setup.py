@@ -62,6 +62,20 @@ def test_batches_validator_and_rate(
     assert float(learner.optimizer.learning_rate) == 0.125
 
 
+def test_each_step_trains_on_its_batch(tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    """Which is prepared during the step before, unless training has just been resumed."""
+    _, trainer = build(tiny_settings, tmp_path)
+    learner, used = trainer.state.learner, MagicMock()
+    learner._training_step = used
+    for step in (0, 1, 2, 7, 8):
+        if step != learner.step:
+            learner.resume_at(step, learner.sampler_state)
+        learner.train_step()
+        batch, number, _ = used.call_args.args
+        assert number == step
+        np.testing.assert_array_equal(batch.source, learner._batch(step).source)
+
+
 def build(settings: dict[str, Any], results: Path) -> tuple[Run, Trainer]:
     """A new run and its trainer."""
     config = parse_config(settings, where="test")
