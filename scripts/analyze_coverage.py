@@ -20,6 +20,7 @@ from corpus_script import (
 )
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare.queries import missing_words, sum_counts, word_counts
 from seq2seq_chat.prepare.statistics import percent, vocabulary_table
@@ -103,4 +104,4 @@ def draw(results: list[tuple[str, dict[int, int]]], path: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

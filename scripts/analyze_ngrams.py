@@ -14,6 +14,7 @@ from matplotlib import colormaps
 from matplotlib.patches import Rectangle
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.prepare.queries import most_frequent, ngram_counts
 
 NAMES = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
@@ -135,4 +136,4 @@ def draw_graph(bigrams: list[dict[str, Any]], path: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -11,6 +11,7 @@ import click
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.prepare.queries import time_lags
 from seq2seq_chat.system.errors import UserError
 
@@ -80,4 +81,4 @@ def draw(rows: list[dict[str, Any]], between: str, close: float, path: str) -> N
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

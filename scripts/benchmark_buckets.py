@@ -19,6 +19,7 @@ from contenders.worker import Contender, Worker
 from contenders.workload import PEAK_FLOP, write_workload_in_subprocess
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, Data
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
@@ -128,4 +129,4 @@ def peak_speeds(precisions: list[str]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -19,6 +19,7 @@ import click
 from contenders.table import json_option, print_table
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary, training_vocabulary
@@ -111,4 +112,4 @@ def make_learner(config: Config) -> Learner:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

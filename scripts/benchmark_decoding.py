@@ -22,6 +22,7 @@ from contenders.worker import Contender, Worker
 from contenders.workload import SIZES, write_run, write_workload_in_subprocess
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.data.tokenizers import get_tokenizer
@@ -130,4 +131,4 @@ def _row(contender: str, batch_size: int, width: int, seconds: list[float]) -> d
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -25,6 +25,7 @@ import click
 from contenders.table import json_option, print_table
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.json_lines import read_json_lines
@@ -209,4 +210,4 @@ def compute(config: Config, seconds: float) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

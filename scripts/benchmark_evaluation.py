@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 from picture_script import results_option, snapshot_option
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.versions import load_tensorflow
 
@@ -57,4 +58,4 @@ def main(run: str, data: str | None, samples: int, single: int, snapshot: str | 
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -32,6 +32,7 @@ import click
 import zstandard
 from contenders.table import json_option
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
@@ -389,4 +390,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -24,11 +24,11 @@ import click
 from contenders.table import json_option
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.bundled import bundled_conversations
 from seq2seq_chat.data.tokenizers import get_tokenizer
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
 
@@ -58,10 +58,7 @@ def main(
     run_name: str, results: str, clients: int, utterances: int, burst: int, distinct: int, json_file: Path | None
 ) -> None:
     """Start a server, send requests, print the results."""
-    try:
-        run = find_run(run_name, results)
-    except UserError as error:
-        raise click.UsageError(str(error)) from error
+    run = find_run(run_name, results)
     texts = utterances_to_send(distinct)
     with server(run) as port:
         rows = asyncio.run(asyncio.wait_for(measure(port, run, texts, clients, utterances, burst), TIMEOUT))
@@ -204,4 +201,4 @@ def _format(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

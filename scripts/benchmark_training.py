@@ -21,6 +21,7 @@ from contenders.worker import Contender, Worker
 from contenders.workload import PEAK_FLOP, SIZES, Size, write_workload_in_subprocess
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.training.precision import why_unavailable
 
@@ -126,4 +127,4 @@ def measure(group: Sequence[Contender], folder: Path, size: Size, steps: int, ba
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -11,6 +11,7 @@ import click
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.tokenizers import Level
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare.queries import most_frequent, sum_counts, word_counts
@@ -71,4 +72,4 @@ def draw(counts: list[int], sizes: list[int], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -18,6 +18,7 @@ from contenders.table import json_option, print_table
 from tqdm import tqdm
 
 from seq2seq_chat.analysis.metrics.diversity import Diversity
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
@@ -105,4 +106,4 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

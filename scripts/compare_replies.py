@@ -14,6 +14,7 @@ import io
 import click
 from picture_script import Pictures, picture_options, results_option
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.tables import format_table
@@ -60,4 +61,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -16,6 +16,7 @@ import click
 import ibis.expr.types as ir
 
 from seq2seq_chat.cli.options import log_to_stderr
+from seq2seq_chat.cli.streams import is_write_error
 from seq2seq_chat.prepare.engine import Engine, EngineName, fetch_rows, open_engine
 from seq2seq_chat.prepare.queries import filter_splits
 from seq2seq_chat.prepare.utterances import prepared_utterances
@@ -84,6 +85,8 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(options=CorpusOptions(split, engine, spark_master, memory), **arguments)
         except (UserError, OSError) as error:
+            if isinstance(error, OSError) and is_write_error(error):
+                raise
             click.echo(f"Error: {error}", err=True)
             raise SystemExit(2) from error
 

@@ -12,6 +12,7 @@ import click
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.prepare.queries import split_statistics
 from seq2seq_chat.prepare.split import SPLITS
@@ -82,4 +83,4 @@ def draw(lengths: dict[str, dict[int, int]], steps: int, path: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

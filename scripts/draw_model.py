@@ -11,6 +11,7 @@ from matplotlib.patches import FancyBboxPatch
 from picture_script import Pictures, picture_options
 
 from seq2seq_chat.analysis.figures.style import COLORS, new_figure
+from seq2seq_chat.cli.running import run_command
 
 SOURCE = ("where", "are", "you", "from", "?")
 REPLY = ("i", "am", "from", "china", "<eos>")
@@ -95,4 +96,4 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **s
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

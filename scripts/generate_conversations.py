@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import click
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.corpus_file import read_utterances, write_conversations
 
 VARIANTS = 100  # minimum number of utterances of a topic
@@ -197,4 +198,4 @@ def main(folder: Path, output: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.copy_task import MAX_LENGTH, copy_corpus, copy_vocabulary
 from seq2seq_chat.data.corpus_file import write_conversations
 
@@ -31,4 +32,4 @@ def main(output: str, max_length: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 from picture_script import Pictures, picture_options, results_option, snapshot_option
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
@@ -48,4 +49,4 @@ def main(run: str, utterance: str, data: str | None, snapshot: str | None, resul
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -19,6 +19,7 @@ import click
 from PIL import Image
 from tqdm import tqdm
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -58,12 +59,8 @@ UTTERANCES = ["hello !", "tell me a joke ."]
 )
 def main(run: str, results: str, output: Path, take_all: bool) -> None:
     """Take screenshots of a conversation with RUN."""
-    try:
-        selected = find_run(run, results)
-        chromium = find_chromium()
-    except UserError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(2) from error
+    selected = find_run(run, results)
+    chromium = find_chromium()
     load_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
         served = results_with(selected, Path(folder))
@@ -185,4 +182,4 @@ def save(page: Page, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

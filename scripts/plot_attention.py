@@ -11,6 +11,7 @@ from typing import Any
 import click
 from picture_script import Pictures, picture_options, results_option, snapshot_option
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.versions import load_tensorflow
@@ -52,4 +53,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

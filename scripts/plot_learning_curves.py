@@ -9,6 +9,7 @@ import click
 from picture_script import Pictures, picture_options, results_option
 
 from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 
 
@@ -32,4 +33,4 @@ def main(runs: tuple[str, ...], results: str, pictures: Pictures, by_time: bool)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import click
 from picture_script import Pictures, picture_options, results_option
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.versions import load_tensorflow
@@ -63,4 +64,4 @@ def _number(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

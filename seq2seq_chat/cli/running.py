@@ -1,0 +1,55 @@
+"""Run a command of the command line or a script: errors, signals and exit statuses."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+import click
+
+from seq2seq_chat.cli.options import FAILED, INVALID_INPUT, exit_with, log_to_stderr
+from seq2seq_chat.cli.streams import discard_if_unwritable, is_write_error, open_missing_streams
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.signals import Terminated, sigterm_as_interrupt
+
+
+def run_command(command: click.Command) -> NoReturn:
+    """Run a command or script: print an error as one line on stderr and set the exit status."""
+    open_missing_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot display
+    log_to_stderr()
+    try:
+        _run(command)
+    except OSError as error:
+        if not is_write_error(error):
+            raise
+        with suppress(OSError):
+            if not isinstance(error, BrokenPipeError):
+                exit_with(f"could not write the output: {error.strerror}", FAILED)
+        sys.exit(FAILED)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            discard_if_unwritable(stream)
+
+
+def _run(command: click.Command) -> NoReturn:
+    """Run a command. Raises OSError if its output cannot be written."""
+    try:
+        with sigterm_as_interrupt():
+            command(standalone_mode=False)
+        sys.stdout.flush()
+    except UserError as error:
+        exit_with(str(error), INVALID_INPUT)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        reason = stop.__cause__ if isinstance(stop, click.Abort) else stop
+        message = "; ".join(["stopped", *(str(note) for note in (reason.args if reason else ()))])
+        exit_with(message, 128 + (signal.SIGTERM if isinstance(reason, Terminated) else signal.SIGINT))
+    sys.exit(0)
