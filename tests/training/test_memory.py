@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from seq2seq_chat.config import parse_config
+from seq2seq_chat.config import load_config, parse_config
 from seq2seq_chat.training.memory import (
     InsufficientMemory,
     MemoryEstimate,
     ensure_memory,
     estimate_memory,
 )
+from tests.conftest import shipped_configs
+
+THESIS = [path for path in shipped_configs() if path.stem.startswith("thesis")]
 
 
 def test_the_message_names_the_settings_to_lower() -> None:
@@ -22,6 +27,18 @@ def test_the_message_names_the_settings_to_lower() -> None:
         ensure_memory(weights, 15.4e9)
     with pytest.raises(InsufficientMemory, match=r"lower training\.batch_size"):
         ensure_memory(weights._replace(activations=13e9), 15e9)
+
+
+@pytest.mark.parametrize("config_file", THESIS, ids=lambda path: path.stem)
+def test_the_thesis_fits_its_gpu(config_file: Path) -> None:
+    """One Titan X of 12 GB, a quarter of which is left to CUDA, its libraries and what the allocator cannot use.
+
+    ``test_thesis_size.py`` compares the estimate with the memory of a training run on a processor.
+    """
+    config = load_config(config_file)
+    estimate = estimate_memory(config.model, config.training, config.data.vocabulary_size)
+    table = 4 * config.data.vocabulary_size * 1024  # bytes; two embeddings and the output's, each with AdaGrad's sums
+    assert 6 * table < estimate.parameters + estimate.optimizer < estimate.total < 0.75 * 12e9
 
 
 def test_devices_that_share_a_batch() -> None:
