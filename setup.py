@@ -70,6 +70,9 @@ setup(
         "benchmark": [  # contenders of scripts/benchmark_*.py
             "torch==2.13.0",
         ],
+        "cuda": [  # CUDA and cuDNN for TensorFlow on NVIDIA GPUs; 3 GB
+            "tensorflow[and-cuda]==2.15.1",
+        ],
         "spark": [  # an engine of `prepare`; needs Java 17 or newer
             "pyspark==4.0.5",
         ],

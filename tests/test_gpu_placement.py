@@ -41,18 +41,26 @@ REFUSE_DETERMINISM = {
 those for images are left out."""
 
 
-@pytest.fixture(scope="module")
-def config() -> Config:
+def small_config(**sizes: int) -> Config:
     """The thesis's experiment with small layers, its own vocabulary, and one micro-batch as on a GPU."""
     settings = json.loads(THESIS.read_text(encoding="utf-8"))
-    settings["model"] |= SIZES
+    settings["model"] |= SIZES | sizes
     settings["training"]["micro_batches"] = 1
     return parse_config(settings, where=str(THESIS))
 
 
+def build_model(config: Config) -> Seq2Seq:
+    return Seq2Seq(config.model, config.data.vocabulary_size, config.seed)
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return small_config()
+
+
 @pytest.fixture(scope="module")
 def model(config: Config) -> Seq2Seq:
-    return Seq2Seq(config.model, config.data.vocabulary_size, config.seed)
+    return build_model(config)
 
 
 def batch_specs(config: Config) -> list[tf.TensorSpec]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from tests.conftest import SHIPPED, shipped_configs
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SHELL_FILES = ["run.sh", "test.sh", "scripts/environment.sh", ".ci/run"]
+SHELL_FILES = ["run.sh", "test.sh", "scripts/environment.sh", "scripts/verify_gpu.sh", ".ci/run"]
 
 
 def _setup_arguments() -> dict[str, object]:
@@ -57,6 +58,13 @@ def test_every_requirement_is_pinned() -> None:
             assert match, requirement
             assert _normal(match[1]) in pins, requirement
             assert match[2] in (None, pins[_normal(match[1])]), requirement
+
+
+def test_cuda_is_pinned_in_the_versions_that_tensorflow_requires() -> None:
+    required = [re.match(r"(nvidia-[\w-]+)[ (]*==([\w.]+).*and-cuda", line) for line in requires("tensorflow") or []]
+    versions = {match[1]: match[2] for match in required if match}
+    assert {"nvidia-cudnn-cu12", "nvidia-cublas-cu12", "nvidia-cuda-nvcc-cu12"} < set(versions)
+    assert {name: version for name, version in _pins().items() if name.startswith("nvidia-")} == versions
 
 
 def test_python_and_tensorflow_versions_are_consistent() -> None:
@@ -116,7 +124,7 @@ def test_shell_files_are_valid(name: str) -> None:
     subprocess.run(["bash", "-n", REPOSITORY / name], check=True, timeout=90)
 
 
-@pytest.mark.parametrize("name", ["run.sh", "test.sh", ".ci/run"])
+@pytest.mark.parametrize("name", ["run.sh", "test.sh", "scripts/verify_gpu.sh", ".ci/run"])
 def test_shell_files_are_executable(name: str) -> None:
     assert os.access(REPOSITORY / name, os.X_OK)
     assert (REPOSITORY / name).read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")

@@ -128,6 +128,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
     "seq2seq-chat": lambda words: check_verb(words[1:]),
     "python": check_python,
     "./run.sh": check_shell_script,
+    "scripts/verify_gpu.sh": check_shell_script,
     "./test.sh": check_shell_script,
     "docker": check_docker,
 } | dict.fromkeys(["cp", "curl", "echo", "mkdir"], check_nothing)
@@ -135,6 +136,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
 
 NOT_RUN = {
     r"\./(run|test)\.sh\b": "installs from the network; test_project.py runs both with stand-ins",
+    r"scripts/verify_gpu\.sh": "needs a GPU, or minutes; tests/scripts/test_verify_gpu.py does its dry run",
     r"docker ": "needs an engine and an image; tests/docker/ runs these commands",
     r".*--workers\b": "needs several machines; see the tests of distribution",
 }

@@ -49,8 +49,19 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def image(engine: Engine) -> Engine:
     """The engine with the image built."""
+    return build(engine)
+
+
+@pytest.fixture(scope="module")
+def gpu_image(engine: Engine) -> Engine:
+    """The engine with the image for GPUs built, which downloads 3 GB."""
+    return build(engine, "--build-arg=EXTRAS=cuda")
+
+
+def build(engine: Engine, *options: str) -> Engine:
+    """Build the image on the substitute for its base."""
     tool = os.environ[TOOL]
     subprocess.run([tool, "base", "base"], env=engine.environment, stdout=subprocess.DEVNULL, check=True, timeout=1200)
-    options = ("--network=host", "--build-arg=BASE_IMAGE=base", "--build-arg=REVISION=a-revision")
-    engine.docker("build", *options, "--tag", engine.image, "--file=docker/Dockerfile", ".", timeout=1800)
+    shared = ("--network=host", "--build-arg=BASE_IMAGE=base", "--build-arg=REVISION=a-revision")
+    engine.docker("build", *shared, *options, "--tag", engine.image, "--file=docker/Dockerfile", ".", timeout=3600)
     return engine

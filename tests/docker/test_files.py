@@ -60,9 +60,12 @@ def test_services_have_minimal_privileges() -> None:
         assert "seq2seq-chat-data" in str(service["volumes"]) or "data:/app/data" in str(service["volumes"])
         assert all("127.0.0.1" in str(port) for port in service.get("ports", []))
         assert "deploy" not in service
+        assert "EXTRAS" not in service["build"]["args"]
 
 
 def test_gpus_are_for_training_and_web() -> None:
     services = compose_services("compose.yaml", "compose.gpu.yaml")
     assert {name for name, service in services.items() if "nvidia" in str(service.get("deploy"))} == {"train", "web"}
     assert services["train"]["entrypoint"] == ["seq2seq-chat", "train"]
+    for service in services.values():
+        assert (service["image"], service["build"]["args"]["EXTRAS"]) == ("seq2seq-chat:gpu", "cuda")

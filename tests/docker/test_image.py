@@ -135,13 +135,13 @@ SMALL = {
 }
 VOCABULARY = ["<pad>", "<go>", "<eos>", "<unknown>", "hello", "how", "are", "you", "!", "?"]
 STAND_IN = f"""#!/bin/bash
-# docker with what this engine lacks removed (GPUs, a network) or replaced (the base image)
+# docker with what this engine lacks removed (GPUs, a network, 3 GB of CUDA) or replaced (the base image)
 docker={shutil.which("docker")}
 words=() extra=() skipped= verb=
 for word in "$@"; do
     if [[ -n "$skipped" ]]; then skipped= && continue; fi
     case "$word" in
-        --gpus | -p) skipped="$word" && continue ;;
+        --gpus | -p | --build-arg) skipped="$word" && continue ;;
         train | check | serve) verb="$word" ;;
     esac
     words+=("$word")
