@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -58,7 +59,7 @@ class Console:
         self.log("building the graph…")
         self._start, self._first_step, self._steps = time.monotonic(), step, steps
         self._tracing_steps, self._tracing_seconds = 0, 0.0
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and _has_size(sys.stderr):
             self._bar = tqdm(total=steps, initial=step, dynamic_ncols=True, bar_format=_BAR_FORMAT)
 
     def advance(self, step: int, meter: Meter, tracing_seconds: float = 0.0) -> None:
@@ -109,6 +110,14 @@ class Console:
             return "time left unknown"
         seconds = (time.monotonic() - self._start - self._tracing_seconds) / timed_steps * (self._steps - step)
         return f"{format_duration(seconds)} left"
+
+
+def _has_size(terminal: IO[str]) -> bool:
+    """Whether a terminal has a size; in one without, such as that of ``docker run -t`` in a script, a bar is empty."""
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns > 0
+    except (OSError, ValueError):
+        return True
 
 
 def format_duration(seconds: float) -> str:

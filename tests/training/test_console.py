@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -69,3 +70,15 @@ def test_progress_bar(
     assert "1:40 left, loss 2.000, perplexity 7.4, 90 tokens/s]" in terminal.getvalue()
     assert "time left unknown]" in terminal.getvalue()
     assert "111/211 steps [" in terminal.getvalue()
+
+
+def test_a_terminal_without_a_size_gets_lines(
+    meter: MagicMock, clock: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A progress bar would be empty there, and nothing would show the loss."""
+    controller, terminal = os.openpty()  # of 0 columns
+    with os.fdopen(terminal, "w", encoding="utf-8") as stderr, os.fdopen(controller):
+        monkeypatch.setattr(console.sys, "stderr", stderr)
+        assert stderr.isatty()
+        train(Console(), meter, clock)
+    assert len(capsys.readouterr().out.splitlines()) == 3
