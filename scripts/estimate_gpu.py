@@ -15,6 +15,7 @@ import click
 from contenders.table import json_option, print_table
 from contenders.workload import SIZES, Size
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.system.files import write_json
 
 FLOAT = 4  # bytes
@@ -104,4 +105,4 @@ def main(json_file: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

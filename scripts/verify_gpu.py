@@ -21,6 +21,7 @@ from contenders.table import print_table
 from contenders.workload import SIZES
 from estimate_gpu import GPUS, estimate
 
+from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import load_config
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.system.files import write_json
@@ -227,4 +228,4 @@ def main(cpu: bool, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

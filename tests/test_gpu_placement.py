@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.optimizers import SLOTS, build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 
 THESIS = Path(__file__).parents[1] / "configs" / "thesis_reddit.json"
@@ -41,11 +42,11 @@ REFUSE_DETERMINISM = {
 those for images are left out."""
 
 
-def small_config(**sizes: int) -> Config:
+def small_config(training: Mapping[str, object] | None = None, **sizes: int) -> Config:
     """The thesis's experiment with small layers, its own vocabulary, and one micro-batch as on a GPU."""
     settings = json.loads(THESIS.read_text(encoding="utf-8"))
     settings["model"] |= SIZES | sizes
-    settings["training"]["micro_batches"] = 1
+    settings["training"] |= {"micro_batches": 1, **(training or {})}
     return parse_config(settings, where=str(THESIS))
 
 
@@ -166,6 +167,27 @@ def test_the_default_softmax_has_a_gpu_kernel(name: str, config: Config, model: 
     graph = GRAPHS[name](config, model).graph.as_graph_def()
     assert "SparseSoftmaxCrossEntropyWithLogits" in {node.op for node in all_nodes(graph)}
     assert without_gpu_kernel(graph) <= set(ALLOWED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("optimizer", sorted(SLOTS))
+def test_every_optimizer_updates_on_a_gpu(optimizer: str, momentum: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables are on the GPU, so an update without a GPU kernel would fail: such optimizers are refused there."""
+    try:
+        config = small_config({"optimizer": optimizer, "momentum": momentum})
+    except UserError:
+        pytest.skip("has no momentum")
+    missing = without_gpu_kernel(training(config, build_model(config)).graph.as_graph_def())
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    if missing:
+        assert missing == {"ResourceSparseApplyRMSProp[T=float32, Tindices=int32]"}
+        with pytest.raises(
+            UserError, match=f"training.optimizer={optimizer} with training.momentum on a GPU; use adam"
+        ):
+            build_optimizer(config.training)
+    else:
+        build_optimizer(config.training)
 
 
 def test_an_operation_without_a_gpu_kernel_is_found_inside_a_loop() -> None:

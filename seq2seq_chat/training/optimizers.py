@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.precision import with_loss_scale
 
 # classes with fused update kernels: one pass over a variable and its accumulators
@@ -16,7 +17,16 @@ SLOTS = {"adagrad": 1, "adadelta": 2, "adam": 2, "rmsprop": 1, "sgd": 0}  # with
 
 
 def build_optimizer(settings: Training) -> Any:
-    """Build the configured Keras optimizer; for float16 it scales the loss, see :func:`with_loss_scale`."""
+    """Build the configured Keras optimizer; for float16 it scales the loss, see :func:`with_loss_scale`.
+
+    Raises:
+        UserError: a GPU cannot compute its updates.
+    """
+    if settings.optimizer == "rmsprop" and settings.momentum and tf.config.list_physical_devices("GPU"):
+        raise UserError(
+            "TensorFlow cannot update word vectors by training.optimizer=rmsprop with training.momentum on a GPU; "
+            "use adam or sgd, or set training.momentum to 0"
+        )
     optimizer = _keras_optimizer(settings)
     return with_loss_scale(optimizer) if settings.precision == "float16" else optimizer
 
