@@ -156,11 +156,11 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
 
 
 def test_context_reversed_input_and_copied_words(tmp_path: Path) -> None:
-    """The same with one graph that is not saved: two turns, read last word first, <unknown> replaced."""
+    """The same with one graph that is not saved: three turns, read last word first, <unknown> replaced."""
     run = random_run(
         tmp_path,
         [
-            *("data.context_turns=2", "data.reverse_input=true", "model.encoder_steps=12"),
+            *("data.context_turns=3", "data.reverse_input=true", "model.encoder_steps=12"),
             *("decoding.allow_unknown=true", "decoding.replace_unknown=true"),
         ],
     )

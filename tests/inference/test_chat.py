@@ -425,8 +425,14 @@ def test_a_model_of_single_turns_ignores_history(forward: Chatbot) -> None:
     assert forward.reply("word1", BEAM, ["word2"]).hypotheses == forward.reply("word1", BEAM).hypotheses
 
 
+def test_several_turns_are_read_in_their_order() -> None:
+    bot = two_turn_bot(**{"data.context_turns": 3})
+    history = ["word9", "word1 word2", " ", "word3"]
+    assert bot._with_history(["word4"], history) == ["word1", "word2", "<turn>", "word3", "<turn>", "word4"]
+
+
 def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bot = two_turn_bot()
+    bot = two_turn_bot(**{"data.context_turns": 3})  # which reads what both said before
     typed = iter(["word1", "word2", "/reset", "word2", "/quit"])
     monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
     converse(bot, BEAM, False)
