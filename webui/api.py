@@ -11,7 +11,7 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.config import ConfigError
+from seq2seq_chat.config import ConfigError, unused_settings
 from seq2seq_chat.data.vocabulary import VocabularyError
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
@@ -51,7 +51,9 @@ def chat() -> Response:
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
     reply = chat_reply(answer, time.perf_counter() - start)
-    reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in answer.warnings]
+    unused = set(unused_settings(config.model_copy(update={"decoding": decoding}))) - set(unused_settings(config))
+    warnings = [*answer.warnings, *sorted(unused)]
+    reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in warnings]
     return _json_response(reply)
 
 

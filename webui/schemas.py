@@ -56,7 +56,9 @@ class ChatReply(BaseModel):
     reply_words: list[str]
     seconds: float = Field(description="time taken on the server")
     step: int | None = Field(description="training steps of the weights")
-    warnings: list[str] = Field(description="warnings about damaged files of the model")
+    warnings: list[str] = Field(
+        description="about damaged files of the model, and decoding settings that have no effect"
+    )
 
 
 class ErrorResponse(BaseModel):

@@ -22,6 +22,7 @@ from seq2seq_chat.config.sections import (
     Section,
     Training,
 )
+from seq2seq_chat.config.unused import unused_settings
 
 __all__ = [
     "OPTIONS_OF_METHOD",
@@ -39,5 +40,6 @@ __all__ = [
     "override_decoding",
     "parse_config",
     "settings_reference",
+    "unused_settings",
     "upgrade_flat_settings",
 ]

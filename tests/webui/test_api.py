@@ -38,6 +38,14 @@ def chat(client: FlaskClient, text: str = QUESTION, **more: Any) -> Any:
     return client.post("/api/chat", json={"run": "tiny", "text": text, **more})
 
 
+def test_a_decoding_setting_without_effect_is_a_warning(shared_client: FlaskClient) -> None:
+    setting = {"rerank_weight": 0.7}
+    (warning,) = chat(shared_client, decoding={**BEAM, **setting}).get_json()["warnings"]
+    assert warning == "decoding.rerank_weight has no effect, because decoding.rerank is none"
+    reranked = chat(shared_client, decoding={**BEAM, **setting, "rerank": "anti_language_model"})
+    assert reranked.get_json()["warnings"] == []
+
+
 def error_of(response: Any, status: int) -> str:
     """Check an error response; its message."""
     assert response.status_code == status, response.text
