@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise, product
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +70,10 @@ SUFFIXES = [
 QUESTION = re.compile(r"(what|how|who|where|when|why|which|are|r|do|did|can|could|is|will|would|have|may|shall)\b")
 
 
+Choice = tuple[tuple[tuple[int, int], ...], str]
+"""(-group, alternative) where not the first alternative is chosen, so that tuples sort by group, and the text."""
+
+
 class Topic(NamedTuple):
     """Utterances of the same meaning, and the reply to them."""
 
@@ -97,15 +101,27 @@ def read_topics(path: Path) -> list[Topic]:
     ]
 
 
-def expand(pattern: str) -> Iterator[str]:
-    """Every text that matches a pattern."""
-    group = re.search(r"\(([^()\[\]]*)\)|\[([^()\[\]]*)\]", pattern)
-    if group is None:
-        yield " ".join(pattern.split())
-        return
-    alternatives = group[1].split("|") if group[1] is not None else ["", *group[2].split("|")]
-    for alternative in alternatives:
-        yield from expand(pattern[: group.start()] + alternative + pattern[group.end() :])
+def expand(pattern: str) -> list[str]:
+    """Every text that matches a pattern, once, ordered by the alternatives chosen; inner groups count first."""
+    tokens, groups = re.findall(r"[()\[\]|]|[^()\[\]|]+", pattern), count()
+    expanded = sorted((choices, " ".join(text.split())) for choices, text in _expand(iter(tokens), groups))
+    return list(dict.fromkeys(text for _, text in expanded))
+
+
+def _expand(tokens: Iterator[str], groups: Iterator[int], optional: bool = False) -> list[Choice]:
+    """Expand up to the closing bracket; groups are numbered in the order in which they close."""
+    nothing: Choice = ((), "")
+    alternatives = [[nothing], [nothing]] if optional else [[nothing]]
+    for token in tokens:
+        if token in ")]":
+            break
+        if token == "|":
+            alternatives.append([nothing])
+        else:
+            part = _expand(tokens, groups, token == "[") if token in "([" else [((), token)]
+            alternatives[-1] = [(a + b, start + end) for (a, start), (b, end) in product(alternatives[-1], part)]
+    group = next(groups)
+    return [((*c, (-group, n)) if n else c, text) for n, texts in enumerate(alternatives) for c, text in texts]
 
 
 def vary(text: str, rng: random.Random) -> str:
@@ -150,7 +166,7 @@ def utterances(topic: Topic, rng: random.Random) -> list[str]:
     """Distinct utterances of a topic in random order; short ones, which typing errors change most, in more variants."""
     plain: list[str] = []
     for pattern in topic.patterns:
-        texts = list(dict.fromkeys(expand(pattern)))
+        texts = expand(pattern)
         plain += rng.sample(texts, MAX_EXPANSIONS) if len(texts) > MAX_EXPANSIONS else texts
     plain = list(dict.fromkeys(plain))
     varied: list[str] = []

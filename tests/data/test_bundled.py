@@ -63,7 +63,14 @@ def test_the_files_are_up_to_date(tmp_path: Path) -> None:
 
 
 def test_patterns_are_expanded() -> None:
-    texts = set(generate_conversations.expand("(hi|good [day|night]) you [there]"))
-    assert texts == {"hi you", "hi you there"} | {
-        f"good{part} you{end}" for part in ("", " day", " night") for end in ("", " there")
-    }
+    texts = generate_conversations.expand("(hi|good [day|night]) you [there]")
+    expected = {f"{start} you{end}" for start in ("hi", "good", "good day", "good night") for end in ("", " there")}
+    assert set(texts) == expected
+    assert len(texts) == len(expected)
+
+
+def test_many_inner_groups_are_expanded_independently() -> None:
+    names = "abcdefghijkl"
+    pattern = "|".join(f"{name} ({'|'.join('123456789')})" for name in names)  # 9^12 combinations of choices
+    texts = generate_conversations.expand(f"({pattern})")
+    assert set(texts) == {f"{name} {digit}" for name in names for digit in "123456789"}
