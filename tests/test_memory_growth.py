@@ -22,6 +22,7 @@ TRAINING = {
     "log_every": 50,
     "validate_every": 5000,
     "checkpoint_every": 5000,
+    "snapshot_every": None,
     "learning_rate_schedule": "exponential",
     "learning_rate_decay_steps": CALLS,
     "source_noise": 0.1,
