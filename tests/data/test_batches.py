@@ -35,7 +35,7 @@ def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
     assert many.samples == one.samples == 149
     assert many.tokens == one.tokens == int(np.minimum(corpus.target_lengths() + 1, 6).sum())
     assert many.nats == pytest.approx(one.nats, rel=1e-5)
-    each = scorer.samples(corpus, buckets, reverse=True, indices=np.arange(149))
+    each = scorer.score_samples(corpus, buckets, reverse=True, indices=np.arange(149))
     assert each.nats.sum() == pytest.approx(one.nats, rel=1e-5)
     spaced = [n * 149 // 10 for n in range(10)]
     for limited in (
