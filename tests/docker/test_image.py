@@ -187,10 +187,11 @@ def test_documented_commands_work(image: Engine, tmp_path: Path) -> None:
             text=True,
         ) as process:
             assert process.stdout is not None
-            lines = []
+            lines: list[str] = []
             for line in process.stdout:
+                served = any(earlier.startswith("http://") for earlier in lines)  # there may be several addresses
                 lines.append(line)
-                if line.startswith("http://"):
+                if line.startswith("http://") and not served:
                     image.docker("stop", image.docker("ps", "--latest", "--quiet").strip())
         assert process.returncode == 0, text + "\n" + "".join(lines)
     assert list((folder / "results").glob("*_thesis_reddit/end.json"))
