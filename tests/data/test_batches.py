@@ -30,7 +30,7 @@ def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
     config = Model(hidden_size=5, embedding_size=4, projection_size=None, encoder_steps=6, decoder_steps=6)
     model = Seq2Seq(config, 24, seed=1)
     one = corpus_loss(Scorer(model), corpus, [(6, 6)], reverse_input=True)
-    scorer, buckets = Scorer(model), [(3, 3), (6, 4), (6, 6)]
+    scorer, buckets = Scorer(model, count_correct=True), [(3, 3), (6, 4), (6, 6)]
     many = corpus_loss(scorer, corpus, buckets, reverse_input=True)
     assert many.samples == one.samples == 149
     assert many.tokens == one.tokens == int(np.minimum(corpus.target_lengths() + 1, 6).sum())
