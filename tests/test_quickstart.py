@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.config import Data
+from seq2seq_chat.config import load_config
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.data.tokenizers.english import clean
 
 REPOSITORY = Path(__file__).parents[1]
-SAMPLE = "configs/sample/conversations.txt"
+CONFIG = "configs/quickstart.json"
 OPENINGS = {  # what is said → how fitting replies begin
     "Hello, Sequel my dear": ["hello"],
-    "hi there computer": ["hello"],
+    "hi there, dear computer": ["hello"],
     "Hey, you": ["hello"],
     "heello there": ["hello"],
     "Good mornign, my friend": ["good morning"],
@@ -33,7 +33,7 @@ OPENINGS = {  # what is said → how fitting replies begin
     "I really have to go now": ["goodbye"],
     "good nigth": ["good night"],
     "Yes, yes": ["good !", "good ."],
-    "no, no": ["all right"],
+    "no no, sorry no": ["all right"],
     "Okay, cool": ["good ."],
     "Maybe, who knows": ["that is an honest answer"],
     "but why?": ["i wish i knew"],
@@ -66,6 +66,58 @@ OPENINGS = {  # what is said → how fitting replies begin
     "which movie should I watch?": ["i like anything with a robot"],
     "My name is Barbara": ["nice to meet you"],
     "So nice to meet you, Sequel!": ["the pleasure is mine"],
+    "Nooo, thank you": ["all right"],
+    "maybe later, ok?": ["as you like"],
+    "okay then, cool": ["good ."],
+    "nvm, forget about it": ["as you like"],
+    "ttyl, sequel!": ["goodbye"],
+    "thx a lot, mate": ["you are welcome"],
+    "My favourite animal is a hedgehog!": ["a good choice"],
+    "my favorite movie is Casablanca": ["a good choice"],
+    "wanna talk a bit now?": ["i would love to talk"],
+    "let's have a little chat": ["i would love to talk"],
+    "now ask me smth": ["what was the nicest"],
+    "Please stop talking to me now!": ["all right , i will be quiet"],
+    "gimme a good joke, sequel": ["why did the neural"],
+    "I'm 19 years old": ["then you are much older"],
+    "my friend and i visited a glass workshop": ["that sounds interesting"],
+}
+SHORT = {  # in the corpus, a few times each among thousands of others
+    "Hi": ["hello"],
+    "no": ["all right"],
+    "No!": ["all right"],
+    "nope": ["all right"],
+    "yes": ["good !"],
+    "Yeah": ["good !"],
+    "sure": ["good !"],
+    "ok": ["good ."],
+    "Cool": ["good ."],
+    "hm": ["good ."],
+    "lol": ["i am glad that i could"],
+    "maybe": ["that is an honest answer"],
+    "why?": ["i wish i knew"],
+    "What?": ["sorry , that was not very clear"],
+    "really?": ["as sure as"],
+    "help": ["i will try"],
+    "thx": ["you are welcome"],
+    "bye": ["goodbye"],
+    "never mind": ["as you like"],
+    "me too": ["then we have something in common"],
+}
+UNKNOWN = {  # about nothing in the corpus
+    text: ["i only know", "i will try", "i would love to"]
+    for text in (
+        "What is the capital of Tuvalu?",
+        "explain the offside rule to me",
+        "please book two seats to Reykjavik",
+        "How do I remove a wine stain?",
+        "who painted the Mona Lisa?",
+        "translate this poem into Swahili",
+        "why do volcanoes erupt?",
+        "what is 37 times 48",
+        "qwpoeiru",
+        "when was the printing press invented",
+    )
 }
 
 
@@ -74,20 +126,22 @@ def test_quickstart_model_replies_to_new_openings(
     cli: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(REPOSITORY)
-    samples = [(" ".join(source), " ".join(target)) for source, target in read_samples(SAMPLE, Data(train=SAMPLE))]
-    assert not {clean(text) for text in OPENINGS} & {source for source, _ in samples}
+    data = load_config(CONFIG).data
+    samples = [(" ".join(source), " ".join(target)) for source, target in read_samples(data.train, data)]
+    assert not {clean(text) for text in OPENINGS | UNKNOWN} & {source for source, _ in samples}
+    openings = OPENINGS | SHORT | UNKNOWN
     start = time.monotonic()
-    trained = cli("train", "configs/quickstart.json", "--results", tmp_path)
+    trained = cli("train", CONFIG, "--results", tmp_path)
     minutes = (time.monotonic() - start) / 60
-    utterances = "".join(f"{text}\n" for text in OPENINGS).encode()
+    utterances = "".join(f"{text}\n" for text in openings).encode()
     replies = cli("chat", trained.out.splitlines()[-1], stdin=utterances).out.splitlines()
     known = {target for _, target in samples}
     wrong = [
         f"{text} → {reply}"
-        for (text, fitting), reply in zip(OPENINGS.items(), replies, strict=True)
+        for (text, fitting), reply in zip(openings.items(), replies, strict=True)
         if not (reply in known and reply.startswith(tuple(fitting)))
     ]
-    fitting_count = len(OPENINGS) - len(wrong)
-    print(f"{fitting_count} of {len(OPENINGS)} replies fit after {minutes:.1f} minutes on {os.cpu_count()} cores")
-    assert len(wrong) <= 0.1 * len(OPENINGS), "\n".join(wrong)
+    fitting_count = len(openings) - len(wrong)
+    print(f"{fitting_count} of {len(openings)} replies fit after {minutes:.1f} minutes on {os.cpu_count()} cores")
+    assert len(wrong) <= 0.1 * len(openings), "\n".join(wrong)
     assert minutes <= 10  # two on an idle machine

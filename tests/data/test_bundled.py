@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ FILES = ("conversations.txt", "validation.txt", "dialogues.txt", "dialogues_vali
 
 def samples(name: str) -> Iterator[tuple[str, str]]:
     path = str(SAMPLE / name)
-    for source, target in read_samples(path, Data(train=path)):
+    for source, target in read_samples(path, Data(train=path, pairing="alternating")):
         yield " ".join(source), " ".join(target)
 
 
@@ -63,14 +64,23 @@ def test_the_files_are_up_to_date(tmp_path: Path) -> None:
 
 
 def test_patterns_are_expanded() -> None:
-    texts = generate_conversations.expand("(hi|good [day|night]) you [there]")
+    pattern = generate_conversations.parse("(hi|good [day|night]) you [there]")
+    texts = generate_conversations.expand(pattern)
     expected = {f"{start} you{end}" for start in ("hi", "good", "good day", "good night") for end in ("", " there")}
-    assert set(texts) == expected
-    assert len(texts) == len(expected)
+    assert (set(texts), len(texts), generate_conversations.count(pattern)) == (expected, 8, 8)
+    rng = random.Random(1)
+    assert {generate_conversations.pick(pattern, rng) for _ in range(200)} == expected
 
 
 def test_many_inner_groups_are_expanded_independently() -> None:
     names = "abcdefghijkl"
-    pattern = "|".join(f"{name} ({'|'.join('123456789')})" for name in names)  # 9^12 combinations of choices
-    texts = generate_conversations.expand(f"({pattern})")
+    alternatives = "|".join(f"{name} ({'|'.join('123456789')})" for name in names)  # 9^12 combinations of choices
+    texts = generate_conversations.expand(generate_conversations.parse(f"({alternatives})"))
     assert set(texts) == {f"{name} {digit}" for name in names for digit in "123456789"}
+
+
+def test_the_shortest_texts_of_a_large_pattern_are_always_chosen() -> None:
+    words = [f"word{n}" for n in range(90)]
+    texts = generate_conversations.texts_of(f"({'|'.join(words)}) [please|now]", random.Random(1))
+    assert set(words) <= set(texts)
+    assert len(set(texts)) > len(words)
