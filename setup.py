@@ -60,6 +60,7 @@ setup(
             "playwright",
             "pytest",
             "pytest-xdist",
+            "PyYAML",
             "ruff",
             "types-tqdm",
         ],

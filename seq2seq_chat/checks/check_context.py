@@ -68,7 +68,7 @@ class CheckContext:
         data = self.config.data
         if self.data_error is None:
             return read_samples(data.train, data)
-        return read_samples(SAMPLE_CORPUS, data.model_copy(update={"pairing": "sliding"}))
+        return read_samples(SAMPLE_CORPUS, data.model_copy(update={"pairing": "alternating"}))
 
     def small_config(
         self, vocabulary_size: int, *, hidden_size: int, embedding_size: int, steps: int, **changes: dict[str, Any]

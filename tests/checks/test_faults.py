@@ -195,7 +195,8 @@ def test_checks_pass_with_other_seeds(seed: int, slow_check: str, tmp_path: Path
 
 def _sample_config(seed: int) -> Config:
     """The thesis's configuration on the bundled sample."""
-    data = {"train": SAMPLE_CORPUS, "validation": "null", "vocabulary": "null", "test": "null", "pairing": "sliding"}
+    paths = dict.fromkeys(("validation", "vocabulary", "test"), "null")
+    data = {"train": SAMPLE_CORPUS, "pairing": "alternating", **paths}
     return load_config(CONFIG, [f"seed={seed}", *(f"data.{key}={value}" for key, value in data.items())])
 
 

@@ -51,6 +51,7 @@ def test_it_chats_and_evaluates_as_before(cli: Cli, old_run: Path) -> None:
         assert figures[name] == pytest.approx(value, rel=1e-5), name
 
 
+@pytest.mark.slow
 def test_it_resumes_bit_for_bit(cli: Cli, old_run: Path) -> None:
     result = cli("train", "--resume", old_run)
     assert (result.status, result.err) == (0, "")
