@@ -1,4 +1,4 @@
-"""Tell a text whose letters the tokenizer removes, such as one in Cyrillic or Chinese."""
+"""Detect text whose letters the tokenizer removes, such as Cyrillic or Chinese."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seq2seq_chat.data.corpus_file import CorpusError
 logger = logging.getLogger(__name__)
 
 SAMPLE_UTTERANCES = 1000
-"""Utterances that are enough to judge a text."""
+"""Number of utterances to count the letters of."""
 
-_REFUSED, _REPORTED = 0.1, 0.5
+_ERROR_BELOW, _WARNING_BELOW = 0.1, 0.5  # share of letters kept
 
 
 class Letters(NamedTuple):
@@ -24,8 +24,8 @@ class Letters(NamedTuple):
     kept: int
 
     @classmethod
-    def of(cls, raw: Iterable[str], cleaned: Iterable[str]) -> Letters:
-        """Those of raw and of cleaned utterances."""
+    def from_texts(cls, raw: Iterable[str], cleaned: Iterable[str]) -> Letters:
+        """Count those of raw and of cleaned utterances."""
         return cls(*(sum(sum(map(str.isalnum, text)) for text in texts) for texts in (raw, cleaned)))
 
 
@@ -35,17 +35,17 @@ def check_letters(name: str, letters: Letters) -> None:
     Raises:
         CorpusError: It removes nearly all of them.
     """
-    if letters.kept >= _REPORTED * letters.raw:
+    if letters.kept >= _WARNING_BELOW * letters.raw:
         return
     message = (
         f"cleaning removes {100 - 100 * letters.kept / letters.raw:.0f} % of the letters in {name}. It keeps only "
         "a to z, with or without accents, digits and . , ! ?, so the text must be in the Latin alphabet"
     )
-    if letters.kept < _REFUSED * letters.raw:
+    if letters.kept < _ERROR_BELOW * letters.raw:
         raise CorpusError(f"{message[0].upper()}{message[1:]}.")
     _warn_once(message)
 
 
-@functools.cache  # a training reads its corpus twice
+@functools.cache  # a training run reads its corpus twice
 def _warn_once(message: str) -> None:
     logger.warning("%s", message)

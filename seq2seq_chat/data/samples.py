@@ -42,7 +42,7 @@ def read_tokens(path: str | Path, tokenizer: Tokenizer, progress: bool = False) 
     utterances = read_utterances(path, progress)
     sample = list(islice(utterances, SAMPLE_UTTERANCES))
     texts = [utterance for _, utterance in sample]
-    check_letters(str(path), Letters.of(texts, (tokenizer.decode(tokenizer.encode(text)) for text in texts)))
+    check_letters(str(path), Letters.from_texts(texts, (tokenizer.decode(tokenizer.encode(text)) for text in texts)))
     for conversation, utterance in chain(sample, utterances):
         tokens = tokenizer.encode(utterance)
         if tokens:

@@ -220,7 +220,7 @@ class Shard:
     def add_letters(self, raw: Sequence[str], cleaned: Sequence[str]) -> None:
         """Count the letters in the first utterances of a piece, and how many of them are left after cleaning."""
         if not self.piece.letters:
-            counts = Letters.of(raw[:SAMPLE_UTTERANCES], cleaned[:SAMPLE_UTTERANCES])
+            counts = Letters.from_texts(raw[:SAMPLE_UTTERANCES], cleaned[:SAMPLE_UTTERANCES])
             self.piece.letters, self.piece.kept_letters = counts
 
     def add_bytes(self, size: int) -> None:

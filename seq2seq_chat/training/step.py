@@ -25,7 +25,7 @@ class StepResult(NamedTuple):
 
     loss: Loss  # before the update
     gradient_norm: tf.Tensor  # scalar, before clipping
-    stop: tf.Tensor  # scalar: number of devices that asked to stop after this step
+    stop: tf.Tensor  # scalar: number of devices that request to stop after this step
 
 
 class TrainingStep:

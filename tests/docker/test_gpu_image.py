@@ -1,6 +1,6 @@
 """The image for GPUs, as far as it can be tested without one: CUDA's libraries are found, and it trains without a GPU.
 
-Building it downloads 3 GB, so these tests run only when asked: ./test.sh -m gpu_image -s
+Building it downloads 3 GB, so these tests run only on request: ./test.sh -m gpu_image -s
 """
 
 from __future__ import annotations
