@@ -37,9 +37,9 @@ MAX_MISSING = 10  # in the figure; larger numbers share the last group
 def main(corpus: str, vocabularies: tuple[str, ...], output: str, options: CorpusOptions) -> None:
     """Write the thesis's table and histogram of coverage for CORPUS, a prepared folder or a corpus file.
 
-    Without --vocabulary, all vocabulary*.txt in the folder are used.
+    Without --vocabulary, all vocabulary*.txt in the folder are used, and with --side target all target_vocabulary*.txt.
     """
-    files = vocabularies or sorted(map(str, Path(corpus).glob("vocabulary*.txt")))
+    files = vocabularies or sorted(map(str, Path(corpus).glob(f"{options.vocabulary_prefix}vocabulary*.txt")))
     if not files:
         raise UserError(f"there is no vocabulary in {corpus}; name one with --vocabulary")
     with open_utterances(corpus, options) as utterances:

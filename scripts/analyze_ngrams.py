@@ -36,7 +36,7 @@ def main(corpus: str, top: int, no_marks: bool, output: str, options: CorpusOpti
             counts = utterances.engine.materialize(ngram_counts(utterances.table, size), name)
             total = int(utterances.rows(counts.agg(n=counts["count"].sum()))[0]["n"] or 0)
             if no_marks:
-                counts = counts.filter(~counts.ngram.re_search(r"[.,!?]"))
+                counts = counts.filter(~counts.ngram.re_search("(^| )[.,!?]( |$)"))
             for rank, row in enumerate(utterances.rows(most_frequent(counts, top, "ngram")), 1):
                 share = round(100 * row["count"] / total, 3)
                 rows.append({"n": size, "rank": rank, "ngram": row["ngram"], "count": row["count"], "percent": share})

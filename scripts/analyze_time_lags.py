@@ -1,4 +1,4 @@
-"""Histogram of the seconds between consecutive utterances.
+"""Histogram of the seconds between consecutive utterances of a film, or between a comment and a reply.
 
 python scripts/analyze_time_lags.py data/opensubtitles --output time_lags
 """
@@ -37,7 +37,10 @@ CLOSE = 5  # seconds
 @click.option("--output", default="time_lags", show_default=True, metavar="NAME", help="Write NAME.json, .csv, .png.")
 @corpus_options
 def main(corpus: str, between: str, max_seconds: int, output: str, options: CorpusOptions) -> None:
-    """Write a histogram of the seconds between consecutive utterances of CORPUS, a prepared folder with times."""
+    """Write a histogram of the seconds between consecutive utterances of CORPUS, a prepared folder with times.
+
+    The silences at which `prepare` cut a film are included; a clock that jumps back counts as less than 0 seconds.
+    """
     with open_utterances(corpus, options) as utterances:
         lags = utterances.rows(time_lags(utterances.table, between))
     unknown = sum(row["pairs"] for row in lags if row["seconds"] is None)

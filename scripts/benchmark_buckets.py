@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, Data
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
@@ -35,10 +36,10 @@ COLUMNS = ["training", "tokens/s", "gain", "ms", "% waiting"]
 class TimedTraining:
     """A training run and its measurements."""
 
-    def __init__(self, config: Config, vocabulary: Vocabulary, corpus: Dataset) -> None:
+    def __init__(self, config: Config, codecs: Codecs, corpus: Dataset) -> None:
         self.label = f"{config.training.precision}, {'buckets' if config.data.buckets else 'one bucket'}"
         self.config = config
-        self.learner = build_learner(config, vocabulary, corpus)
+        self.learner = build_learner(config, codecs, corpus)
         self.tokens = self.seconds = self.waited = self.steps = 0.0
 
     def warm_up(self, bar: Any) -> None:
@@ -68,13 +69,13 @@ def main(
     corpus_file: str, vocabulary_file: str, pairing: Any, buckets: int, turns: int, json_file: Path | None
 ) -> None:
     """Time four training runs: two precisions, with and without buckets."""
-    vocabulary = Vocabulary(Vocabulary.load(vocabulary_file).words[:8000])
-    corpus = Dataset.open(corpus_file, vocabulary, Data(train=corpus_file, pairing=pairing))
+    codecs = Codecs.of_words(Vocabulary(Vocabulary.load(vocabulary_file).words[:8000]))
+    corpus = Dataset.open(corpus_file, codecs, Data(train=corpus_file, pairing=pairing))
     precisions = [name for name in ("float32", "bfloat16") if why_unavailable(name) is None]
     peaks = peak_speeds(precisions)
     configs = [experiment(corpus_file, precision, count) for precision in precisions for count in (buckets, 1)]
     share_cores(micro_batch_count(configs[0].model, configs[0].training))
-    trainings = [TimedTraining(config, vocabulary, corpus) for config in configs]
+    trainings = [TimedTraining(config, codecs, corpus) for config in configs]
     with tqdm(unit="step", disable=None) as bar:
         for training in trainings:
             bar.set_description(f"{training.label}: tracing graphs")

@@ -21,8 +21,10 @@ from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import Vocabulary, training_vocabulary
+from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import write_json
@@ -104,11 +106,12 @@ def make_learner(config: Config) -> Learner:
     config = Config.model_validate(settings)
     share_cores(micro_batch_count(config.model, config.training))
     make_deterministic(config.seed, config.training.deterministic)
-    known = training_vocabulary(config.data).words
+    codec = build_codecs(config.data).source
+    known = codec.vocabulary.words
     more = [f"word{number}" for number in range(max(0, config.data.vocabulary_size - len(known)))]
-    vocabulary = Vocabulary([*known, *more])
-    corpus = Dataset.open(SAMPLE, vocabulary, config.data)
-    return build_learner(config, vocabulary, corpus)
+    codecs = Codecs.shared(codec._replace(vocabulary=Vocabulary([*known, *more])))
+    corpus = Dataset.open(SAMPLE, codecs, config.data)
+    return build_learner(config, codecs, corpus)
 
 
 if __name__ == "__main__":

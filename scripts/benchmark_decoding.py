@@ -25,7 +25,6 @@ from tqdm import tqdm
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.tokenizers import get_tokenizer
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
@@ -107,8 +106,8 @@ def time_chatbot(run: Run, calls: int) -> list[dict[str, Any]]:
     """Time the chatbot of a run, from the text of an utterance to the text of its reply."""
     bot = Chatbot.load(run)
     data = bot.config.data
-    samples = read_samples(data.validation or data.train, data)
-    texts = [get_tokenizer(data.level).decode(source) for source, _ in islice(samples, 32)]
+    samples = read_samples(data.validation or data.train, data, run.codecs.tokenizers)
+    texts = [sample.source for sample in islice(samples, 32)]
     rows = []
     for width in (1, 10):
         method = "beam" if width > 1 else "greedy"

@@ -7,6 +7,12 @@ did, and subtitles with `xml.etree`; it cleans text in the same way, writes one 
 does nothing else that `prepare` does: splits, the table, statistics, times and silences, duplicate films, damaged
 input. Because it is slow, it only reads the beginning of the same dump. The two run alternately, with their input in
 the page cache; the results are medians.
+
+python scripts/benchmark_prepare.py --folder /tmp/dumps --tokenizers [--text data/dailydialog/train.txt]
+
+compares the tokenizers instead, on the tree of subtitles or on a text with one utterance per line: alone, and in
+`prepare --jobs 1`, without the time that training subwords takes, which does not grow with large corpora. All times are
+processor times of one core; `MB/s` are those of the text, and of the files that `prepare` reads.
 """
 
 from __future__ import annotations
@@ -31,8 +37,10 @@ from typing import Any
 import click
 import zstandard
 from contenders.table import json_option
+from contenders.tokenizers import CONTENDERS, PrepareSeconds, time_prepare_on_one_core, time_tokenizers
 
 from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
@@ -325,6 +333,45 @@ def measure(
     return rows
 
 
+def measure_tokenizers(corpus: str, source: Path, folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Measure each tokenizer alone on the training set of a corpus, and in `prepare`, both on one core."""
+    output, megabytes = folder / "ours", size_of(source) / 1e6
+    warm_cache(source)
+    time_prepare(corpus, source, output, ["--tokenizer", "whitespace"])
+    texts = [text for _, text in read_utterances(output / "train.txt")]
+    alone = time_tokenizers(texts, rounds)
+    text_megabytes = sum(len(text.encode()) for text in texts) / 1e6
+    prepared: dict[str, list[PrepareSeconds]] = {name: [] for name in CONTENDERS}
+    for _ in range(rounds):
+        for name, settings in CONTENDERS.items():
+            shutil.rmtree(output)
+            arguments = [corpus, str(source), "--output", str(output)]
+            prepared[name].append(time_prepare_on_one_core(arguments, settings))
+    shutil.rmtree(output)
+    rows: list[dict[str, Any]] = []
+    for name in CONTENDERS:
+        training = statistics.median(run.training for run in prepared[name])
+        seconds = statistics.median(run.total - run.training for run in prepared[name])
+        row: dict[str, Any] = {"tokenizer": name, "mb_per_second": text_megabytes / statistics.median(alone[name])}
+        row |= {"training_seconds": training, "prepare_seconds": seconds}
+        row |= {"prepare_mb_per_second": megabytes / seconds}
+        first = rows[0] if rows else row
+        row["of_english"] = row["mb_per_second"] / first["mb_per_second"]
+        row["prepare_of_english"] = row["prepare_mb_per_second"] / first["prepare_mb_per_second"]
+        rows.append(row)
+    return rows
+
+
+def print_tokenizers(rows: list[dict[str, Any]]) -> None:
+    """Print the table of tokenizers."""
+    cells = [["tokenizer", "MB/s", "of english", "prepare s", "MB/s", "of english", "training s"]]
+    for row in rows:
+        numbers = [f"{row['mb_per_second']:.1f}", f"{row['of_english']:.2f}", f"{row['prepare_seconds']:.1f}"]
+        numbers += [f"{row['prepare_mb_per_second']:.1f}", f"{row['prepare_of_english']:.2f}"]
+        cells.append([row["tokenizer"], *numbers, f"{row['training_seconds']:.1f}" if row["training_seconds"] else ""])
+    click.echo(format_table(cells, "lr", "markdown"))
+
+
 @click.command()
 @click.option("--folder", default="benchmark_prepare", show_default=True, type=click.Path(path_type=Path))
 @click.option("--reddit-mb", default=2200.0, show_default=True, help="Size of the dump; 0 for none.")
@@ -338,6 +385,12 @@ def measure(
 @click.option("--all-subreddits", is_flag=True, help="Read all comments instead of three subreddits.")
 @click.option("--packed", is_flag=True, help="Measure the compressed dump as well.")
 @click.option("--rounds", default=5, show_default=True, help="Number of measurements.")
+@click.option("--tokenizers", is_flag=True, help="Compare the tokenizers instead.")
+@click.option(
+    "--text",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Text to compare tokenizers on.  [default: the tree of subtitles]",
+)
 @click.option("--generate-only", is_flag=True)
 @json_option
 def main(
@@ -348,11 +401,23 @@ def main(
     all_subreddits: bool,
     packed: bool,
     rounds: int,
+    tokenizers: bool,
+    text: Path | None,
     generate_only: bool,
     json_file: Path | None,
 ) -> None:
     """Print a table of speed and memory. The generated corpora are kept in the folder and reused."""
     folder.mkdir(parents=True, exist_ok=True)
+    if tokenizers:
+        tree = folder / f"opensubtitles-{opensubtitles_mb:g}"
+        if text is None:
+            generate_opensubtitles(tree, opensubtitles_mb)
+        source = ("opensubtitles", tree) if text is None else ("lines", text)
+        compared = measure_tokenizers(*source, folder, rounds)
+        print_tokenizers(compared)
+        if json_file:
+            write_json(json_file, compared)
+        return
     rows: list[dict[str, Any]] = []
     for corpus, size in (("reddit", reddit_mb), ("opensubtitles", opensubtitles_mb)):
         if not size:

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.bundled import bundled_conversations
-from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import write_json
@@ -191,7 +191,7 @@ def _row(clients: str, results: list[Result], seconds: float, expected: dict[str
 
 def _is_wrong(result: Result, expected: dict[str, str]) -> bool:
     """Whether a reply belongs to another utterance, or differs from the reply to a single client."""
-    words = get_tokenizer("word").encode(result.text)
+    words = EnglishTokenizer().encode(result.text)
     source = result.body["source_words"]
     return source != words[-len(source) :] or result.body["reply"] != expected.get(result.text, result.body["reply"])
 

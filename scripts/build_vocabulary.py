@@ -12,19 +12,19 @@ from corpus_script import CorpusOptions, corpus_options, open_utterances, print_
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
 from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.data.tokenizers import Level
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.prepare.queries import most_frequent, sum_counts, word_counts
+from seq2seq_chat.prepare.queries import sum_counts, vocabulary_words, word_counts
 
 
 @click.command()
 @click.argument("corpus")
 @click.option("--size", "sizes", multiple=True, type=click.IntRange(5), default=(25_000, 50_000, 100_000))
-@click.option("--level", type=click.Choice(["word", "character"]), default="word", show_default=True)
 @click.option("--output", metavar="DIR", help="Folder to write to.  [default: the folder of the corpus]")
 @corpus_options
-def main(corpus: str, sizes: tuple[int, ...], level: Level, output: str | None, options: CorpusOptions) -> None:
+def main(corpus: str, sizes: tuple[int, ...], output: str | None, options: CorpusOptions) -> None:
     """Write vocabulary_SIZE.txt for each size, word_frequencies.json and .png of CORPUS, a prepared folder or file.
+
+    With --side target the vocabularies are named target_vocabulary_SIZE.txt.
 
     Words of equal frequency are sorted by code points. Use --split train for the vocabulary of a model that is
     evaluated on validation or test.
@@ -32,14 +32,14 @@ def main(corpus: str, sizes: tuple[int, ...], level: Level, output: str | None, 
     folder = Path(output or (corpus if Path(corpus).is_dir() else "."))
     folder.mkdir(parents=True, exist_ok=True)
     with open_utterances(corpus, options) as utterances:
-        counts = sum_counts(word_counts(utterances.table, level), "word")
+        counts = sum_counts(word_counts(utterances.table), "word")
         counts = utterances.engine.materialize(counts, "counts")
         total, distinct = (utterances.rows(counts.agg(n=counts["count"].sum(), words=counts.count()))[0]).values()
-        ranked = utterances.rows(most_frequent(counts, max(sizes)))
+        ranked = utterances.rows(vocabulary_words(counts, max(sizes)))
     rows = []
     for size in sorted(set(sizes)):
         chosen = ranked[: size - len(SPECIAL_WORDS)]
-        path = folder / f"vocabulary_{size}.txt"
+        path = folder / f"{options.vocabulary_prefix}vocabulary_{size}.txt"
         Vocabulary([*SPECIAL_WORDS, *(row["word"] for row in chosen)]).save(path)
         known = sum(row["count"] for row in chosen)
         rows.append(

@@ -22,7 +22,6 @@ from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.tokenizers import get_tokenizer
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.errors import UserError
@@ -64,9 +63,9 @@ def main(
         corpus_file = data or settings.test or settings.validation
         if corpus_file is None:
             raise UserError(f"run {run.name} has no test or validation corpus; name a corpus with --data")
-        corpus = Dataset.open(corpus_file, bot.vocabulary, settings)
+        corpus = Dataset.open(corpus_file, bot.codecs, settings)
         chosen = evenly_spaced(len(corpus), limit)
-        texts = [bot.vocabulary.text(corpus.source_ids(i), get_tokenizer(settings.level)) for i in chosen]
+        texts = [bot.codecs.source.decode(corpus.source_ids(i)) for i in chosen]
         rows = [measure_replies(bot, variant, texts) for variant in variants or VARIANTS]
     except UserError as error:
         raise click.UsageError(str(error)) from error
@@ -84,7 +83,7 @@ def measure_replies(bot: Chatbot, variant: str, texts: list[str]) -> dict[str, A
     for first in tqdm(range(0, len(texts), BATCH_SIZE), desc=variant, unit="batch", leave=False, disable=None):
         replies = bot.replies(texts[first : first + BATCH_SIZE], decoding)
         seconds += replies[0].seconds
-        diversity.add(reply.text for reply in replies)
+        diversity.add(" ".join(reply.hypotheses[0].words) if reply.hypotheses else "" for reply in replies)
     return {
         "decoding": variant,
         "ten most frequent": f"{100 * (diversity.most_frequent_share() or 0):.1f} %",

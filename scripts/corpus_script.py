@@ -17,9 +17,12 @@ import ibis.expr.types as ir
 
 from seq2seq_chat.cli.options import log_to_stderr
 from seq2seq_chat.cli.streams import is_write_error
+from seq2seq_chat.data.codec import load_tokenizer
+from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer
+from seq2seq_chat.data.vocabulary import TARGET_PREFIX
+from seq2seq_chat.prepare.corpus_table import prepared_utterances
 from seq2seq_chat.prepare.engine import Engine, EngineName, fetch_rows, open_engine
-from seq2seq_chat.prepare.queries import filter_splits
-from seq2seq_chat.prepare.utterances import prepared_utterances
+from seq2seq_chat.prepare.queries import filter_side, filter_splits
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically, write_json
 from seq2seq_chat.system.tables import format_table
@@ -27,12 +30,19 @@ from seq2seq_chat.system.tables import format_table
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """The options of every script that analyzes corpora; ``split`` may be ``all``."""
+    """The options of every script that analyzes corpora; ``split`` may be ``all``, ``side`` None for both."""
 
     split: str
+    side: str | None
+    tokenizer: Tokenizer  # of a corpus file
     engine: EngineName
     spark_master: str
     memory: str
+
+    @property
+    def vocabulary_prefix(self) -> str:
+        """What the names of the vocabulary files of the side start with."""
+        return TARGET_PREFIX if self.side == "target" else ""
 
 
 class Utterances(NamedTuple):
@@ -57,17 +67,19 @@ def open_utterances(path: str | Path, options: CorpusOptions) -> Iterator[Uttera
     with tempfile.TemporaryDirectory(prefix="seq2seq-chat-") as name:
         folder = Path(name)
         with (
-            prepared_utterances(Path(path), folder) as file,
+            prepared_utterances(Path(path), folder, options.tokenizer) as file,
             open_engine(options.engine, folder, memory=options.memory, spark_master=options.spark_master) as engine,
         ):
             table = engine.table(file)
             if options.split != "all":
                 table = filter_splits(table, [options.split])
+            if options.side is not None:
+                table = filter_side(table, options.side)
             yield Utterances(table, engine, folder)
 
 
 def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --split, --engine, --spark-master and --memory, passed as ``options``; report errors with exit status 2."""
+    """Add --split, --side, --tokenizer and others, passed as ``options``; report errors with exit status 2."""
 
     @click.option(
         "--split",
@@ -76,14 +88,36 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="Part of the corpus.",
     )
+    @click.option("--side", type=click.Choice(["source", "target"]), help="Only this side of pairs.  [default: both]")
+    @click.option(
+        "--tokenizer",
+        type=click.Choice(["english", "thesis", "unicode", "whitespace", "character", "subword"]),
+        default="english",
+        show_default=True,
+        help="Tokenizer for a corpus file; a prepared folder has tokens already.",
+    )
+    @click.option("--lowercase", is_flag=True, help="unicode: convert tokens to lower case.")
+    @click.option("--tokenizer-file", metavar="FILE", help="subword: the tokenizer.json of prepare or of a run.")
     @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
     @click.option("--spark-master", default="local[*]", show_default=True, metavar="URL")
     @click.option("--memory", default="2GB", show_default=True, metavar="SIZE", help="Memory limit of the engine.")
     @functools.wraps(command)
-    def with_options(split: str, engine: EngineName, spark_master: str, memory: str, **arguments: Any) -> None:
+    def with_options(
+        split: str,
+        side: str | None,
+        tokenizer: TokenizerName,
+        lowercase: bool,
+        tokenizer_file: str | None,
+        engine: EngineName,
+        spark_master: str,
+        memory: str,
+        **arguments: Any,
+    ) -> None:
         log_to_stderr()
         try:
-            command(options=CorpusOptions(split, engine, spark_master, memory), **arguments)
+            settings = TokenizerSettings(tokenizer, lowercase)
+            options = CorpusOptions(split, side, _tokenizer(settings, tokenizer_file), engine, spark_master, memory)
+            command(options=options, **arguments)
         except (UserError, OSError) as error:
             if isinstance(error, OSError) and is_write_error(error):
                 raise
@@ -91,6 +125,12 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
             raise SystemExit(2) from error
 
     return with_options
+
+
+def _tokenizer(settings: TokenizerSettings, file: str | None) -> Tokenizer:
+    if (settings.name == "subword") != (file is not None):
+        raise UserError("The tokenizer subword, and no other, needs --tokenizer-file.")
+    return create_tokenizer(settings) if file is None else load_tokenizer(settings, file)
 
 
 def write_rows(path: str | Path, rows: Sequence[dict[str, Any]]) -> None:

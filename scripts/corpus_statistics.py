@@ -44,13 +44,13 @@ def main(corpora: tuple[str, ...], pairing: Pairing, steps: int, output: str, op
         lengths[Path(corpus).name] = {row["words"]: row["utterances"] for row in by_length}
         for name in filter(splits.__contains__, SPLITS):
             row = splits[name]
-            path = Path(corpus) / f"{name}.txt"
+            files = [path for path in (Path(corpus) / f"{name}.txt", Path(corpus) / f"{name}.tsv") if path.is_file()]
             rows.append(
                 {
                     "corpus": Path(corpus).name,
                     "set": name,
                     "percent": round(100 * row["utterances"] / total, 2),
-                    "MB": round(path.stat().st_size / 1e6, 2) if path.is_file() else 0.0,
+                    "MB": round(sum(path.stat().st_size for path in files) / 1e6, 2),
                     "conversations": row["conversations"],
                     "utterances": row["utterances"],
                     "samples": row["samples"],

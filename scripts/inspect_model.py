@@ -1,6 +1,6 @@
 """Inspect a model: parameters by part, weight and gradient norms, gradients by time step, gates word by word.
 
-python scripts/inspect_model.py latest "where are you from ?" --output internals/
+python scripts/inspect_model.py latest "where are you from?" --output internals/
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seq2seq_chat.system.versions import load_tensorflow
 
 @click.command(help=__doc__)
 @click.argument("run")
-@click.argument("utterance", default="what did you do yesterday ?")
+@click.argument("utterance", default="what did you do yesterday?")
 @click.option("--data", metavar="FILE", help="Corpus for the gradients.  [default: the test corpus]")
 @snapshot_option
 @results_option

@@ -44,7 +44,7 @@ DOCUMENTED = {
     "web_run_phone_dark",
     "web_settings_phone_light",
 }
-UTTERANCES = ["hello !", "tell me a joke ."]
+UTTERANCES = ["Hello!", "Tell me a joke."]
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """Draw the attention of replies: as a heat map, and as shading of the words of the utterance.
 
-python scripts/plot_attention.py latest "where are you from ?" --output attention/
-python scripts/plot_attention.py latest "where are you from ?" --beam-width 10 --n-best 3 --output attention.svg
+python scripts/plot_attention.py latest "where are you from?" --output attention/
+python scripts/plot_attention.py latest "where are you from?" --beam-width 10 --n-best 3 --output attention.svg
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seq2seq_chat.system.versions import load_tensorflow
 
 @click.command(help=__doc__)
 @click.argument("run")
-@click.argument("utterance", default="what did you do yesterday ?")
+@click.argument("utterance", default="what did you do yesterday?")
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search.  [default: greedy]")
 @click.option("--n-best", type=click.IntRange(1, 20), default=1, show_default=True, help="Replies to draw.")
 @snapshot_option

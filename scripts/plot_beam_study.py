@@ -54,12 +54,13 @@ def main(
     favorites = read_transcript(liked, utterances).replies if liked else []
     vectors = Sent2Vec.load(sent2vec) if sent2vec else None
     widths = [width for width in beams.WIDTHS if width < widest] + [widest]
-    studies = beams.study_beams(LoadedRun(trained_run, snapshot), utterances, widths)
+    loaded = LoadedRun(trained_run, snapshot)
+    studies = beams.study_beams(loaded, utterances, widths)
     for study in studies:
         click.echo(study.utterance)
         rows = [("", str(best.width), f"{best.score:.2f}", best.text or "(empty)") for best in study.best]
         click.echo(format_table(rows, "lrrl"))
-    ranks = beams.rank_favorites(studies, favorites, vectors) if favorites else []
+    ranks = beams.rank_favorites(studies, favorites, loaded.codecs.target.tokenizer, vectors) if favorites else []
     for rank in ranks:
         click.echo(f"{rank.utterance} → {rank.nearest}: rank {rank.rank} of {rank.size}")
     pictures.write(draw_beams(studies, ranks), "beam_study", main=True)

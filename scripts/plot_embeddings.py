@@ -38,7 +38,7 @@ def main(
     from seq2seq_chat.analysis.model_view import vectors
 
     loaded = LoadedRun(trained_run, snapshot)
-    all_words = vectors.word_vectors(loaded, len(loaded.vocabulary))
+    all_words = vectors.word_vectors(loaded, len(loaded.codecs.source.vocabulary))
     points = vectors.word_vectors(loaded, words)
     for word in selected or points.labels[20:120:10] or points.labels[:5]:
         neighbors = vectors.nearest_neighbors(all_words, word)

@@ -1,4 +1,4 @@
-"""Draw word and bigram frequencies of a run's replies against those of its training corpus, for each snapshot.
+"""Draw frequencies of words, bigrams and trigrams in a run's replies and its training corpus, for each snapshot.
 
 python scripts/plot_ngrams.py latest --limit 5000 --output ngrams/
 
@@ -42,21 +42,22 @@ def main(run: str, data: str | None, limit: int, results: str, pictures: Picture
     if not snapshots:
         raise UserError(f"run {trained_run.name} has no snapshots or checkpoints yet")
     loaded = LoadedRun(trained_run, snapshots[0].name)
-    level, vocabulary, corpus = loaded.config.data.level, loaded.vocabulary, corpus_profile(trained_run)
+    vocabulary, corpus = loaded.codecs.target.vocabulary, corpus_profile(trained_run)
     profiles, steps = [], []
     for snapshot in snapshots:
         loaded.load_snapshot(snapshot.name)
         predictions = predict(loaded, evaluation_corpus(trained_run, data), trained_run.path / FOLDER, limit=limit)
         steps.append(loaded.step)
-        profiles.append(text_profile(f"replies at {snapshot.label}", (p.reply for p in predictions), vocabulary, level))
+        replies = (p.reply_tokens.split() for p in predictions)
+        profiles.append(text_profile(f"replies at {snapshot.label}", replies, vocabulary))
         pictures.write(draw_top_ngrams(profiles[-1], corpus, vocabulary), f"ngrams_{snapshot.label}")
-    expected = text_profile("expected replies", (p.expected for p in predictions), vocabulary, level)
-    replies, references = [divergences(profile, corpus) for profile in profiles], divergences(expected, corpus)
+    expected = text_profile("expected replies", (p.expected_tokens.split() for p in predictions), vocabulary)
+    diverging, references = [divergences(profile, corpus) for profile in profiles], divergences(expected, corpus)
     for n, name in ORDERS.items():
-        values = ", ".join(f"{s.label}: {_number(d[n])}" for s, d in zip(snapshots, replies, strict=True))
+        values = ", ".join(f"{s.label}: {_number(d[n])}" for s, d in zip(snapshots, diverging, strict=True))
         click.echo(f"Jensen–Shannon divergence of {name}, bits: {values}; expected replies: {_number(references[n])}")
     pictures.write(draw_rank_frequency([corpus, expected, *profiles[-MAX_LINES:]]), "ngram_ranks", main=True)
-    pictures.write(draw_divergences(steps, replies, references), "ngram_divergence")
+    pictures.write(draw_divergences(steps, diverging, references), "ngram_divergence")
 
 
 def _number(value: float | None) -> str:

@@ -49,10 +49,11 @@ def main(
     from seq2seq_chat.analysis.loaded_run import LoadedRun
     from seq2seq_chat.analysis.model_view import vectors
     from seq2seq_chat.data.batches import evenly_spaced
-    from seq2seq_chat.data.corpus_file import read_utterances
+    from seq2seq_chat.data.samples import read_samples
 
-    utterances = read_utterances(evaluation_corpus(trained_run, data), progress=True)
-    texts = list(dict.fromkeys(text for _, text in utterances))
+    corpus, settings, codecs = evaluation_corpus(trained_run, data), trained_run.config.data, trained_run.codecs
+    samples = read_samples(corpus, settings, codecs.tokenizers, progress=True)
+    texts = list(dict.fromkeys(sample.source for sample in samples))
     loaded = LoadedRun(trained_run, snapshot)
     points = vectors.thought_vectors(loaded, [texts[index] for index in evenly_spaced(len(texts), limit)])
     cluster_index, groups = vectors.cluster_vectors(points, clusters)

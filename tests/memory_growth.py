@@ -62,7 +62,7 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
     load_tensorflow()
     from seq2seq_chat.config import override_decoding
     from seq2seq_chat.inference.chatbot import Chatbot
-    from seq2seq_chat.inference.terminal import answer_lines
+    from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines
     from seq2seq_chat.runs.run import Run
 
     memory = Memory()
@@ -75,7 +75,7 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
 
     bot = Chatbot.load(Run(run))
     decoding = override_decoding(bot.config.decoding, **overrides)
-    answer_lines(bot, decoding, True, io.BytesIO(b"".join(map(utterance, range(replies)))), Out())
+    answer_lines(bot, decoding, ReplyFormat(scores=True), io.BytesIO(b"".join(map(utterance, range(replies)))), Out())
     return memory.growth()
 
 

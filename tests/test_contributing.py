@@ -158,7 +158,7 @@ question, *answer = Path("data/train.txt").read_text().splitlines()[:3]
 assert question.startswith("do you see tree"), question
 assert answer == ["yes , i see the tree !", "<<<<<END-CONV>>>>>"], answer
 run("train", "new.json")
-assert run("chat", "latest", stdin="do you see tree3 ?\\n") == "yes , i\\n"
+assert run("chat", "latest", stdin="do you see tree3 ?\\n") == "yes, i\\n"
 run("check", "new.json", "--only", "gradients")
 
 import tensorflow as tf

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.config import load_config
-from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.tokenizers.english import clean
+from seq2seq_chat.data.samples import Tokenizers, read_samples
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean
 
 REPOSITORY = Path(__file__).parents[1]
 CONFIG = "configs/quickstart.json"
@@ -32,9 +32,9 @@ OPENINGS = {  # what is said → how fitting replies begin
     "See you soon, Sequel!": ["goodbye"],
     "I really have to go now": ["goodbye"],
     "good nigth": ["good night"],
-    "Yes, yes": ["good !", "good ."],
+    "Yes, yes": ["good!", "good."],
     "no no, sorry no": ["all right"],
-    "Okay, cool": ["good ."],
+    "Okay, cool": ["good."],
     "Maybe, who knows": ["that is an honest answer"],
     "but why?": ["i wish i knew"],
     "Really? Are you sure?": ["as sure as"],
@@ -62,13 +62,13 @@ OPENINGS = {  # what is said → how fitting replies begin
     "can you please tell me a story?": ["once upon a time"],
     "What time is it there?": ["i have no clock"],
     "how's the weather over there": ["i have no window"],
-    "Do you really like music?": ["yes , very much"],
+    "Do you really like music?": ["yes, very much"],
     "which movie should I watch?": ["i like anything with a robot"],
     "My name is Barbara": ["nice to meet you"],
     "So nice to meet you, Sequel!": ["the pleasure is mine"],
     "Nooo, thank you": ["all right"],
     "maybe later, ok?": ["as you like"],
-    "okay then, cool": ["good ."],
+    "okay then, cool": ["good."],
     "nvm, forget about it": ["as you like"],
     "ttyl, sequel!": ["goodbye"],
     "thx a lot, mate": ["you are welcome"],
@@ -77,7 +77,7 @@ OPENINGS = {  # what is said → how fitting replies begin
     "wanna talk a bit now?": ["i would love to talk"],
     "let's have a little chat": ["i would love to talk"],
     "now ask me smth": ["what was the nicest"],
-    "Please stop talking to me now!": ["all right , i will be quiet"],
+    "Please stop talking to me now!": ["all right, i will be quiet"],
     "gimme a good joke, sequel": ["why did the neural"],
     "I'm 19 years old": ["then you are much older"],
     "my friend and i visited a glass workshop": ["that sounds interesting"],
@@ -87,16 +87,16 @@ SHORT = {  # in the corpus, a few times each among thousands of others
     "no": ["all right"],
     "No!": ["all right"],
     "nope": ["all right"],
-    "yes": ["good !"],
-    "Yeah": ["good !"],
-    "sure": ["good !"],
-    "ok": ["good ."],
-    "Cool": ["good ."],
-    "hm": ["good ."],
+    "yes": ["good!"],
+    "Yeah": ["good!"],
+    "sure": ["good!"],
+    "ok": ["good."],
+    "Cool": ["good."],
+    "hm": ["good."],
     "lol": ["i am glad that i could"],
     "maybe": ["that is an honest answer"],
     "why?": ["i wish i knew"],
-    "What?": ["sorry , that was not very clear"],
+    "What?": ["sorry, that was not very clear"],
     "really?": ["as sure as"],
     "help": ["i will try"],
     "thx": ["you are welcome"],
@@ -127,15 +127,16 @@ def test_quickstart_model_replies_to_new_openings(
 ) -> None:
     monkeypatch.chdir(REPOSITORY)
     data = load_config(CONFIG).data
-    samples = [(" ".join(source), " ".join(target)) for source, target in read_samples(data.train, data)]
-    assert not {clean(text) for text in OPENINGS | UNKNOWN} & {source for source, _ in samples}
+    tokenizer = EnglishTokenizer()
+    samples = list(read_samples(data.train, data, Tokenizers(tokenizer, tokenizer)))
+    assert not {clean(text) for text in OPENINGS | UNKNOWN} & {" ".join(sample.source_tokens) for sample in samples}
     openings = OPENINGS | SHORT | UNKNOWN
     start = time.monotonic()
     trained = cli("train", CONFIG, "--results", tmp_path)
     minutes = (time.monotonic() - start) / 60
     utterances = "".join(f"{text}\n" for text in openings).encode()
     replies = cli("chat", trained.out.splitlines()[-1], stdin=utterances).out.splitlines()
-    known = {target for _, target in samples}
+    known = {tokenizer.decode(sample.target_tokens) for sample in samples}
     wrong = [
         f"{text} → {reply}"
         for (text, fitting), reply in zip(openings.items(), replies, strict=True)

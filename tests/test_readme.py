@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import benchmark_prepare
 import click
@@ -181,21 +181,33 @@ def check_inline_code(code: str) -> None:
     words = re.sub(r"…|\{[^}]*\}", " ", code).split()
     if not words:
         return
-    if words[0] in ("seq2seq-chat", "./run.sh") and words[1:2] and words[1].islower():
-        assert words[1] in commands.commands, code
-        verb = commands.commands[words[1]]
+    named = words[0] in ("seq2seq-chat", "./run.sh") and words[1:2] and words[1].islower()
+    if named or words[0] in commands.commands:  # the verbs of a sentence are without the program
+        name = words[1] if named else words[0]
+        assert name in commands.commands, code
+        verb = commands.commands[name]
         verbs = [verb, *(verb.commands.values() if isinstance(verb, click.Group) else [])]
         options = {option for one in verbs for parameter in one.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, code
-    key = words[0].rstrip(":=")
-    if re.fullmatch(r"(data|model|training|decoding)\.\w+", key):
-        section, _, name = key.partition(".")
+    setting = re.fullmatch(r"((data|model|training|decoding)\.(\w+))[:=]*(.*)", " ".join(words))
+    if setting:
+        key, section, name, value = setting.groups()
         annotation = Config.model_fields[section].annotation
         assert key in RENAMED_KEYS or name in annotation.model_fields, code  # type: ignore[union-attr]
+        check_value(key, value.strip())
     for file in re.findall(r"(?:^|\s)((?:seq2seq_chat|tests|scripts|docker)/[\w/]+\.\w+)", code):
         assert (REPOSITORY / file).exists(), code
     for script in re.findall(r"\b(scripts/\w+\.py)", code):
         check_script_options(script, words)
+
+
+def check_value(key: str, value: str) -> None:
+    """``section.key: value`` is a valid setting, alone or with the corpora that it needs."""
+    from seq2seq_chat.config import parse_config
+
+    if value:
+        settings = {"name": "x", "data": {"train": "train.txt", "validation": "validation.txt"}}
+        parse_config(settings, "x", [f"{key}={value}"], warn=False)
 
 
 def anchors(page: Path) -> set[str]:
@@ -351,14 +363,22 @@ def write_folder(folder: Path) -> None:
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "configs").mkdir()
     (folder / "configs" / "sample").symlink_to(REPOSITORY / "configs" / "sample")
+    (block,) = re.findall(r"```json\n(.*?)```", (DOCS / "translation.md").read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "english_french.json").write_text(json.dumps(reduced_settings(json.loads(block))), encoding="utf-8")
+    (folder / "sources.txt").write_text("i see the tree1 ?\n", encoding="utf-8")
     for path in shipped_configs():
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        for key, value in SMALL.items():
-            section, name = key.split(".")
-            settings[section][name] = value
-        settings.setdefault("decoding", {})["min_length"] = 2  # untrained models would reply nothing
+        settings = reduced_settings(json.loads(path.read_text(encoding="utf-8")))
         (folder / "configs" / path.name).write_text(json.dumps(settings), encoding="utf-8")
     write_corpora(folder)
+
+
+def reduced_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a small model that is trained for a few steps."""
+    for key, value in SMALL.items():
+        section, name = key.split(".")
+        settings[section][name] = value
+    settings.setdefault("decoding", {})["min_length"] = 2  # untrained models would reply nothing
+    return settings
 
 
 def write_corpora(folder: Path) -> None:
@@ -368,9 +388,14 @@ def write_corpora(folder: Path) -> None:
     (folder / "twitter_en.txt").write_text("\n".join(talk * 2) + "\n", encoding="utf-8")
     (folder / "utterances.txt").write_text("hello !\nhow are you ?\n", encoding="utf-8")
     dialogues = "".join(" __eou__ ".join([*talk[n : n + 4], "\n"]) for n in range(0, len(talk) - 4, 2))
+    (folder / "fra-eng").mkdir()
+    pairs = [f"{line}\tmais {line}\tCC-BY 2.0 (France)\n" for line in talk]
+    (folder / "fra-eng" / "fra.txt").write_text("".join(pairs), encoding="utf-8")
+    for language in ("en", "fr"):
+        (folder / f"news.{language}").write_text("".join(f"{line} {language}\n" for line in talk), encoding="utf-8")
     (folder / "DailyDialog").mkdir()
-    for part in ("train", "validation", "test"):
-        (folder / "DailyDialog" / f"dialogues_{part}.txt").write_text(dialogues, encoding="utf-8")
+    for part, more in (("train", dialogues.replace("you", "they")), ("validation", ""), ("test", "")):
+        (folder / "DailyDialog" / f"dialogues_{part}.txt").write_text(dialogues + more, encoding="utf-8")
     (folder / "dumps").mkdir()
     benchmark_prepare.generate_reddit(folder / "dumps" / "RC_2015-01", 2)
     benchmark_prepare.generate_opensubtitles(folder / "OpenSubtitles", 0.6)

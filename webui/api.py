@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from seq2seq_chat import __version__
 from seq2seq_chat.config import ConfigError, unused_settings
 from seq2seq_chat.data.vocabulary import VocabularyError
+from seq2seq_chat.inference.terminal import unread_note
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
@@ -37,6 +38,8 @@ def chat() -> Response:
         config = state.registry.config(run)
     except ConfigError as error:
         raise ModelUnavailable(str(error)) from error
+    if config.task == "translation" and body.history:
+        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
     decoding = merge_decoding(config.decoding, body.decoding, state.limits)
     snapshot = None if body.snapshot == "latest" else body.snapshot
     try:
@@ -53,6 +56,8 @@ def chat() -> Response:
     reply = chat_reply(answer, time.perf_counter() - start)
     unused = set(unused_settings(config.model_copy(update={"decoding": decoding}))) - set(unused_settings(config))
     warnings = [*answer.warnings, *sorted(unused)]
+    if answer.reply.unread_words:
+        warnings.append(unread_note(answer.reply))
     reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in warnings]
     return _json_response(reply)
 

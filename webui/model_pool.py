@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
     reply: Reply
     step: int | None  # training steps of the weights
-    warnings: list[str]  # about damaged checkpoints that were skipped
+    warnings: list[str]  # about damaged checkpoints that were skipped, and text that cannot be read
 
 
 class _Job(NamedTuple):
@@ -160,7 +160,8 @@ class ModelWorker(threading.Thread):
             )
             return
         for job, reply in zip(jobs, replies, strict=True):
-            job.future.set_result(Answer(reply, bot.step, bot.warnings))
+            unreadable = [] if reply.source_words else [bot.unreadable]
+            job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
 
     def _fail_queue(self, error: UserError) -> None:
         with self._changed:

@@ -103,10 +103,13 @@ def _run_summary() -> dict[str, Any]:
         state={"enum": ["training", "finished", "interrupted", "failed"]},
         step=COUNT | {"description": "step of the newest metrics"},
         steps=OPTIONAL_COUNT | {"description": "planned number of steps"},
-        best_perplexity={"type": ["number", "null"], "description": "lowest validation perplexity"},
+        best_perplexity={"type": ["number", "null"], "description": "validation perplexity of the best weights"},
+        best_bleu={"type": ["number", "null"], "description": "validation BLEU of a translation"},
         best_step=OPTIONAL_COUNT,
         changed={"type": "number", "description": "Unix time of the last write, in seconds"},
         reason=OPTIONAL_STRING | {"description": "reason of the failure"},
+        task={"enum": ["conversation", "translation", None]},
+        initialized_from=OPTIONAL_STRING | {"description": "run and step of the initial weights; null: random ones"},
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from seq2seq_chat.data.codec import replace_surrogates
 from webui.limits import Limits
 from webui.model_pool import Answer
 
@@ -20,6 +21,14 @@ class RequestTooLarge(Exception):
     """The body of a request exceeds a limit of the server."""
 
 
+def _replace_surrogates(value: Any) -> Any:
+    return replace_surrogates(value) if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_replace_surrogates)]
+"""A string that may contain half an emoji, where a program has cut it; it is read as U+FFFD."""
+
+
 class ChatRequest(BaseModel):
     """An utterance for a model."""
 
@@ -28,11 +37,13 @@ class ChatRequest(BaseModel):
     run: str = Field(
         max_length=MAX_NAME_LENGTH, description="name of a run or a unique prefix of it, or `latest` for the newest"
     )
-    text: str = Field(description="the utterance")
+    text: Text = Field(description="the utterance")
     snapshot: str | None = Field(
         None, max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"
     )
-    history: list[str] = Field([], description="the conversation so far, oldest first: user and model in turns")
+    history: list[Text] = Field(
+        [], description="the conversation so far, oldest first: user and model in turns; empty for translation runs"
+    )
     decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
 
 
@@ -40,24 +51,25 @@ class Alternative(BaseModel):
     """A hypothesis of the search."""
 
     text: str
-    score: float = Field(description="log-probability of its words and the end marker, in nats")
+    score: float = Field(description="log-probability of its tokens and the end marker, in nats")
 
 
 class ChatReply(BaseModel):
     """A reply, with all hypotheses and the attention."""
 
-    reply: str = Field(description="empty if the utterance has no readable words")
+    reply: str = Field(description="as people write it; empty if the utterance has no tokens")
     alternatives: list[Alternative] = Field(description="all hypotheses, best first; the first is the reply")
-    unknown_words: list[str] = Field(description="words of the utterance that are not in the vocabulary")
+    unknown_words: list[str] = Field(description="tokens of the utterance that are not in the vocabulary of the source")
     attention: list[list[float]] = Field(
-        description="one row per word of the reply, one column per source word; each row sums to 1"
+        description="one row per token of the reply, one column per source token; each row sums to 1"
     )
-    source_words: list[str] = Field(description="the words that the model read")
-    reply_words: list[str]
+    source_words: list[str] = Field(description="the tokens that the model read")
+    reply_words: list[str] = Field(description="the tokens of the reply")
     seconds: float = Field(description="time taken on the server")
     step: int | None = Field(description="training steps of the weights")
     warnings: list[str] = Field(
-        description="about damaged files of the model, and decoding settings that have no effect"
+        description="about damaged files of the model, decoding settings that have no effect, and text that the model "
+        "cannot read"
     )
 
 

@@ -143,14 +143,14 @@ def write_run(folder: Path, run: Any) -> None:
     if model.encoder_steps != model.decoder_steps:
         raise UserError(f"run {run.name}: the contenders need equal encoder_steps and decoder_steps")
     sizes = model.embedding_size, model.hidden_size, model.projection_size
-    size = Size(*sizes, len(trained.vocabulary), sampled=1, batch=32, steps=model.encoder_steps)
+    size = Size(*sizes, len(trained.codecs.target.vocabulary), sampled=1, batch=32, steps=model.encoder_steps)
     variables = list(trained.model.trainable_variables)
     shared = {"source": trained.model.source_embedding, "target": trained.model.target_embedding}
     weights = {v.name: v.numpy() for v in variables} | {f"embedding/{k}:0": e.table.numpy() for k, e in shared.items()}
     for number, values in enumerate(weights.values()):
         np.save(folder / f"weight{number}.npy", values)
     file = data.validation or data.train
-    corpus = Dataset.open(file, trained.vocabulary, data)
+    corpus = Dataset.open(file, trained.codecs, data)
     steps = {"source_steps": model.encoder_steps, "target_steps": model.decoder_steps}
     chosen = np.arange(64) * len(corpus) // 64
     batch = corpus.batch(chosen, size=64, reverse=data.reverse_input, **steps)

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.bleu import Bleu
 from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
 from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES, Diversity
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.predictions import Predictions, predict
-from seq2seq_chat.config import Decoding
+from seq2seq_chat.config import LABELS, Decoding, is_pairs
+from seq2seq_chat.data.leakage import Leakage, LeakageFinder
+from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.samples import read_samples, samples_at
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.training.bleu import Bleu
 from seq2seq_chat.training.validation import perplexity
 
 LIMIT = 250_000  # samples
@@ -34,7 +37,7 @@ def evaluate_run(
     sent2vec: str | Path | None = None,
     folder: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Evaluate one snapshot of a run; see :func:`compute_metrics`. An interrupted evaluation is resumed.
+    """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
 
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
@@ -57,26 +60,72 @@ def evaluate_run(
         vectors, origin = load_sentence_vectors(run, output, sent2vec)
     except UserError as error:
         origin = str(error)
+    leakage = find_leakage(loaded, corpus_file, predictions)
     return {
         "run": run.name,
+        "task": run.config.task,
         "snapshot": snapshot or "latest",
         "step": loaded.step,
         "data": str(corpus_file),
-        **compute_metrics(predictions, vectors),
+        **compute_all_metrics(predictions, vectors, leakage),
         "sent2vec": origin,
         "predictions": str(predictions.path),
     }
 
 
-def evaluation_corpus(run: Run, data: str | Path | None = None) -> str | Path:
-    """The corpus to evaluate a run on. Raises UserError if there is none."""
+def evaluation_corpus(run: Run, data: str | Path | None = None) -> Corpus:
+    """The corpus to evaluate a run on. Raises UserError if there is none, or if it needs pairs and has none."""
     settings = run.config.data
     corpus_file = data or settings.test or settings.validation
+    if data is not None and is_pairs(settings.train) and not is_pairs(data):
+        raise UserError(
+            f"run {run.name} was trained on pairs of texts; specify a .tsv of two columns with --data, not {data}. "
+            "Two parallel files become one with: paste SOURCE TARGET > FILE.tsv"
+        )
     if corpus_file is None:
         raise UserError(
             f"run {run.name} has neither a test nor a validation corpus configured; specify one with --data FILE"
         )
     return corpus_file
+
+
+def find_leakage(loaded: LoadedRun, files: Corpus, predictions: Predictions) -> Leakage | str:
+    """Which of the predicted samples occur in the training corpus of the run, or why this is unknown."""
+    data, tokenizers = loaded.config.data, loaded.codecs.tokenizers
+    finder = LeakageFinder(samples_at(files, data, tokenizers, (prediction.sample for prediction in predictions)))
+    try:
+        for sample in read_samples(data.train, data, tokenizers, progress=True):
+            finder.add(sample)
+    except UserError as error:
+        return str(error)
+    return finder.leakage()
+
+
+def compute_all_metrics(predictions: Predictions, vectors: Sent2Vec | None, leakage: Leakage | str) -> dict[str, Any]:
+    """The metrics of predictions; of those whose sample does not occur in train; and of those whose target does not.
+
+    Args:
+        leakage: of the predictions, or why it is unknown.
+
+    Returns:
+        See :func:`compute_metrics`; further the numbers of ``leaked_samples`` and ``leaked_targets``, and the same
+        metrics ``without_leaked`` (samples) and ``without_leaked_targets``, which are None if nothing is left. If the
+        leakage is unknown, all four are None, and ``leakage_error`` says why.
+    """
+    metrics = compute_metrics(predictions, vectors)
+    if isinstance(leakage, str):
+        return {**metrics, **dict.fromkeys(_LEAKAGE_KEYS), "leakage_error": leakage}
+    values: list[Any] = [int(leakage.samples.sum()), int(leakage.targets.sum())]
+    for leaked in leakage:
+        rest = predictions.select(~leaked)
+        if rest.samples == predictions.samples:
+            values.append(metrics)
+        else:
+            values.append(compute_metrics(rest, vectors) if rest.samples else None)
+    return {**metrics, **dict(zip(_LEAKAGE_KEYS, values, strict=True)), "leakage_error": None}
+
+
+_LEAKAGE_KEYS = ("leaked_samples", "leaked_targets", "without_leaked", "without_leaked_targets")
 
 
 def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None) -> dict[str, Any]:
@@ -94,11 +143,11 @@ def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None) -> dict[
         nats += math.fsum(p.nats for p in block)
         tokens += sum(p.tokens for p in block)
         correct += sum(p.right for p in block)
-        bleu.add([p.reply for p in block], [p.expected for p in block])
-        diversity.add(p.reply for p in block)
+        bleu.add([p.reply_tokens for p in block], [p.expected_tokens for p in block])
+        diversity.add(p.reply_tokens for p in block)
         for (first, last), bucket in zip(SOURCE_LENGTHS, length_bleu, strict=True):
-            matching = [p for p in block if first <= len(p.source.split()) <= (last or math.inf)]
-            bucket.add([p.reply for p in matching], [p.expected for p in matching])
+            matching = [p for p in block if first <= p.source_words <= (last or math.inf)]
+            bucket.add([p.reply_tokens for p in matching], [p.expected_tokens for p in matching])
     loss = nats / tokens
     return {
         "loss": loss,
@@ -126,37 +175,64 @@ def _distances(predictions: Predictions, vectors: Sent2Vec | None, frequent: set
         return dict.fromkeys((*names, "varied_samples"))
     total, varied = Sent2VecDistance(vectors), Sent2VecDistance(vectors, frequent)
     for block in predictions.in_blocks():
-        replies, references = [p.reply for p in block], [p.expected for p in block]
+        replies, references = [p.reply_tokens for p in block], [p.expected_tokens for p in block]
         total.add(replies, references)
         varied.add(replies, references)
     values = (total.distance, total.cosine, varied.distance, varied.cosine)
     return {**dict(zip(names, values, strict=True)), "varied_samples": varied.samples}
 
 
+_ROWS = (
+    ("loss, nats per target token", "loss", ".4f"),
+    ("loss, bits per target token", "loss_bits", ".4f"),
+    ("perplexity", "perplexity", ".2f"),
+    ("2^loss, as the thesis's code prints it", "two_to_the_loss", ".2f"),
+    ("word accuracy", "word_accuracy", ".2%"),
+    ("BLEU", "bleu", ".2f"),
+    ("Sent2Vec distance", "sent2vec_distance", ".4f"),
+    ("Sent2Vec cosine", "sent2vec_cosine", ".4f"),
+    (f"distance without the {TOP_REPLIES} most frequent", "sent2vec_distance_varied", ".4f"),
+    ("cosine without them", "sent2vec_cosine_varied", ".4f"),
+    ("samples without them", "varied_samples", ","),
+    ("distinct-1", "distinct_1", ".4f"),
+    ("distinct-2", "distinct_2", ".4f"),
+    (f"share of the {TOP_REPLIES} most frequent", "most_frequent_share", ".1%"),
+    ("mean length of a {output}, tokens", "mean_length", ".2f"),
+    ("samples", "samples", ","),
+    ("tokens", "tokens", ","),
+)
+
+
 def format_metrics(metrics: dict[str, Any]) -> str:
-    """The metrics for a terminal, one per line."""
+    """The metrics for a terminal, with a column for those without leaked samples and targets if there are any."""
+    columns = {"all samples": metrics}
+    if metrics["leaked_samples"]:
+        columns["new samples"] = metrics["without_leaked"]
+    if metrics["leaked_targets"]:
+        columns["new targets"] = metrics["without_leaked_targets"]
 
-    def value(key: str, form: str) -> str:
-        return "–" if metrics[key] is None else format(metrics[key], form)
+    def value(column: dict[str, Any] | None, key: str, form: str) -> str:
+        return "–" if column is None or column[key] is None else format(column[key], form)
 
-    varied = "" if metrics["varied_samples"] is None else f" ({metrics['varied_samples']:,} samples)"
-    excluding = f"without the {TOP_REPLIES} most frequent replies"
-    lines = {
-        "loss": f"{value('loss', '.4f')} nats per target token, {value('loss_bits', '.4f')} bits",
-        "perplexity": f"{value('perplexity', '.2f')} (2^loss, as the thesis's code prints it: "
-        f"{value('two_to_the_loss', '.2f')})",
-        "word accuracy": value("word_accuracy", ".2%"),
-        "BLEU": f"{value('bleu', '.2f')} ({metrics['bleu_signature']})",
-        "Sent2Vec distance": f"{value('sent2vec_distance', '.4f')}, {excluding}: "
-        f"{value('sent2vec_distance_varied', '.4f')}{varied}",
-        "Sent2Vec cosine": f"{value('sent2vec_cosine', '.4f')}, {excluding}: {value('sent2vec_cosine_varied', '.4f')}",
+    labels = LABELS[metrics["task"]]._asdict()
+    rows = [["", *columns]]
+    for name, key, form in _ROWS:
+        rows.append([name.format(**labels), *(value(column, key, form) for column in columns.values())])
+    notes = {
+        "BLEU": metrics["bleu_signature"],
         "vectors": metrics["sent2vec"],
-        "distinct-1, -2": f"{value('distinct_1', '.4f')}, {value('distinct_2', '.4f')}",
-        "most frequent": f"{value('most_frequent_share', '.1%')} of the replies are among the {TOP_REPLIES} most "
-        "frequent",
-        "mean length": f"{value('mean_length', '.2f')} words",
-        "samples": f"{metrics['samples']:,}",
-        "tokens": f"{metrics['tokens']:,}",
+        "leakage": describe_leakage(metrics),
         "predictions": metrics["predictions"],
     }
-    return format_table(list(lines.items()))
+    return f"{format_table(rows, 'lr')}\n\n{format_table(list(notes.items()))}"
+
+
+def describe_leakage(metrics: dict[str, Any]) -> str:
+    """A phrase about the leakage in the results of :func:`compute_all_metrics`."""
+    if metrics["leakage_error"] is not None:
+        return f"unknown: {metrics['leakage_error'].rstrip('.')}"
+    samples, leaked, targets = (metrics[key] for key in ("samples", "leaked_samples", "leaked_targets"))
+    return (
+        f"{leaked:,} of {samples:,} samples ({leaked / samples:.2%}) and {targets:,} of the targets alone "
+        f"({targets / samples:.2%}) occur in the training corpus; the others are new"
+    )

@@ -22,7 +22,7 @@ class LoadedRun:
     """A run with its model. Loading another snapshot changes the weights only, so graphs are compiled once.
 
     Attributes:
-        run, config, vocabulary, model, chatbot: the run and the objects built from it.
+        run, config, codecs, model, chatbot: the run and the objects built from it.
         step: training steps of the current weights.
     """
 
@@ -30,9 +30,9 @@ class LoadedRun:
         """Load a run; see :func:`load_trained_model` for the exceptions raised."""
         self.run, self.config = run, run.config
         trained = load_trained_model(run, snapshot)
-        self.model, self.vocabulary, self.step = trained.model, trained.vocabulary, trained.step
+        self.model, self.codecs, self.step = trained.model, trained.codecs, trained.step
         self._snapshot = snapshot or LATEST
-        self.chatbot = Chatbot(self.model, self.vocabulary, self.config, results=run.path.parent)
+        self.chatbot = Chatbot(self.model, self.codecs, self.config, results=run.path.parent)
         self._scorers: dict[int, Scorer] = {}
 
     @property

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from tqdm import tqdm
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.batches import configured_buckets, evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.pairs import Corpus, corpus_paths
+from seq2seq_chat.data.samples import Sample, samples_at
 from seq2seq_chat.system.errors import UserError
 
 BLOCK = 640  # samples decoded together, and again after an interruption
@@ -36,9 +37,12 @@ class Prediction(NamedTuple):
     """A sample with the model's reply and the loss of the expected reply."""
 
     sample: int  # index in the corpus
-    source: str
-    reply: str
-    expected: str
+    source: str  # as it is in the corpus
+    reply: str  # as people write it
+    expected: str  # as it is in the corpus
+    source_words: int
+    reply_tokens: str  # separated by spaces
+    expected_tokens: str  # separated by spaces
     score: float  # log-probability of the reply, nats
     nats: float  # loss of the expected reply, summed over its tokens
     tokens: int  # of the expected reply, end marker included, up to the model's step limit
@@ -46,17 +50,22 @@ class Prediction(NamedTuple):
 
 
 class Predictions:
-    """A predictions file."""
+    """The predictions in a file, or some of them."""
 
-    def __init__(self, path: Path, samples: int) -> None:
-        self.path, self.samples = path, samples
+    def __init__(self, path: Path, samples: int, selected: npt.NDArray[np.bool_] | None = None) -> None:
+        """``samples`` predictions of a file: those ``selected``, [in the file], or all if that is None."""
+        self.path, self.samples, self._selected = path, samples, selected
 
     def __iter__(self) -> Iterator[Prediction]:
         """Read the predictions one by one."""
         with open(self.path, encoding="utf-8") as file:
             next(file)
-            for line in file:
+            for line in file if self._selected is None else itertools.compress(file, self._selected):
                 yield Prediction(**json.loads(line))
+
+    def select(self, selected: npt.NDArray[np.bool_]) -> Predictions:
+        """Some of the predictions in the file."""
+        return Predictions(self.path, int(selected.sum()), selected)
 
     def in_blocks(self) -> Iterator[list[Prediction]]:
         """Read the predictions in lists of up to ``BLOCK``."""
@@ -67,7 +76,7 @@ class Predictions:
 
 def predict(
     loaded: LoadedRun,
-    data: str | Path,
+    data: Corpus,
     folder: Path,
     *,
     limit: int | None = None,
@@ -83,12 +92,12 @@ def predict(
     """
     settings = loaded.config.data
     decoding = decoding or greedy(loaded.config.decoding)
-    corpus = Dataset.open(data, loaded.vocabulary, settings)
+    corpus = Dataset.open(data, loaded.codecs, settings)
     samples = evenly_spaced(len(corpus), limit)
     header = {
-        "format": "seq2seq-chat predictions 1",
+        "format": "seq2seq-chat predictions 2",
         "weights": loaded.weights_fingerprint(),
-        "vocabulary": loaded.vocabulary.fingerprint,
+        **loaded.codecs.fingerprints(),
         "corpus": corpus.fingerprint,
         "samples": len(samples),
         "of": len(corpus),
@@ -96,15 +105,15 @@ def predict(
         "decoding": decoding.model_dump(),
     }
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
-    stem = re.sub(r"[^A-Za-z0-9._-]", "_", Path(data).name.removesuffix(".gz").removesuffix(".txt"))
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", corpus_paths(data)[0].name.removesuffix(".gz").removesuffix(".txt"))
     path = folder / f"{loaded.label}_{stem}_{decoding.method}_{digest}.jsonl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _open_exclusively(path) as file:
             done = _truncate_to_complete(file, header, samples)
             if done < len(samples):
-                texts = _sample_texts(loaded, data, samples[done:])
-                _predict_remaining(loaded, corpus, texts, samples, done, decoding, file)
+                remaining = samples_at(data, settings, loaded.codecs.tokenizers, samples[done:])
+                _predict_remaining(loaded, corpus, remaining, samples, done, decoding, file)
     except OSError as error:
         raise UserError(
             f"{path}: could not write predictions: {error.strerror or error}; "
@@ -162,13 +171,13 @@ def _is_prediction(line: bytes, sample: int) -> bool:
 def _predict_remaining(
     loaded: LoadedRun,
     corpus: Dataset,
-    texts: Iterator[tuple[str, str]],
+    corpus_samples: Iterator[Sample],
     samples: np.ndarray,
     done: int,
     decoding: Decoding,
     file: IO[bytes],
 ) -> None:
-    """Append the predictions of ``samples[done:]``, whose texts are given, block by block."""
+    """Append the predictions of ``samples[done:]``, given as ``corpus_samples`` too, block by block."""
     scorer = loaded.scorer(MAX_ROWS)
     model, reverse = loaded.config.model, loaded.config.data.reverse_input
     buckets = configured_buckets(loaded.config.data, (model.encoder_steps, model.decoder_steps), corpus)
@@ -179,10 +188,20 @@ def _predict_remaining(
             losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
             replies = _replies(loaded, corpus, block, decoding)
             lines = []
-            for sample, (reply, score), (nats, tokens, right) in zip(block, replies, losses, strict=True):
-                source, expected = next(texts)
+            for number, (words, score), (nats, tokens, right) in zip(block, replies, losses, strict=True):
+                sample = next(corpus_samples)
                 prediction = Prediction(
-                    int(sample), source, reply, expected, score, float(nats), int(tokens), int(right)
+                    int(number),
+                    sample.source,
+                    loaded.codecs.target.text(words),
+                    sample.target,
+                    len(sample.source_tokens),
+                    " ".join(words),
+                    " ".join(sample.target_tokens),
+                    score,
+                    float(nats),
+                    int(tokens),
+                    int(right),
                 )
                 lines.append(json.dumps(prediction._asdict(), ensure_ascii=False) + "\n")
             file.write("".join(lines).encode())
@@ -191,30 +210,15 @@ def _predict_remaining(
             bar.update(len(block))
 
 
-def _replies(loaded: LoadedRun, corpus: Dataset, block: np.ndarray, decoding: Decoding) -> Iterator[tuple[str, float]]:
-    """The best reply to each sample and its log-probability."""
+def _replies(
+    loaded: LoadedRun, corpus: Dataset, block: np.ndarray, decoding: Decoding
+) -> Iterator[tuple[list[str], float]]:
+    """The words of the best reply to each sample, and its log-probability."""
     model, data = loaded.config.model, loaded.config.data
     batch = corpus.batch(
         block, size=len(block), source_steps=model.encoder_steps, target_steps=1, reverse=data.reverse_input
     )
     hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
-    tokenizer = get_tokenizer(data.level)
     best = (hypotheses.words[:, 0], hypotheses.lengths[:, 0], hypotheses.scores[:, 0])
     for words, length, score in zip(*best, strict=True):
-        yield loaded.vocabulary.text(words[:length], tokenizer), float(score)
-
-
-def _sample_texts(loaded: LoadedRun, data: str | Path, samples: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Source and expected reply of the given samples (ascending), including unknown words.
-
-    The source is the last turn only, also for models that read several.
-    """
-    settings = loaded.config.data
-    tokenizer = get_tokenizer(settings.level)
-    remaining = iter(samples)
-    next_sample = next(remaining, None)
-    for index, pair in enumerate(read_samples(data, settings)):
-        if index == next_sample:
-            source, target = (tokenizer.decode(tokens) for tokens in pair)
-            yield (target, source) if settings.swap_source_target else (source, target)
-            next_sample = next(remaining, None)
+        yield loaded.codecs.target.words(words[:length]), float(score)

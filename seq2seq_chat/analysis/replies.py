@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.lines import numbered_lines
-from seq2seq_chat.data.tokenizers.english import clean
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
 QUESTIONS = (
-    "hello !",
-    "how are you ?",
-    "what is your name ?",
-    "where are you from ?",
-    "what do you do for a living ?",
-    "what did you do yesterday ?",
-    "do you like music ?",
-    "i am hungry .",
-    "how much is it ?",
-    "what is the meaning of life ?",
-    "thank you very much .",
-    "good bye !",
+    "Hello!",
+    "How are you?",
+    "What is your name?",
+    "Where are you from?",
+    "What do you do for a living?",
+    "What did you do yesterday?",
+    "Do you like music?",
+    "I am hungry.",
+    "How much is it?",
+    "What is the meaning of life?",
+    "Thank you very much.",
+    "Good bye!",
 )
 
 
@@ -43,6 +47,18 @@ def read_questions(path: str | Path | None) -> list[str]:
     if not questions:
         raise UserError(f"{path} contains no questions; write one per line")
     return questions
+
+
+def default_questions(run: Run, data: str | None = None) -> list[str]:
+    """The questions of a report; for a translation run, the first sources of ``data`` or else of its test corpus."""
+    settings = run.config.data
+    if run.config.task == "translation":
+        with suppress(UserError):  # the corpus is missing; the report says so
+            samples = read_samples(
+                data or settings.test or settings.validation or settings.train, settings, run.codecs.tokenizers
+            )
+            return list(dict.fromkeys(sample.source for sample in islice(samples, len(QUESTIONS))))
+    return list(QUESTIONS)
 
 
 def read_transcript(path: str | Path, questions: Sequence[str]) -> ReplyColumn:
@@ -65,10 +81,15 @@ def read_transcript(path: str | Path, questions: Sequence[str]) -> ReplyColumn:
         question, tab, reply = line.partition("\t")
         if not tab:
             raise UserError(f"{path}, line {number}: missing tab; write question<TAB>reply")
-        replies.setdefault(clean(question), reply.strip())
-    if not any(clean(question) in replies for question in questions):
+        replies.setdefault(_words(question), reply.strip())
+    if not any(_words(question) in replies for question in questions):
         raise UserError(f"{path} replies to none of the questions, which are: {'; '.join(questions[:5])} …")
-    return ReplyColumn(label, [replies.get(clean(question), "") for question in questions])
+    return ReplyColumn(label, [replies.get(_words(question), "") for question in questions])
+
+
+def _words(question: str) -> str:
+    """The words of a question, by which questions are matched: without case, punctuation marks and extra spaces."""
+    return " ".join(re.findall(r"\w+", question.casefold()))
 
 
 def reply_to_all(loaded: LoadedRun, questions: Sequence[str], label: str) -> ReplyColumn:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from seq2seq_chat.checkpoint.variables import DamagedCheckpoint, MismatchError, load_variables
-from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, RunError
 
 logger = logging.getLogger(__name__)
+Loaded = TypeVar("Loaded")
 
 
 class TrainedModel(NamedTuple):
     """A model with its trained weights."""
 
     model: Seq2Seq
-    vocabulary: Vocabulary
+    codecs: Codecs
     step: int  # training step of the weights
     warnings: list[str]  # damaged checkpoints that were skipped
 
@@ -36,29 +37,51 @@ def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel:
         RunError: There are no weights, or all files are damaged.
         MismatchError: The weights do not match the vocabulary or the configuration.
     """
-    config, vocabulary = run.config, run.vocabulary
+    config, codecs = run.config, run.codecs
+    target_size, source_size = codecs.vocabulary_sizes
+    model = Seq2Seq(config.model, target_size, config.seed, source_size)
+
+    def load(path: Path) -> int:
+        metadata = load_variables(path, model.trainable_variables)
+        ensure_same_codecs(path, metadata, codecs)
+        return int(metadata["step"])
+
+    step, warnings = load_intact(run, snapshot, load)
+    return TrainedModel(model, codecs, step, warnings)
+
+
+def load_intact(run: Run, snapshot: str | None, load: Callable[[Path], Loaded]) -> tuple[Loaded, list[str]]:
+    """Load the weights of a run from the first of its files that is not damaged.
+
+    Args:
+        snapshot: Name of the snapshot; None for the newest weights.
+        load: Loads a file, or raises DamagedCheckpoint.
+
+    Returns:
+        What ``load`` returns, and a warning, which is also logged, for each damaged file.
+
+    Raises:
+        RunError: There are no weights, or all files are damaged.
+    """
     files = run.weight_files(snapshot)
     warnings: list[str] = []
-    model = Seq2Seq(config.model, len(vocabulary), config.seed)
     for path in files:
         try:
-            metadata = load_variables(path, model.trainable_variables)
-            ensure_same_vocabulary(path, metadata, vocabulary)
+            return load(path), warnings
         except DamagedCheckpoint as error:
             warnings.append(f"{error}; the file is damaged" + ("" if path == files[-1] else ", using the previous one"))
             logger.warning("%s", warnings[-1])
-            continue
-        return TrainedModel(model, vocabulary, int(metadata["step"]), warnings)
     raise RunError(
         f"run {run.name}: {files[0].name} is damaged"
         + (", and so are all earlier ones" if len(files) > 1 else "")
-        + "; restore the file from a backup, or choose another --snapshot"
+        + "; restore the file from a backup, or choose another snapshot"
     )
 
 
-def ensure_same_vocabulary(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Raise MismatchError if the weights were trained with another vocabulary."""
-    if metadata.get("vocabulary", vocabulary.fingerprint) != vocabulary.fingerprint:
-        raise MismatchError(
-            f"{path} was trained with another vocabulary; restore the original vocabulary.txt of the run"
-        )
+def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) -> None:
+    """Raise MismatchError if the weights were trained with another vocabulary or tokenizer."""
+    for name, fingerprint in codecs.fingerprints().items():
+        if metadata.get(name, fingerprint) != fingerprint:
+            what = name.replace("_", " ")
+            file = f"{name}.{'txt' if name.endswith('vocabulary') else 'json'}"
+            raise MismatchError(f"{path} was trained with another {what}; restore the original {file} of the run")

@@ -108,16 +108,22 @@ def load_variables(
     required = {variable_name(variable): variable for variable in variables}
     accepted = {variable_name(variable): variable for variable in optional}
     arrays, metadata = read_arrays(path, required, accepted)
-    matching = [(variable, arrays[name]) for name, variable in {**required, **accepted}.items() if name in arrays]
-    for variable, array in matching:
+    present = {name: variable for name, variable in {**required, **accepted}.items() if name in arrays}
+    ensure_shapes(path, arrays, present.values())
+    for name, variable in present.items():
+        variable.assign(arrays[name])
+    return metadata
+
+
+def ensure_shapes(path: Path, arrays: Mapping[str, np.ndarray], variables: Iterable[tf.Variable]) -> None:
+    """Raise MismatchError if an array of a checkpoint has another shape than its variable."""
+    for variable in variables:
+        array = arrays[variable_name(variable)]
         if tuple(variable.shape) != array.shape:
             raise MismatchError(
-                f"{path}: {variable_name(variable)} is {_shape(array.shape)} but the model's is "
-                f"{_shape(variable.shape)}; the configuration or the vocabulary does not match these weights"
+                f"{path}: {variable_name(variable)} is {format_shape(array.shape)} but the model's is "
+                f"{format_shape(variable.shape)}; the configuration or the vocabulary does not match these weights"
             )
-    for variable, array in matching:
-        variable.assign(array)
-    return metadata
 
 
 def as_array(array: Any) -> np.ndarray:
@@ -138,5 +144,6 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     return array
 
 
-def _shape(shape: Iterable[Any]) -> str:
+def format_shape(shape: Iterable[Any]) -> str:
+    """A shape in an error message: ``512 × 2048``."""
     return " × ".join(str(size) for size in shape) or "a scalar"

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.config import Config, Data
+from seq2seq_chat.config import TARGET_SETTINGS, Config, Data
+from seq2seq_chat.data.build_codecs import build_tokenizers
 from seq2seq_chat.data.bundled import bundled_conversations
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import write_conversations
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.samples import Sample, Tokenizers, read_samples
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
@@ -54,21 +56,27 @@ class CheckContext:
         self.config, self.folder, self.fast, self.full_size = config, folder, fast, full_size
 
     @cached_property
+    def _tokenizers(self) -> Tokenizers:
+        """The configured tokenizers. Raises UserError."""
+        return build_tokenizers(self.config.data)
+
+    @cached_property
     def data_error(self) -> str | None:
         """Why the configured training corpus cannot be used, or None if it can."""
         data = self.config.data
         try:
-            samples = list(islice(read_samples(data.train, data), PROBED_SAMPLES))
+            samples = list(islice(read_samples(data.train, data, self._tokenizers), PROBED_SAMPLES))
         except UserError as error:
             return str(error)
         return None if samples else f"{data.train} has no pair of an utterance and a reply"
 
-    def real_samples(self) -> Iterator[tuple[list[str], list[str]]]:
-        """(source, target) tokens of the configured training corpus, or of the bundled one if that is missing."""
+    def real_samples(self) -> Iterator[Sample]:
+        """The samples of the configured training corpus, or of the bundled one if that is missing."""
         data = self.config.data
         if self.data_error is None:
-            return read_samples(data.train, data)
-        return read_samples(SAMPLE_CORPUS, data.model_copy(update={"pairing": "alternating"}))
+            return read_samples(data.train, data, self._tokenizers)
+        english = Data(train=str(SAMPLE_CORPUS), pairing="alternating")
+        return read_samples(SAMPLE_CORPUS, english, build_tokenizers(english))
 
     def small_config(
         self, vocabulary_size: int, *, hidden_size: int, embedding_size: int, steps: int, **changes: dict[str, Any]
@@ -83,15 +91,22 @@ class CheckContext:
             steps: encoder and decoder steps.
             changes: other settings by section: ``training={"optimizer": "sgd"}``.
         """
-        settings = self.config.model_dump()
+        settings = self.config.model_dump() | {"task": "conversation"}  # of the corpora of the checks
         data, model, training = settings["data"], settings["model"], settings["training"]
         if not self.full_size:
             model["hidden_size"] = min(model["hidden_size"], hidden_size)
             model["embedding_size"] = min(model["embedding_size"], embedding_size)
             model["projection_size"] = model["projection_size"] and min(model["projection_size"], embedding_size)
         model |= {"encoder_steps": steps, "decoder_steps": steps, "pretrained_embeddings": None}
-        data |= {"vocabulary_size": vocabulary_size, "buckets": None, "level": "word", "pairing": "alternating"}
-        data |= {"context_turns": 1, "swap_source_target": False}
+        data |= {
+            "vocabulary_size": vocabulary_size,
+            "buckets": None,
+            "tokenizer": "whitespace",
+            "pairing": "alternating",
+        }
+        data |= {"context_turns": 1, "swap_source_target": False, "vocabulary": None, "shared_vocabulary": True}
+        data |= dict.fromkeys((*TARGET_SETTINGS, "tokenizer_file"))
+        training["best_metric"] = "loss"
         sampled = training["sampled_softmax"]
         if sampled is not None and vocabulary_size <= sampled < self.config.data.vocabulary_size:
             training["sampled_softmax"] = max(1, vocabulary_size * 3 // 4)
@@ -99,15 +114,13 @@ class CheckContext:
             settings[section] |= values
         return Config.model_validate(settings)
 
-    def write_corpus(self, name: str, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> Dataset:
+    def write_corpus(self, name: str, pairs: Iterable[tuple[str, str]], codecs: Codecs) -> Dataset:
         """Write utterances and replies to ``NAME.txt``, each pair a conversation of its own, and open the file."""
         path = self.folder / f"{name}.txt"
         write_conversations(path, pairs)
-        return Dataset.open(path, vocabulary, Data(train=str(path), pairing="alternating"))
+        return Dataset.open(path, codecs, Data(train=str(path), pairing="alternating"))
 
-    def random_corpus(
-        self, name: str, vocabulary_size: int, samples: int, max_length: int
-    ) -> tuple[Dataset, Vocabulary]:
+    def random_corpus(self, name: str, vocabulary_size: int, samples: int, max_length: int) -> tuple[Dataset, Codecs]:
         """A corpus of uniformly distributed artificial words, in utterances of 1 to ``max_length`` words."""
         rng = np.random.default_rng(self.config.seed)
         words = [f"w{number}" for number in range(vocabulary_size - len(SPECIAL_WORDS))]
@@ -115,8 +128,8 @@ class CheckContext:
         def utterance() -> str:
             return " ".join(rng.choice(words, rng.integers(1, max_length + 1)))
 
-        vocabulary = Vocabulary([*SPECIAL_WORDS, *words])
-        return self.write_corpus(name, [(utterance(), utterance()) for _ in range(samples)], vocabulary), vocabulary
+        codecs = Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
+        return self.write_corpus(name, [(utterance(), utterance()) for _ in range(samples)], codecs), codecs
 
 
 def scale_weights(model: Seq2Seq) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import islice
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.leakage import LeakageFinder
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.vocabulary import training_vocabulary
 from seq2seq_chat.system.errors import UserError
 
-MAX_SAMPLES = 1_000_000  # read from the beginning of each corpus
+MAX_SAMPLES = 1_000_000  # read from the beginning of the training corpus
+MAX_HELD_OUT = 100_000  # read from the beginning of the validation and of the test corpus
 PROGRESS_EVERY = 20_000  # samples
 MIN_COVERAGE, MAX_TRUNCATED, MAX_OVERLAP = 80.0, 50.0, 25.0  # percent
 REQUIRED = (
@@ -21,13 +23,21 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """Vocabulary coverage, samples truncated by the step limits, duplicates, and held-out samples seen in training."""
     data, model = context.config.data, context.config.model
     try:
-        vocabulary = training_vocabulary(data)
+        codecs = build_codecs(data)
+        held_out = [
+            LeakageFinder(islice(read_samples(files, data, codecs.tokenizers), MAX_HELD_OUT))
+            for files in (data.validation, data.test)
+            if files
+        ]
         seen: set[int] = set()
         words = unknown = truncated = samples = 0
-        for source, target in islice(read_samples(data.train, data), MAX_SAMPLES):
+        for sample in islice(read_samples(data.train, data, codecs.tokenizers), MAX_SAMPLES):
+            for finder in held_out:
+                finder.add(sample)
+            _, _, source, target = sample
             samples += 1
             words += len(target)
-            unknown += sum(word not in vocabulary for word in target)
+            unknown += sum(word not in codecs.target.vocabulary for word in target)
             truncated += len(source) > model.encoder_steps or len(target) + 1 > model.decoder_steps
             seen.add(hash((tuple(source), tuple(target))))
             if samples % PROGRESS_EVERY == 0:
@@ -35,8 +45,8 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
         if not samples:
             reason = f"{data.train} has no pair of an utterance and a reply"
             return CheckResult(False, "no samples", REQUIRED, reason)
-        held_out = [path for path in (data.validation, data.test) if path]
-        overlap = max((_overlap(path, context, seen) for path in held_out), default=0.0)
+        leaks = [finder.leakage().samples for finder in held_out]
+        overlap = max((_percent(leaked.sum(), len(leaked)) for leaked in leaks), default=0.0)
     except UserError as error:
         return CheckResult(False, "files not readable", REQUIRED, str(error))
     coverage, truncated_share = 100 - _percent(unknown, words), _percent(truncated, samples)
@@ -48,13 +58,6 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
         f"{_percent(unknown, words):.2f} % of the words, "
         f"duplicate samples {_percent(samples - len(seen), samples):.1f} %",
     )
-
-
-def _overlap(path: str, context: CheckContext, seen: set[int]) -> float:
-    """Percentage of the samples of a held-out corpus that are in the training corpus, word for word."""
-    samples = islice(read_samples(path, context.config.data), MAX_SAMPLES)
-    matches = [hash((tuple(source), tuple(target))) in seen for source, target in samples]
-    return _percent(sum(matches), len(matches))
 
 
 def _percent(part: float, total: float) -> float:

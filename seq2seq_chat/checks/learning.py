@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.training.learner import build_learner
@@ -34,9 +35,10 @@ def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_
 
     Uses the same corpus file, batches, training step and chatbot as an experiment.
     """
-    corpus = context.write_corpus(task.name, task.train_pairs, task.vocabulary)
-    learner = build_learner(config, task.vocabulary, corpus)
-    chatbot = Chatbot(learner.model, task.vocabulary, config)
+    codecs = Codecs.of_words(task.vocabulary)
+    corpus = context.write_corpus(task.name, task.train_pairs, codecs)
+    learner = build_learner(config, codecs, corpus)
+    chatbot = Chatbot(learner.model, codecs, config)
     total, required = len(task.test_pairs), REQUIRED_ACCURACY * len(task.test_pairs)
     correct = 0
     curve: list[tuple[int, float]] = []

@@ -27,7 +27,7 @@ STEPS_BEFORE, STEPS_AFTER = 6, 4  # training steps before saving and after loadi
 
 def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """Train, save, and load in another process: logits and further losses are equal bit for bit."""
-    corpus, vocabulary = context.random_corpus("save_and_load", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
+    corpus, codecs = context.random_corpus("save_and_load", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     config = context.small_config(
         VOCABULARY_SIZE,
         hidden_size=48,
@@ -36,8 +36,8 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
         data={"train": str(context.folder / "save_and_load.txt")},
         training={"batch_size": 16},
     )
-    run = create_run(context.folder, config, vocabulary, {})
-    learner = build_learner(config, vocabulary, corpus)
+    run = create_run(context.folder, config, codecs, {})
+    learner = build_learner(config, codecs, corpus)
     for _ in range(STEPS_BEFORE):
         learner.train_step()
     save_variables(run.checkpoint_path(learner.step), learner.variables, {"step": learner.step})
@@ -86,9 +86,9 @@ def load_and_compute(run: Run, output: Path) -> None:
     config = run.config
     make_deterministic(config.seed)
     trained = load_trained_model(run)
-    corpus = Dataset.open(config.data.train, trained.vocabulary, config.data)
+    corpus = Dataset.open(config.data.train, trained.codecs, config.data)
     logits = sample_logits(trained.model, corpus, config)
-    learner = build_learner(config, trained.vocabulary, corpus)
+    learner = build_learner(config, trained.codecs, corpus)
     learner.step = int(load_variables(run.checkpoint_path(trained.step), learner.variables)["step"])
     np.savez(output, logits=logits, losses=continue_training(learner))
 

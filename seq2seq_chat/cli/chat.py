@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 @run_argument
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search with N hypotheses.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
+@click.option("--tokens", is_flag=True, help="Show the tokens of replies, separated by spaces, instead of the text.")
 @snapshot_option
 @results_option
-def chat(run_name: str, beam_width: int | None, n_best: int | None, snapshot: str | None, results: str) -> None:
-    """Talk to a trained RUN in the terminal.
+def chat(
+    run_name: str, beam_width: int | None, n_best: int | None, tokens: bool, snapshot: str | None, results: str
+) -> None:
+    """Talk to a trained RUN in the terminal, or translate with it.
 
     If stdin is not a terminal, it reads one utterance per line and prints one reply per line (with --n-best N: up to N
-    lines `score<TAB>reply` and an empty line).
+    lines `score<TAB>reply` and an empty line). Line breaks and control characters in replies become spaces.
     """
     from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.versions import load_tensorflow
@@ -37,13 +40,14 @@ def chat(run_name: str, beam_width: int | None, n_best: int | None, snapshot: st
         click.echo(f"loading {run.name}…", err=True)
     load_tensorflow()
     from seq2seq_chat.inference.chatbot import Chatbot
-    from seq2seq_chat.inference.terminal import answer_lines, converse
+    from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines, converse
 
     bot = Chatbot.load(run, snapshot)
+    reply_format = ReplyFormat(scores=n_best is not None, tokens=tokens)
     if sys.stdin.isatty():
-        converse(bot, decoding, n_best is not None)
+        converse(bot, decoding, reply_format)
     else:
-        answer_lines(bot, decoding, n_best is not None, sys.stdin.buffer, sys.stdout)
+        answer_lines(bot, decoding, reply_format, sys.stdin.buffer, sys.stdout)
 
 
 def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) -> Decoding:

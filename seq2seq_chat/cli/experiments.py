@@ -36,8 +36,10 @@ def list_experiments(as_json: bool, results: str) -> None:
     if not summaries:
         click.echo(f"no runs in {results}", err=True)
         return
-    rows = [("run", "state", "step", "of", "perplexity", "at step", "last change")]
+    with_bleu = any(summary.best_bleu is not None for summary in summaries)
+    rows = [("run", "state", "step", "of", "perplexity", *(["BLEU"] * with_bleu), "at step", "last change")]
     for summary in summaries:
+        bleu = "–" if summary.best_bleu is None else f"{summary.best_bleu:.2f}"
         rows.append(
             (
                 summary.name,
@@ -45,14 +47,16 @@ def list_experiments(as_json: bool, results: str) -> None:
                 f"{summary.step:,}",
                 "–" if summary.steps is None else f"{summary.steps:,}",
                 "–" if summary.best_perplexity is None else f"{summary.best_perplexity:,.2f}",
+                *([bleu] * with_bleu),
                 "–" if summary.best_step is None else f"{summary.best_step:,}",
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed)),
             )
         )
     click.echo(format_table(rows, "llr"))
-    for summary in summaries:
-        if summary.reason and summary.state == "failed":
-            click.echo(f"\n{summary.name} failed: {summary.reason}")
+    notes = [f"{one.name} was initialized from {one.initialized_from}" for one in summaries if one.initialized_from]
+    notes += [f"{one.name} failed: {one.reason}" for one in summaries if one.reason and one.state == "failed"]
+    if notes:
+        click.echo("\n" + "\n".join(notes))
 
 
 @experiments.command()

@@ -20,16 +20,19 @@ def export(
     """Export RUN as a TensorFlow SavedModel.
 
     It maps strings to replies in any program with TensorFlow. Its signatures `greedy` and `beam` give the same replies
-    as `chat`; vocabulary, tokenizer and search are included.
+    as `chat`; vocabularies, search and, except for unicode and subword, tokenizers are included.
     """
     from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
     load_tensorflow()
-    from seq2seq_chat.export.saved_model import export_saved_model, usage_example
+    from seq2seq_chat.export.saved_model import export_saved_model
+    from seq2seq_chat.export.usage import tokens_note, usage_example
 
     about = export_saved_model(run, output, snapshot, beam_width, n_best)
     click.echo(f"{output}: {about['run']}, {about['snapshot']} (step {about['step']:,}), ", nl=False)
     click.echo(f"{about['vocabulary_size']:,} words, {about['parameters']:,} parameters; to use it:\n")
+    if note := tokens_note(about):
+        click.echo(f"{note}\n")
     click.echo(usage_example(output, about), nl=False)

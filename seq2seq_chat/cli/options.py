@@ -6,11 +6,14 @@ import logging
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from seq2seq_chat.system.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq_chat.config import CorpusFiles
 
 INVALID_INPUT, FAILED = 2, 1  # exit statuses
 
@@ -30,7 +33,9 @@ set_option = click.option(
 )
 json_option = click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON to FILE.")
 data_option = click.option(
-    "--data", metavar="FILE", help="Corpus file.  [default: the run's data.test, or else its data.validation]"
+    "--data",
+    metavar="FILE",
+    help="Corpus file, or a .tsv of pairs.  [default: the run's data.test, or else its data.validation]",
 )
 limit_option = click.option(
     "--limit",
@@ -45,17 +50,16 @@ sent2vec_option = click.option(
 )
 
 
-def ensure_readable(*files: str | None) -> None:
-    """Raise UserError, before TensorFlow is loaded, if one of the corpus files cannot be opened."""
+def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
+    """Raise UserError, before TensorFlow is loaded, if a file of one of the corpora cannot be opened."""
     from seq2seq_chat.data.lines import read_error
+    from seq2seq_chat.data.pairs import corpus_paths
 
-    for file in files:
-        if file is None:
-            continue
+    for path in (path for corpus in corpora if corpus is not None for path in corpus_paths(corpus)):
         try:
-            open(file, "rb").close()
+            open(path, "rb").close()
         except OSError as error:
-            raise read_error(Path(file), error, UserError) from error
+            raise read_error(path, error, UserError) from error
 
 
 def ensure_parent_exists(file: str | None) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
+
 
 @click.command()
 @click.argument(
     "corpus",
-    type=click.Choice(["opensubtitles", "reddit", "cornell", "dailydialog", "lines", "tweets"]),
+    type=click.Choice(["opensubtitles", "reddit", "cornell", "dailydialog", "lines", "tweets", "pairs"]),
     metavar="CORPUS",
 )
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
@@ -30,12 +34,26 @@ logger = logging.getLogger(__name__)
     "--vocabulary-size", type=int, default=50_000, show_default=True, help="Words, including the special ones."
 )
 @click.option(
-    "--level", type=click.Choice(["word", "character"]), default="word", show_default=True, help="What a token is."
+    "--tokenizer",
+    type=click.Choice(_TOKENIZERS),
+    default="english",
+    show_default=True,
+    help="How text is split into tokens; see docs/corpora.md.",
+)
+@click.option("--level", type=click.Choice(["word", "character"]), hidden=True)  # of earlier versions
+@click.option("--lowercase", is_flag=True, help="unicode: convert tokens to lower case.")
+@click.option(
+    "--subword-model",
+    type=click.Choice(["unigram", "bpe"]),
+    help="subword: the model, which is trained on train.  [default: unigram]",
 )
 @click.option(
     "--pairing",
     type=click.Choice(["sliding", "alternating"]),
-    help="How samples are counted.  [default: alternating for reddit and tweets, else sliding]",
+    help="How samples are counted.  [default: alternating for reddit, tweets and pairs, else sliding]",
+)
+@click.option(
+    "--drop-leaked", is_flag=True, help="Drop the samples of train that occur verbatim in validation or test."
 )
 @click.option(
     "--encoder-steps",
@@ -60,13 +78,39 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--subreddit", "subreddits", multiple=True, metavar="NAME", help="reddit: only this subreddit. Can be repeated."
 )
-@click.option("--max-words", type=click.IntRange(1), metavar="N", help="reddit: skip longer comments.")
+@click.option(
+    "--max-words",
+    type=click.IntRange(1),
+    metavar="N",
+    help="reddit, pairs: skip comments, or pairs with a side, longer than N words.",
+)
 @click.option("--min-score", type=int, metavar="N", help="reddit: skip comments with a lower score.")
 @click.option(
     "--turns",
     type=click.Choice(["running", "odd-even"]),
     help="lines: every line is a reply, or every second.  [default: running]",
 )
+@click.option(
+    "--target-tokenizer", type=click.Choice(_TOKENIZERS), help="pairs: tokenizer of the target.  [default: the same]"
+)
+@click.option(
+    "--target-vocabulary-size",
+    type=int,
+    metavar="N",
+    help="pairs: size of the target's vocabulary.  [default: the same]",
+)
+@click.option(
+    "--shared-vocabulary/--no-shared-vocabulary",
+    default=None,
+    help="pairs: one tokenizer and vocabulary for both sides.  [default: one for each]",
+)
+@click.option(
+    "--max-ratio",
+    type=click.FloatRange(1),
+    metavar="R",
+    help="pairs: skip those with a side of more than R times the tokens of the other.",
+)
+@click.option("--drop-duplicates", is_flag=True, help="pairs: keep only the first of identical pairs.")
 @click.option(
     "--max-bad",
     type=click.FloatRange(0, 100),
@@ -85,7 +129,8 @@ logger = logging.getLogger(__name__)
 def prepare(corpus: str, inputs: tuple[str, ...], output: str, **options: Any) -> None:
     """Turn a raw corpus into training data.
 
-    Writes train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json.
+    Writes train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json; with --tokenizer subword also
+    tokenizer.json. For pairs, writes .tsv files, and a target_vocabulary.txt.
 
     \b
     opensubtitles  XML files of OPUS, plain, .gz or in the .zip; their folder; a .txt that lists them
@@ -94,6 +139,7 @@ def prepare(corpus: str, inputs: tuple[str, ...], output: str, **options: Any) -
     dailydialog    the files of DailyDialog, or their folder; the official split is kept
     lines          corpus files, or any text with one utterance per line
     tweets         text of alternating lines: utterances on odd lines, replies on even ones
+    pairs          .tsv files of two columns, or their folder; or two files of parallel lines, SOURCE TARGET
 
     If it is stopped, run the same command again to continue.
     """
@@ -102,41 +148,101 @@ def prepare(corpus: str, inputs: tuple[str, ...], output: str, **options: Any) -
     settings = _settings(corpus, options)
     with explain_interrupt(lambda: "run the same command again to continue"):
         statistics: dict[str, Any] = {**prepare_corpus(settings, inputs, output)}
-    reading = statistics.pop("reading")
-    _print_statistics(statistics, reading)
+    reading, leakage, left_out = (statistics.pop(key, {}) for key in ("reading", "leakage", "left_out"))
+    tokenizers = {statistics.pop(key, "english") for key in ("tokenizer", "target_tokenizer")}
+    _print_statistics(statistics, leakage, left_out, reading)
+    if settings.has_pairs or tokenizers != {"english"}:
+        click.echo(f"to train on it, set {_configuration(settings, Path(output), statistics)}")
     click.echo(output)
 
 
+def _configuration(settings: PrepareSettings, output: Path, splits: dict[str, Any]) -> str:
+    """The settings of a configuration that belong to the prepared corpus."""
+    from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+    from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
+    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
+    from seq2seq_chat.prepare.split import SPLITS
+    from seq2seq_chat.prepare.utterances import corpus_file
+
+    count = "pairs" if settings.has_pairs else "samples"
+    values: dict[str, object] = {
+        name: output / corpus_file(name, as_pairs=settings.has_pairs) for name in SPLITS if splits[name][count]
+    }
+    if settings.shared_vocabulary:
+        values["shared_vocabulary"] = "true"
+    for side in settings.text_sides:
+        values[f"{side.prefix}tokenizer"] = side.tokenizer.name
+        values[f"{side.prefix}vocabulary"] = output / f"{side.prefix}{VOCABULARY_FILE}"
+        if side.tokenizer.name == "subword":
+            values[f"{side.prefix}tokenizer_file"] = output / f"{side.prefix}{TOKENIZER_FILE}"
+        if side.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
+            values[f"{side.prefix}vocabulary_size"] = side.vocabulary_size
+        if side.tokenizer.lowercase:
+            values["lowercase"] = "true"
+    task = ["task=translation"] if settings.has_pairs else []
+    return shlex.join(task + [f"data.{key}={value}" for key, value in values.items()])
+
+
 _CORPUS_OPTIONS = {
-    "max_gap": "opensubtitles",
-    "keep_copies": "opensubtitles",
-    "subreddits": "reddit",
-    "max_words": "reddit",
-    "min_score": "reddit",
-    "turns": "lines",
+    "max_gap": ("opensubtitles",),
+    "keep_copies": ("opensubtitles",),
+    "subreddits": ("reddit",),
+    "max_words": ("reddit", "pairs"),
+    "min_score": ("reddit",),
+    "turns": ("lines",),
+    "target_tokenizer": ("pairs",),
+    "target_vocabulary_size": ("pairs",),
+    "shared_vocabulary": ("pairs",),
+    "max_ratio": ("pairs",),
+    "drop_duplicates": ("pairs",),
 }
-"""The options that only one corpus has."""
+"""The options that only some corpora have."""
+
+
+_LOSSES = {
+    "removed_words": "words with invalid characters removed",
+    "removed_characters": "control and format characters removed",
+    "replaced_characters": "line breaks, NUL and lone surrogates replaced",
+}
+"""What was lost, by the keys of the statistics of reading."""
+
+_LEFT_OUT = {
+    "without_tokens": "without tokens on one side",
+    "duplicates": "that are duplicates",
+    "max_words": "that are too long",
+    "max_ratio": "whose lengths differ too much",
+}
+"""Why pairs were left out, by the keys of their statistics."""
 
 
 def _settings(corpus: str, options: dict[str, Any]) -> PrepareSettings:
     """The settings from the command line. Raises click.UsageError, UserError."""
-    from seq2seq_chat.prepare.settings import DEFAULT_MAX_GAP, PrepareSettings, ReaderSettings
+    from seq2seq_chat.prepare.settings import DEFAULT_MAX_GAP, PairFilters, PrepareSettings, ReaderSettings
     from seq2seq_chat.system.hardware import available_cores
 
-    for name, only in _CORPUS_OPTIONS.items():
-        if corpus != only and options[name] not in (None, (), False):
+    for name, corpora in _CORPUS_OPTIONS.items():
+        if corpus not in corpora and options[name] not in (None, (), False):
             option = "--" + name.replace("_", "-").replace("subreddits", "subreddit")
-            raise click.UsageError(f"{option} applies to {only} only, not to {corpus}")
+            raise click.UsageError(f"{option} applies to {' and '.join(corpora)} only, not to {corpus}")
+    if options.pop("level") == "character":
+        raise click.UsageError("--level character is now --tokenizer character")
+    if corpus == "pairs" and options["pairing"] == "sliding":
+        raise click.UsageError("--pairing sliding applies to conversations only, not to pairs")
+    options |= _tokenizer_settings(options)
     if options["spark_master"] and options["engine"] != "spark":
         raise click.UsageError("--spark-master requires --engine spark")
+    max_words = options.pop("max_words")
     reader = ReaderSettings(
         turns=options.pop("turns") or "running",
         subreddits=tuple(sorted(set(options.pop("subreddits")))),
-        max_words=options.pop("max_words"),
+        max_words=max_words if corpus == "reddit" else None,
         min_score=options.pop("min_score"),
     )
+    options["filters"] = PairFilters(
+        max_words if corpus == "pairs" else None, options.pop("max_ratio"), options.pop("drop_duplicates")
+    )
     defaults = {
-        "pairing": "alternating" if corpus in ("reddit", "tweets") else "sliding",
+        "pairing": "alternating" if corpus in ("reddit", "tweets", "pairs") else "sliding",
         "spark_master": "local[*]",
         "jobs": available_cores(),
     }
@@ -144,6 +250,29 @@ def _settings(corpus: str, options: dict[str, Any]) -> PrepareSettings:
     options["max_gap"] = DEFAULT_MAX_GAP if options["max_gap"] is None else _parse_max_gap(options["max_gap"])
     options["split"] = None if options["split"] is None else _parse_split(options["split"])
     return PrepareSettings(corpus, reader, **options)
+
+
+def _tokenizer_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the tokenizers from the options, which are removed. Raises click.UsageError."""
+    from seq2seq_chat.data.tokenizers import TokenizerSettings
+
+    name, target, lowercase, subword_model = (
+        options.pop(key) for key in ("tokenizer", "target_tokenizer", "lowercase", "subword_model")
+    )
+    names = {name, target or name}
+    if lowercase and "unicode" not in names:
+        raise click.UsageError(f"--lowercase applies to the tokenizer unicode only, not to {name}")
+    if subword_model and "subword" not in names:
+        raise click.UsageError(f"--subword-model applies to the tokenizer subword only, not to {name}")
+    if options["shared_vocabulary"] and (target or options["target_vocabulary_size"]):
+        raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
+    options["shared_vocabulary"] = bool(options["shared_vocabulary"])
+
+    def settings(name: Any) -> TokenizerSettings:
+        model = subword_model if name == "subword" and subword_model else TokenizerSettings().subword_model
+        return TokenizerSettings(name, lowercase and name == "unicode", model)
+
+    return {"tokenizer": settings(name), "target_tokenizer": settings(target) if target else None}
 
 
 def _parse_max_gap(text: str) -> float | None:
@@ -166,13 +295,37 @@ def _parse_split(text: str) -> tuple[float, float, float]:
     return train, validation, test
 
 
-def _print_statistics(splits: dict[str, Any], reading: dict[str, Any]) -> None:
+def _flat(split: dict[str, Any]) -> dict[str, Any]:
+    """The statistics of a split with those of its sides, as ``source_words``, after its own."""
+    flat: dict[str, Any] = {}
+    for key, value in split.items():
+        flat |= (
+            {f"{key}_{name}": of_side for name, of_side in value.items()} if isinstance(value, dict) else {key: value}
+        )
+    return flat
+
+
+def _print_statistics(
+    splits: dict[str, Any], leakage: dict[str, Any], left_out: dict[str, int], reading: dict[str, Any]
+) -> None:
+    columns = [_flat(split) for split in splits.values()]
     rows = [["", *splits]]
-    for key in splits["total"]:
-        rows.append([key.replace("_", " "), *(f"{split[key]:,}" for split in splits.values())])
+    for key in columns[-1]:
+        rows.append([key.replace("_", " "), *(f"{column[key]:,}" for column in columns)])
+    for key in leakage["test"]:
+        counts = [f"{leakage[split][key]:,}" if split in leakage else "" for split in splits]
+        rows.append([f"{key.replace('_', ' ')} in train", *counts])
     click.echo(format_table(rows, "lr"))
+    if dropped := leakage["dropped_samples"]:
+        click.echo(f"leaked samples dropped from train: {dropped:,}")
     copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""
     click.echo(f"read: {reading['files']:,} files{copies}, {reading['bytes']:,} bytes, {reading['records']:,} records")
+    for key, what in _LEFT_OUT.items():
+        if left_out.get(key):
+            click.echo(f"left out: {left_out[key]:,} pairs {what}")
+    for key, what in _LOSSES.items():
+        if reading.get(key):
+            click.echo(f"{what}: {reading[key]:,}")
     if reading["damaged"]:
         examples = "".join(f"\n  {damage}" for damage in reading["damages"][:5])
         logger.warning(

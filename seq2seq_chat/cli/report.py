@@ -57,11 +57,11 @@ def report(
     runs = [find_run(name, results) for name in dict.fromkeys(run_names)]
     ensure_readable(data)
     load_tensorflow()
-    from seq2seq_chat.analysis.replies import read_questions, read_transcript
+    from seq2seq_chat.analysis.replies import default_questions, read_questions, read_transcript
     from seq2seq_chat.analysis.report.build import write_report
     from seq2seq_chat.analysis.report.measure import ReportOptions
 
-    utterances = read_questions(questions)
+    utterances = read_questions(questions) if questions is not None else default_questions(runs[0], data)
     options = ReportOptions(
         data=data,
         limit=limit,

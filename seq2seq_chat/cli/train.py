@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.argument("config_file", required=False, metavar="[CONFIG]")
 @set_option
 @click.option("--resume", metavar="RUN", help="Resume a run that was stopped.")
+@click.option("--init-from", metavar="RUN[:SNAPSHOT]", help="Start a new run from the weights of another one.")
 @click.option("--workers", metavar="HOST:PORT,...", help="Train on several machines: the address of each.")
 @click.option("--index", type=click.IntRange(0), metavar="N", help="Position of this machine in --workers: 0, 1, ...")
 @results_option
@@ -29,6 +30,7 @@ def train(
     config_file: str | None,
     overrides: tuple[str, ...],
     resume: str | None,
+    init_from: str | None,
     workers: str | None,
     index: int | None,
     results: str,
@@ -40,9 +42,13 @@ def train(
     With --resume, training continues from the newest checkpoint of RUN. CONFIG is then optional; it and --set may
     change training settings, but not those of the model.
 
+    With --init-from, a new run starts from the weights of RUN: the newest ones, or those of SNAPSHOT (its name, or
+    `best`). Words that both runs know keep their vectors; everything else of the model must be the same.
+
     With --workers, several machines train one model. The one with --index 0 is the chief and writes the run; the
     others need neither CONFIG nor RUN, only the training corpus at the same path as the chief.
     """
+    from seq2seq_chat.runs.find import find_snapshot
     from seq2seq_chat.system.versions import load_tensorflow
     from seq2seq_chat.training.distribution.rendezvous import cluster_from_environment, cluster_from_options
 
@@ -51,7 +57,10 @@ def train(
         overrides = (*overrides, "training.strategy=multi_worker")
         if not cluster.is_chief:
             _train_as_worker(cluster)
+    if resume is not None and init_from is not None:
+        raise click.UsageError("--init-from starts a new run; it cannot be used with --resume")
     config, run = _load_experiment(config_file, resume, overrides, results)
+    origin = find_snapshot(init_from, results) if init_from is not None else None
     if cluster is None and config.training.strategy == "multi_worker":
         cluster = cluster_from_environment()
         if cluster is not None and not cluster.is_chief:
@@ -62,7 +71,7 @@ def train(
 
     try:
         if run is None:
-            run = experiment.start_experiment(config, results, cluster)
+            run = experiment.start_experiment(config, results, cluster, origin)
         else:
             experiment.resume_experiment(run, config, cluster)
     except experiment.Interrupted as interrupted:

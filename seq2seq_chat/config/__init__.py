@@ -1,7 +1,11 @@
-"""The configuration of an experiment: one typed, strict JSON file. Start reading with :mod:`.sections`."""
+"""The configuration of an experiment: one typed, strict JSON file. Start reading with :mod:`.experiment`."""
 
 from __future__ import annotations
 
+from seq2seq_chat.config.data import TARGET_SETTINGS, CorpusFiles, Data, ParallelFiles, TextSettings, is_pairs
+from seq2seq_chat.config.decoding import OPTIONS_OF_METHOD, Decoding
+from seq2seq_chat.config.experiment import RUN_NAME, Config
+from seq2seq_chat.config.labels import LABELS, Labels
 from seq2seq_chat.config.legacy import upgrade_flat_settings
 from seq2seq_chat.config.loading import (
     flat_settings,
@@ -10,31 +14,30 @@ from seq2seq_chat.config.loading import (
     override_decoding,
     parse_config,
 )
+from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
-from seq2seq_chat.config.sections import (
-    OPTIONS_OF_METHOD,
-    RUN_NAME,
-    Config,
-    ConfigError,
-    Data,
-    Decoding,
-    Model,
-    Section,
-    Training,
-)
+from seq2seq_chat.config.section import ConfigError, Section
+from seq2seq_chat.config.training import Training
 from seq2seq_chat.config.unused import unused_settings
 
 __all__ = [
+    "LABELS",
     "OPTIONS_OF_METHOD",
     "RUN_NAME",
+    "TARGET_SETTINGS",
     "Config",
     "ConfigError",
+    "CorpusFiles",
     "Data",
     "Decoding",
+    "Labels",
     "Model",
+    "ParallelFiles",
     "Section",
+    "TextSettings",
     "Training",
     "flat_settings",
+    "is_pairs",
     "json_schema",
     "load_config",
     "override_decoding",

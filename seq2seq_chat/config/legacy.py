@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.config.sections import ConfigError
+from seq2seq_chat.config.section import ConfigError
 
 RENAMED_KEYS = {
+    "data.level": "data.tokenizer",
     "data.most_buckets": "data.max_buckets",
     "data.swap_samples": "data.swap_source_target",
     "training.batch_parts": "training.micro_batches",
@@ -21,6 +22,9 @@ RENAMED_KEYS = {
     "decoding.rerank_words": "decoding.rerank_prefix_length",
 }
 """Old path of a key → its new path, in the same section."""
+
+RENAMED_VALUES = {"data.tokenizer": {"word": "english", "character": "english_character"}}
+"""New path of a renamed key → its old values and their new names."""
 
 MOVED_FILES = {
     "seq2seq_chat/corpus/sample/conversations.txt": "configs/sample/dialogues.txt",
@@ -48,7 +52,7 @@ def upgrade_settings(settings: Mapping[str, Any], where: str) -> tuple[dict[str,
             continue
         if new_key in section:
             raise ConfigError(f"{where}: {old} was renamed to {new}, and both are set; remove {old}")
-        section[new_key] = section.pop(old_key)
+        section[new_key] = _renamed_value(new, section.pop(old_key))
         warnings.append(_warning(where, old, new))
     data = upgraded.get("data")
     if isinstance(data, dict):
@@ -60,16 +64,26 @@ def upgrade_override(override: str) -> tuple[str, list[str]]:
     """Replace a renamed key in a ``section.key=value`` string; return it with the warnings."""
     old, separator, value = override.partition("=")
     new = RENAMED_KEYS.get(old, old)
-    return f"{new}{separator}{value}", [_warning(f"--set {override}", old, new)] if new != old else []
+    if new == old:
+        return override, []
+    value = _renamed_value(new, value.strip('"')) if new in RENAMED_VALUES else value
+    return f"{new}{separator}{value}", [_warning(f"--set {override}", old, new)]
 
 
 def upgrade_flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Replace renamed keys in the flat settings stored in a checkpoint."""
-    return {RENAMED_KEYS.get(path, path): value for path, value in settings.items()}
+    return {
+        RENAMED_KEYS.get(path, path): _renamed_value(RENAMED_KEYS[path], value) if path in RENAMED_KEYS else value
+        for path, value in settings.items()
+    }
 
 
 def _warning(where: str, old: str, new: str) -> str:
     return f"{where}: {old} was renamed to {new}"
+
+
+def _renamed_value(key: str, value: Any) -> Any:
+    return RENAMED_VALUES.get(key, {}).get(value, value) if isinstance(value, str) else value
 
 
 def _moved(value: Any) -> Any:

@@ -10,9 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from seq2seq_chat.config.decoding import OPTIONS_OF_METHOD, Decoding
+from seq2seq_chat.config.experiment import Config
 from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
 from seq2seq_chat.config.messages import cut, explain
-from seq2seq_chat.config.sections import OPTIONS_OF_METHOD, Config, ConfigError, Decoding
+from seq2seq_chat.config.section import ConfigError
 from seq2seq_chat.config.unused import unused_settings
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ def cut(text: str) -> str:
 
 
 def _explain_one(error: Any, model: type[BaseModel]) -> str:
-    location = [str(part) for part in error["loc"]]
+    location = [str(part) for part in error["loc"] if part not in ("[file]", "[files]")]
     if error["type"] != "extra_forbidden":  # drop pydantic's names of the members of a union
         location = [part for part in location if "[" not in part]
     path = ".".join(location)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
+from seq2seq_chat.config.data import Data
+from seq2seq_chat.config.experiment import Config
 from seq2seq_chat.config.messages import cut
-from seq2seq_chat.config.sections import Config, Data
 
 
 class Rule(NamedTuple):
@@ -19,13 +20,21 @@ class Rule(NamedTuple):
     unused: Callable[[Config], bool]
 
 
+def _tokenizers(config: Config) -> tuple[str, str]:
+    return config.data.source_text.tokenizer, config.data.target_text.tokenizer
+
+
 RULES = (
+    Rule("data.lowercase", "data.tokenizer", lambda c: "unicode" not in _tokenizers(c)),
+    Rule("data.subword_model", "data.tokenizer", lambda c: "subword" not in _tokenizers(c)),
+    Rule("data.pairing", "task", lambda c: c.task == "translation"),
     Rule("data.max_buckets", "data.buckets", lambda c: c.data.buckets != "auto"),
     Rule("data.buckets", "data.max_buckets", lambda c: c.data.buckets == "auto" and c.data.max_buckets == 1),
     *(
         Rule(f"training.{key}", "data.validation", lambda c: c.data.validation is None)
-        for key in ("validate_every", "validation_limit", "sample_replies")
+        for key in ("validate_every", "validation_limit", "bleu_limit", "sample_replies", "best_metric")
     ),
+    Rule("training.bleu_limit", "task", lambda c: c.task != "translation" and c.data.validation is not None),
     Rule(
         "training.learning_rate_decay",
         "training.learning_rate_schedule",
@@ -65,6 +74,16 @@ RULES = (
         "training.sampled_softmax",
         "data.vocabulary_size",
         lambda c: (c.training.sampled_softmax or 0) >= c.data.vocabulary_size,
+    ),
+    Rule("model.bridge", "model.bidirectional", lambda c: not c.model.bidirectional),
+    *(
+        Rule(f"model.{key}", "model.attention", lambda c: c.model.attention == "none")
+        for key in ("attention_query", "input_feeding")
+    ),
+    Rule(
+        "model.input_feeding",
+        "model.attention_query",
+        lambda c: c.model.attention != "none" and c.model.attention_query == "previous",
     ),
     Rule("decoding.diversity_penalty", "decoding.beam_groups", lambda c: c.decoding.beam_groups == 1),
     Rule("decoding.rerank", "decoding.beam_width", lambda c: c.decoding.beam_width == 1),

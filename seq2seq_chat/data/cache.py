@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,16 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Data
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import read_error
+from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.tokenizers import Level
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder
 
 _FORMAT = "seq2seq-chat encoded corpus"
-_VERSION = 1  # increase it when cleaning, pairing or the layout of the arrays change
+_VERSION = 2  # increase it when cleaning, pairing or the layout of the arrays change
 _RECORD = "cache.json"
 _ABANDONED_SECONDS = 24 * 3600.0
 
@@ -41,38 +41,44 @@ class DatasetArrays(NamedTuple):
     tokens: npt.NDArray[Any]
     offsets: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
+    target_tokens: npt.NDArray[Any] | None = None
+    target_offsets: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
 class CacheKey:
     """Everything that an encoded corpus depends on; any change invalidates the cache."""
 
-    corpus_size: int
-    corpus_mtime_ns: int
-    vocabulary: str
-    level: Level
+    corpus_size: int  # of both files, if there are two
+    corpus_mtime_ns: int  # the sum of both, if there are two
+    codecs: dict[str, str]
+    tokenizers: list[list[Any]]
     pairing: Pairing
+    swapped: bool
     turns: int = 1
     format: str = _FORMAT
     version: int = _VERSION
 
     @classmethod
-    def of(cls, corpus: Path, vocabulary: Vocabulary, settings: Data) -> CacheKey:
-        """The key of a corpus file in its current state.
+    def of(cls, corpus: Corpus, codecs: Codecs, settings: Data) -> CacheKey:
+        """The key of a corpus in its current state.
 
         Raises:
-            CorpusError: The file does not exist or is inaccessible.
+            CorpusError: A file does not exist or is inaccessible.
         """
-        try:
-            state = corpus.stat()
-        except OSError as error:
-            raise read_error(corpus, error, CorpusError) from error
+        states = []
+        for path in corpus_paths(corpus):
+            try:
+                states.append(path.stat())
+            except OSError as error:
+                raise read_error(path, error, CorpusError) from error
         return cls(
-            state.st_size,
-            state.st_mtime_ns,
-            vocabulary.fingerprint,
-            settings.level,
+            sum(state.st_size for state in states),
+            sum(state.st_mtime_ns for state in states),
+            codecs.fingerprints(),
+            [[codec.tokenizer.name, codec.tokenizer.lowercase] for codec in codecs],
             settings.pairing,
+            settings.swap_source_target,
             settings.context_turns,
         )
 
@@ -83,7 +89,7 @@ class CacheKey:
         return hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
-def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> DatasetArrays:
+def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> DatasetArrays:
     """Memory-map the arrays of a valid cache; build one if there is none.
 
     The cache is stored beside the corpus or, if that folder is not writable, in the user's cache folder or, as a last
@@ -94,7 +100,7 @@ def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str,
         CorpusError: From ``build``.
         UserError: No folder is writable.
     """
-    roots = _roots(corpus)
+    roots = _roots(corpus_paths(corpus))
     for root in roots:
         arrays = _load(root / key.name, key)
         if arrays is not None:
@@ -116,13 +122,17 @@ def load_or_build(corpus: Path, key: CacheKey, build: Callable[[Path], dict[str,
         ) from error
 
 
-def _roots(corpus: Path) -> list[Path]:
-    """The folders for the caches of one corpus file, in order of preference."""
+def _roots(paths: Sequence[Path]) -> list[Path]:
+    """The folders for the caches of one corpus, in order of preference."""
+    corpus, *others = paths
     absolute = os.path.abspath(corpus)
     user = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not user.is_absolute():  # the XDG specification: ignore relative paths
         user = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  Path.expanduser fails for a user without a name
     path_hash = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
+    # The cache of parallel files is beside the sources; its key does not have their names.
+    for other in others:
+        absolute += f".{hashlib.sha256(os.fsencode(os.path.abspath(other))).hexdigest()[:8]}"
     return [Path(f"{absolute}.cache"), user / "seq2seq-chat" / f"{corpus.name}-{path_hash}.cache"]
 
 
@@ -133,10 +143,10 @@ def _load(folder: Path, key: CacheKey) -> DatasetArrays | None:
     if record != asdict(key):
         return None
     try:
-        arrays = DatasetArrays(*(_map(folder / f"{name}.npy") for name in DatasetArrays._fields))
-    except (OSError, EOFError, ValueError):  # the last two: an empty or truncated file
+        arrays = {name: _map(folder / f"{name}.npy") for name in lengths}
+        return DatasetArrays(**arrays) if {name: len(array) for name, array in arrays.items()} == lengths else None
+    except (OSError, EOFError, ValueError, TypeError):  # missing, empty or truncated files, other names
         return None
-    return arrays if {name: len(array) for name, array in arrays._asdict().items()} == lengths else None
 
 
 def _map(path: Path) -> npt.NDArray[Any]:

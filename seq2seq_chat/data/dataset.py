@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.config import Data
-from seq2seq_chat.data.array_writer import array_writer
+from seq2seq_chat.config import Data, is_pairs
+from seq2seq_chat.data.array_writer import ArrayWriter, array_writer
 from seq2seq_chat.data.cache import CacheKey, DatasetArrays, load_or_build
+from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.samples import iterate_samples, read_tokens
-from seq2seq_chat.data.tokenizers import get_tokenizer
-from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_pairs, read_tokenized_utterances
+from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]
 _UINT16_IDS = 1 << 16
@@ -53,52 +55,58 @@ def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray,
 
 
 class Dataset:
-    """The samples of a corpus file as word ids, mapped from a cache on disk.
+    """The samples of a corpus as word ids, mapped from a cache on disk.
 
     Args:
         arrays: See ``encode``.
         turns: Maximum number of utterances in a source.
-        swapped: Whether source and target are swapped.
     """
 
-    def __init__(self, arrays: DatasetArrays, turns: int = 1, swapped: bool = False) -> None:
-        self._tokens, self._offsets, self._samples = arrays
+    def __init__(self, arrays: DatasetArrays, turns: int = 1) -> None:
+        self._arrays, self._samples = arrays, arrays.samples
+        self._sources = _Texts(arrays.tokens, arrays.offsets)
+        self._targets = self._sources
+        if arrays.target_tokens is not None and arrays.target_offsets is not None:
+            self._targets = _Texts(arrays.target_tokens, arrays.target_offsets)
         self._marker = 1 if turns > 1 else 0  # tokens before the words of an utterance
-        self._swapped = swapped
 
     @classmethod
-    def open(cls, path: str | Path, vocabulary: Vocabulary, settings: Data | None = None) -> Dataset:
-        """Open a corpus file. It is encoded first unless there is an up-to-date cache.
+    def open(cls, files: Corpus, codecs: Codecs, settings: Data | None = None) -> Dataset:
+        """Open a corpus. It is encoded first unless there is an up-to-date cache.
 
         Args:
-            settings: Pairing, context and tokenizer; defaults if None. The files named there are ignored.
+            settings: Pairing and context; defaults if None. The files named there are ignored.
 
         Raises:
             CorpusError: The corpus cannot be read or has no samples.
             UserError: No folder can hold the encoded corpus.
         """
-        path, settings = Path(path), settings or Data(train=str(path))
-        key = CacheKey.of(path, vocabulary, settings)
+        settings = settings or Data(train=str(files))
+        key = CacheKey.of(files, codecs, settings)
 
         def build(folder: Path) -> dict[str, int]:
-            lengths = encode(path, vocabulary, settings, folder)
-            if CacheKey.of(path, vocabulary, settings) != key:
-                raise CorpusError(f"{path} changed while it was being read. Start again once it is complete.")
+            lengths = encode(files, codecs, settings, folder)
+            if CacheKey.of(files, codecs, settings) != key:
+                raise CorpusError(f"{files} changed while it was being read. Start again once it is complete.")
             return lengths
 
-        return cls(load_or_build(path, key, build), settings.context_turns, settings.swap_source_target)
+        return cls(load_or_build(files, key, build), settings.context_turns)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the sizes and the first and last million tokens, which identifies the contents of a moved file."""
-        digest = hashlib.sha256(f"{len(self._tokens)} {len(self._offsets)} {len(self._samples)}".encode())
-        for part in (self._tokens[:1_000_000], self._tokens[-1_000_000:]):
-            digest.update(np.asarray(part, dtype=np.int32).tobytes())
+        sides = [self._sources] if self._targets is self._sources else [self._sources, self._targets]
+        digest = hashlib.sha256()
+        for side in sides:
+            digest.update(f"{len(side.tokens)} {len(side.offsets)} {len(self._samples)}".encode())
+            for part in (side.tokens[:1_000_000], side.tokens[-1_000_000:]):
+                digest.update(np.asarray(part, dtype=np.int32).tobytes())
         return digest.hexdigest()
 
     def unknown_share(self) -> float:
-        """Fraction of the first million tokens that are not in the vocabulary, 0 to 1."""
-        return float(np.mean(self._tokens[:1_000_000] == UNKNOWN))
+        """Fraction of the first million tokens, of each side, that are not in the vocabulary, 0 to 1."""
+        sides = [self._sources] if self._targets is self._sources else [self._sources, self._targets]
+        return float(np.mean(np.concatenate([side.tokens[:1_000_000] for side in sides]) == UNKNOWN))
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -106,30 +114,33 @@ class Dataset:
 
     def source_lengths(self, indices: npt.NDArray[np.int64] | None = None) -> IntArray:
         """[n] Number of words in the sources of some samples, or of all, before truncation."""
-        (begin, end), _ = self._spans(slice(None) if indices is None else indices)
+        begin, end = self._source_spans(slice(None) if indices is None else indices)
         return np.array(end - begin, dtype=np.int32)
 
     def target_lengths(self, indices: npt.NDArray[np.int64] | None = None) -> IntArray:
         """[n] Number of words in the targets of some samples, or of all, before truncation, without EOS."""
-        _, (begin, end) = self._spans(slice(None) if indices is None else indices)
+        begin, end = self._target_spans(slice(None) if indices is None else indices)
         return np.array(end - begin, dtype=np.int32)
 
     def source_ids(self, index: int) -> IntArray:
         """The word ids of one source, before truncation."""
-        (begin, end), _ = self._spans(index)
-        return np.array(self._tokens[begin:end], dtype=np.int32)
+        begin, end = self._source_spans(index)
+        return np.array(self._sources.tokens[begin:end], dtype=np.int32)
 
     def target_ids(self, index: int) -> IntArray:
         """The word ids of one target, before truncation, without EOS."""
-        _, (begin, end) = self._spans(index)
-        return np.array(self._tokens[begin:end], dtype=np.int32)
+        begin, end = self._target_spans(index)
+        return np.array(self._targets.tokens[begin:end], dtype=np.int32)
 
-    def _spans(self, indices: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        """(begin, end) of the tokens of the sources, and of the targets, of some samples."""
-        first, target = self._samples[indices].T
-        source = self._offsets[first] + self._marker, self._offsets[target]
-        reply = self._offsets[target] + self._marker, self._offsets[target + 1]
-        return (reply, source) if self._swapped else (source, reply)
+    def _source_spans(self, indices: Any) -> tuple[Any, Any]:
+        """Where the tokens of the sources of some samples begin and end."""
+        first, end, _ = self._samples[indices].T
+        return self._sources.offsets[first] + self._marker, self._sources.offsets[end]
+
+    def _target_spans(self, indices: Any) -> tuple[Any, Any]:
+        """Where the tokens of the targets of some samples begin and end."""
+        target = self._samples[indices].T[2]
+        return self._targets.offsets[target] + self._marker, self._targets.offsets[target + 1]
 
     def batch(
         self,
@@ -159,39 +170,50 @@ class Dataset:
             np.zeros(size, dtype=np.int32),
         )
         rows = slice(len(samples))
-        (begin, end), (target_begin, target_end) = self._spans(samples)
 
+        begin, end = self._source_spans(samples)
         length = np.minimum(end - begin, source_steps)
         start, stride = (end - 1, -1) if reverse else (end - length, 1)
-        batch.source[rows] = self._gather(start, stride, length, source_steps)
+        batch.source[rows] = _gather(self._sources.tokens, start, stride, length, source_steps)
         batch.source_length[rows] = length
 
-        words = target_end - target_begin
+        begin, end = self._target_spans(samples)
+        words = end - begin
         length = np.minimum(words, target_steps)
-        batch.target[rows] = self._gather(target_begin, 1, length, target_steps)
+        batch.target[rows] = _gather(self._targets.tokens, begin, 1, length, target_steps)
         ends = np.flatnonzero(words < target_steps)
         batch.target[ends, words[ends]] = EOS
         batch.target_length[rows] = np.minimum(words + 1, target_steps)
         return batch
 
-    def _gather(self, start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int) -> IntArray:
-        """[rows, steps] ``length`` tokens from ``start`` with a stride, then PAD."""
-        step = np.arange(steps)
-        inside = step < length[:, np.newaxis]
-        positions = np.where(inside, start[:, np.newaxis] + stride * step, 0)
-        return np.where(inside, self._tokens[positions], PAD).astype(np.int32)
+
+class _Texts(NamedTuple):
+    """The tokens of all texts of a side, one text after the other: text t is tokens[offsets[t]:offsets[t + 1]]."""
+
+    tokens: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
 
 
-def encode(path: Path, vocabulary: Vocabulary, settings: Data, folder: Path) -> dict[str, int]:
-    """Write ``tokens.npy``, ``offsets.npy`` and ``samples.npy`` into ``folder``.
+def _gather(
+    tokens: npt.NDArray[Any], start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int
+) -> IntArray:
+    """[rows, steps] ``length`` tokens from ``start`` with a stride, then PAD."""
+    step = np.arange(steps)
+    inside = step < length[:, np.newaxis]
+    positions = np.where(inside, start[:, np.newaxis] + stride * step, 0)
+    return np.where(inside, tokens[positions], PAD).astype(np.int32)
 
-    * tokens [n_tokens]: the ids of all utterances, one after the other; uint16 if the vocabulary
-      allows, else int32.
-    * offsets [n_utterances + 1], int64: utterance u is tokens[offsets[u]:offsets[u + 1]].
-    * samples [n_samples, 2], int64: first utterance of the source, and the target utterance t.
-      The source is utterances first .. t - 1, at most ``context_turns`` of them.
 
-    With several context turns each utterance is stored with the marker ``TURN`` before its words.
+def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> dict[str, int]:
+    """Write the arrays of a corpus into ``folder``.
+
+    * tokens [n_tokens]: the ids of all texts, one after the other; uint16 if the vocabulary allows, else int32.
+    * offsets [n_texts + 1], int64: text t is tokens[offsets[t]:offsets[t + 1]].
+    * target_tokens, target_offsets: the same for texts as targets. They do not exist for conversations whose source
+      and target share the codec, as there every text can be both.
+    * samples [n_samples, 3], int64: the source is texts first .. end - 1, the target is text t: (first, end, t).
+
+    With several context turns each text is stored with the marker ``TURN`` before its words.
     The corpus is streamed: memory does not grow with its length.
 
     Returns:
@@ -201,33 +223,85 @@ def encode(path: Path, vocabulary: Vocabulary, settings: Data, folder: Path) -> 
         CorpusError: The corpus cannot be read or has no samples.
         OSError: The arrays cannot be written.
     """
-    pairing, turns = settings.pairing, settings.context_turns
-    marker = vocabulary.ids([TURN]) if turns > 1 else []
-    with (
-        array_writer(folder / "tokens.npy", "H" if len(vocabulary) <= _UINT16_IDS else "i") as tokens,
-        array_writer(folder / "offsets.npy", "q") as offsets,
-        array_writer(folder / "samples.npy", "q", columns=2) as samples,
-    ):
-        offsets.extend([0])
-        current, first = -1, 0  # conversation, and its first utterance
-
-        def store() -> Iterator[tuple[int, int]]:
-            """Store each utterance; yield (conversation index, utterance index)."""
-            nonlocal current, first
-            utterances = read_tokens(path, get_tokenizer(settings.level), progress=True)
-            for index, (conversation, words) in enumerate(utterances):
-                if conversation != current:
-                    current, first = conversation, index
-                tokens.extend([*marker, *vocabulary.ids(words)])
-                offsets.extend([tokens.items])
-                yield conversation, index
-
-        for _, target in iterate_samples(store(), pairing):
-            samples.extend((max(first, target - turns), target))
-
+    tokenizers = codecs.tokenizers
+    marked, pairs = settings.context_turns > 1, is_pairs(files)
+    with ExitStack() as stack:
+        samples = stack.enter_context(array_writer(folder / "samples.npy", "q", columns=3))
+        sources = stack.enter_context(_text_writer(folder, "", codecs.source, marked))
+        sides = [sources]
+        if pairs or not codecs.is_shared:
+            sides.append(stack.enter_context(_text_writer(folder, "target_", codecs.target, marked)))
+        if pairs:
+            for index, sample in enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True)):
+                sides[0].add(sample.source_tokens)
+                sides[1].add(sample.target_tokens)
+                samples.extend((index, index + 1, index))
+        else:
+            for row in _conversation_samples(files, tokenizers, settings, sides):
+                samples.extend(row)
+        if not samples.rows and pairs:
+            raise CorpusError(
+                f"{files} has no samples: none of its pairs has tokens on both sides. Use another tokenizer."
+            )
         if not samples.rows:
             raise CorpusError(
-                f"{path} has no samples: with {pairing} pairing, none of its {offsets.rows - 1} "
+                f"{files} has no samples: with {settings.pairing} pairing, none of its {sources.texts} "
                 "usable utterance(s) is a reply. It needs at least one conversation of two utterances or more."
             )
-        return {"tokens": tokens.rows, "offsets": offsets.rows, "samples": samples.rows}
+        lengths = {"samples": samples.rows}
+        for side in sides:
+            lengths |= side.lengths()
+        return lengths
+
+
+def _conversation_samples(
+    files: Corpus, tokenizers: Tokenizers, settings: Data, sides: Sequence[_TextWriter]
+) -> Iterator[tuple[int, int, int]]:
+    """Store each utterance; yield the samples: first and end of the source, and the target."""
+    current, first = -1, 0  # conversation, and its first utterance
+
+    def store() -> Iterator[tuple[int, int]]:
+        nonlocal current, first
+        for index, utterance in enumerate(read_tokenized_utterances(files, tokenizers, progress=True)):
+            if utterance.conversation != current:
+                current, first = utterance.conversation, index
+            sides[0].add(utterance.source_tokens)
+            if len(sides) > 1:
+                sides[1].add(utterance.target_tokens)
+            yield utterance.conversation, index
+
+    for _, target in iterate_samples(store(), settings.pairing):
+        if settings.swap_source_target:
+            yield target, target + 1, target - 1
+        else:
+            yield max(first, target - settings.context_turns), target, target
+
+
+class _TextWriter:
+    """Writes the tokens and offsets of the texts of a side."""
+
+    def __init__(self, tokens: ArrayWriter, offsets: ArrayWriter, prefix: str, codec: Codec, marked: bool) -> None:
+        self._tokens, self._offsets, self._prefix, self._vocabulary = tokens, offsets, prefix, codec.vocabulary
+        self._marker = codec.vocabulary.ids([TURN]) if marked else []
+        offsets.extend([0])
+
+    @property
+    def texts(self) -> int:
+        return self._offsets.rows - 1
+
+    def add(self, tokens: Sequence[str]) -> None:
+        self._tokens.extend([*self._marker, *self._vocabulary.ids(tokens)])
+        self._offsets.extend([self._tokens.items])
+
+    def lengths(self) -> dict[str, int]:
+        return {f"{self._prefix}tokens": self._tokens.rows, f"{self._prefix}offsets": self._offsets.rows}
+
+
+@contextmanager
+def _text_writer(folder: Path, prefix: str, codec: Codec, marked: bool) -> Iterator[_TextWriter]:
+    dtype: Literal["H", "i"] = "H" if len(codec.vocabulary) <= _UINT16_IDS else "i"
+    with (
+        array_writer(folder / f"{prefix}tokens.npy", dtype) as tokens,
+        array_writer(folder / f"{prefix}offsets.npy", "q") as offsets,
+    ):
+        yield _TextWriter(tokens, offsets, prefix, codec, marked)

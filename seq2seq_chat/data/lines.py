@@ -2,80 +2,113 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import zlib
-from collections.abc import Iterator
-from functools import partial
+import codecs
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
+from seq2seq_chat.data.compressed import DamagedFile, LineBlocks, read_start
 from seq2seq_chat.system.errors import UserError
 
-_GZIP_MAGIC = b"\x1f\x8b"  # never the start of a UTF-8 text, so the file name does not matter
-_LINES_PER_UPDATE = 4096
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks, also the beginning of the one of UTF-32
 
 MAX_LINE_BYTES = 1 << 20
 """Longer lines are refused: they are no utterances, and their words would take minutes to find."""
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
 BINARY_CHECK_BYTES = 8000
-"""Bytes at the start of a file that must not contain NUL; Git distinguishes text and binary files by as many."""
+"""Bytes at the start of a file that tell UTF-16 and binary files from text; Git looks at as many."""
+_MAX_NUL_SHARE = 0.05  # of these bytes; in UTF-16, at least each space and line end has one
 UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
 
 
-def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a UTF-8 file, plain or gzip.
+def numbered_lines(
+    path: str | Path,
+    error: type[UserError],
+    *,
+    progress: bool = False,
+    on_progress: Callable[[int], object] | None = None,
+    damaged: dict[int, str] | None = None,
+) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) of a UTF-8 file, plain or compressed (gzip, bzip2, xz, zstd).
 
     Only ``\\n`` and ``\\r\\n`` end a line; a byte order mark at the start is dropped. With ``progress``, a bar is
     shown if stderr is a terminal and reading takes longer than two seconds.
+
+    Args:
+        on_progress: Called with the number of bytes read from the file since the last call.
+        damaged: If given, a line that is not UTF-8 or too long is yielded as an empty one, with the reason stored
+            here under its number, instead of being an error.
 
     Raises:
         UserError: The file cannot be read, is not UTF-8 or has a line of more than MAX_LINE_BYTES; an instance of
             ``error``.
     """
     path = Path(path)
+    number = 0
     try:
-        with open(path, "rb") as file:
-            bar = tqdm(
-                total=os.fstat(file.fileno()).st_size,
-                desc=path.name,
-                unit="B",
-                unit_scale=True,
-                delay=2,
-                disable=None if progress else True,  # None: off unless stderr is a terminal
-            )
-            compressed = file.peek(2)[:2] == _GZIP_MAGIC
-            stream = gzip.GzipFile(fileobj=file) if compressed else file
-            if is_utf16(stream.peek(BINARY_CHECK_BYTES)):
-                raise error(f"{path} {UTF16_REMEDY}")
-            offset = 0
-            with bar:
-                for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), start=1):
-                    if number % _LINES_PER_UPDATE == 0:
-                        bar.update(file.tell() - bar.n)
-                    if len(line) > MAX_LINE_BYTES:
-                        raise error(f"{path}, line {number}: {TOO_LONG}. Write one utterance per line.")
-                    try:
-                        text = line.decode("utf-8")
-                    except UnicodeDecodeError as cause:
-                        raise error(
-                            f"{path}, line {number}: byte {offset + cause.start} of the text is "
-                            "not UTF-8. Convert the file to UTF-8."
-                        ) from cause
-                    offset += len(line)
-                    if number == 1:
-                        text = text.removeprefix("\ufeff")
-                    yield number, text.removesuffix("\n").removesuffix("\r")
-                bar.update(file.tell() - bar.n)
-    except (OSError, EOFError, zlib.error) as cause:
+        if is_utf16(read_start(path, BINARY_CHECK_BYTES)):
+            raise error(f"{path} {UTF16_REMEDY}")
+        bar = tqdm(
+            total=path.stat().st_size,
+            desc=path.name,
+            unit="B",
+            unit_scale=True,
+            delay=2,
+            disable=None if progress else True,  # None: off unless stderr is a terminal
+        )
+        with bar:
+            for start, view in LineBlocks(path, on_progress=on_progress or bar.update):
+                offset = start
+                block = bytes(view)
+                for raw in block.removesuffix(b"\n").split(b"\n"):
+                    number += 1
+                    line, reason = _decode(raw, offset)
+                    if reason and damaged is None:
+                        raise error(f"{path}, line {number}: {reason}")
+                    if reason and damaged is not None:
+                        damaged[number] = reason
+                    offset += len(raw) + 1
+                    yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
+    except (OSError, DamagedFile) as cause:
         raise read_error(path, cause, error) from cause
 
 
+def _decode(raw: bytes, offset: int) -> tuple[str, str | None]:
+    """The text of a line that starts at ``offset``, or why it cannot be read."""
+    if len(raw) > MAX_LINE_BYTES:
+        return "", f"{TOO_LONG}. Write one utterance per line."
+    try:
+        return raw.decode(), None
+    except UnicodeDecodeError as error:
+        return "", f"byte {offset + error.start} of the text is not UTF-8. Convert the file to UTF-8."
+
+
 def is_utf16(start: bytes) -> bool:
-    """Whether a file seems to be UTF-16, UTF-32 or binary: it starts with a byte order mark, or with NUL bytes soon."""
-    return start.startswith(_UTF16_MARKS) or b"\0" in start[:BINARY_CHECK_BYTES]
+    """Whether a file seems to be UTF-16, UTF-32 or binary, by its first bytes.
+
+    It starts with a byte order mark, or has NUL bytes and either many of them or mostly lines that are not UTF-8. A
+    text may contain a few NUL characters and damaged lines.
+    """
+    if start.startswith(_UTF16_MARKS):
+        return True
+    start = start[:BINARY_CHECK_BYTES]
+    nuls = start.count(0)
+    return nuls > 0 and (nuls > _MAX_NUL_SHARE * len(start) or not _is_mostly_utf8(start.split(b"\n")))
+
+
+def _is_mostly_utf8(lines: Sequence[bytes]) -> bool:
+    """Whether more than half of the lines are UTF-8, of which the last character may be incomplete."""
+    return 2 * sum(map(_is_start_of_utf8, lines)) > len(lines)
+
+
+def _is_start_of_utf8(line: bytes) -> bool:
+    """Whether the bytes are UTF-8, except that the last character may be incomplete."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(line)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_error(path: Path, cause: Exception, error: type[UserError]) -> UserError:
@@ -87,7 +120,7 @@ def read_error(path: Path, cause: Exception, error: type[UserError]) -> UserErro
         )
     if isinstance(cause, IsADirectoryError):
         return error(f"{path} is a folder. Name a file in it.")
-    if isinstance(cause, (EOFError, zlib.error, gzip.BadGzipFile)):
-        return error(f"{path} is a damaged gzip file ({cause}). Download or create it again.")
+    if isinstance(cause, DamagedFile):
+        return error(f"{path}: {cause}. Download or create it again.")
     reason = getattr(cause, "strerror", None) or cause
     return error(f"{path} could not be read: {reason}. Check its permissions and the disk.")

@@ -1,15 +1,16 @@
-"""Samples: pairs of an utterance (the source) and the reply to it (the target)."""
+"""Samples: pairs of a source and a target, in a conversation of an utterance and the reply to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters, check_letters
-from seq2seq_chat.data.corpus_file import read_utterances
-from seq2seq_chat.data.tokenizers import Tokenizer, get_tokenizer
+from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
+from seq2seq_chat.data.pairs import Corpus, Pair, read_pairs
+from seq2seq_chat.data.tokenizers import Tokenizer
 
 if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
     from seq2seq_chat.config import Data
@@ -18,40 +19,124 @@ Pairing = Literal["sliding", "alternating"]
 """``sliding``: each utterance is the reply to the one before it in its conversation.
 ``alternating``: the 2nd, 4th, ... utterance of a conversation is the reply to the one before it."""
 
-Utterance = TypeVar("Utterance")
+T = TypeVar("T")
+_BLOCK = 1024  # texts that are tokenized together
 
 
-def read_samples(path: str | Path, settings: Data) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield (source tokens, target tokens) of a corpus file, each source a single utterance.
+class Tokenizers(NamedTuple):
+    """The tokenizers of source and target, the same object if they share it."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+
+class Utterance(NamedTuple):
+    """A text and its tokens, as a source and as a target: the same list if both sides share the tokenizer."""
+
+    conversation: int
+    text: str
+    source_tokens: list[str]
+    target_tokens: list[str]
+
+
+class Sample(NamedTuple):
+    """A source and a target, as texts and as tokens. The source is a single utterance, even with context turns."""
+
+    source: str
+    target: str
+    source_tokens: list[str]
+    target_tokens: list[str]
+
+
+def read_samples(files: Corpus, settings: Data, tokenizers: Tokenizers, progress: bool = False) -> Iterator[Sample]:
+    """Yield the samples of a corpus; source and target are swapped if ``data.swap_source_target`` is set.
 
     Raises:
-        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances.
+        CorpusError: While iterating: see ``read_tokenized_utterances`` and ``read_pairs``.
     """
-    return iterate_samples(read_tokens(path, get_tokenizer(settings.level)), settings.pairing)
+    from seq2seq_chat.config import is_pairs  # see above
+
+    if is_pairs(files):
+        yield from read_tokenized_pairs(files, settings, tokenizers, progress)
+        return
+    utterances = read_tokenized_utterances(files, tokenizers, progress)
+    for pair in iterate_samples(((utterance.conversation, utterance) for utterance in utterances), settings.pairing):
+        source, target = reversed(pair) if settings.swap_source_target else pair
+        yield Sample(source.text, target.text, source.source_tokens, target.target_tokens)
 
 
-def read_tokens(path: str | Path, tokenizer: Tokenizer, progress: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield (conversation index, tokens) of the utterances of a corpus file.
+def samples_at(files: Corpus, settings: Data, tokenizers: Tokenizers, indices: Iterable[int]) -> Iterator[Sample]:
+    """Yield the samples of a corpus at the given indices, ascending. Raises CorpusError like ``read_samples``."""
+    remaining = iter(indices)
+    wanted = next(remaining, None)
+    for index, sample in enumerate(read_samples(files, settings, tokenizers)):
+        if index == wanted:
+            yield sample
+            wanted = next(remaining, None)
+
+
+def read_tokenized_pairs(
+    files: Corpus, settings: Data, tokenizers: Tokenizers, progress: bool = False
+) -> Iterator[Sample]:
+    """Yield the pairs of a corpus that have tokens on both sides; see ``read_samples``.
+
+    Raises:
+        CorpusError: While iterating: see ``read_pairs``; or a tokenizer removes nearly all letters of its side.
+    """
+    pairs = read_pairs(files, progress=progress)
+    if settings.swap_source_target:
+        pairs = (Pair(target, source) for source, target in pairs)
+    for number, block in enumerate(_blocks(pairs)):
+        sources, targets = zip(*block, strict=True)
+        if number == 0:
+            _check_alphabet(f"the sources of {files}", tokenizers.source, sources)
+            _check_alphabet(f"the targets of {files}", tokenizers.target, targets)
+        tokens = _tokenize(tokenizers.source, sources), _tokenize(tokenizers.target, targets)
+        for sample in map(Sample, sources, targets, *tokens):
+            if sample.source_tokens and sample.target_tokens:
+                yield sample
+
+
+def read_tokenized_utterances(files: Corpus, tokenizers: Tokenizers, progress: bool = False) -> Iterator[Utterance]:
+    """Yield the utterances of a corpus file of conversations.
 
     Utterances without tokens are dropped before pairing, so their neighbors become adjacent.
 
     Raises:
-        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances, or the tokenizer
+        CorpusError: While iterating: the file cannot be read, is not UTF-8 or has no utterances, or a tokenizer
             removes nearly all of its letters.
     """
-    utterances = read_utterances(path, progress)
-    sample = list(islice(utterances, SAMPLE_UTTERANCES))
-    texts = [utterance for _, utterance in sample]
-    check_letters(str(path), Letters.from_texts(texts, (tokenizer.decode(tokenizer.encode(text)) for text in texts)))
-    for conversation, utterance in chain(sample, utterances):
-        tokens = tokenizer.encode(utterance)
-        if tokens:
-            yield conversation, tokens
+    if not isinstance(files, (str, Path)):
+        raise CorpusError(f"{files} are pairs rather than conversations.")
+    for number, block in enumerate(_blocks(read_utterances(files, progress))):
+        texts = [text for _, text in block]
+        if number == 0:
+            _check_alphabet(str(files), tokenizers.source, texts)
+            _check_alphabet(str(files), tokenizers.target, texts)
+        source = _tokenize(tokenizers.source, texts)
+        target = source if tokenizers.target is tokenizers.source else _tokenize(tokenizers.target, texts)
+        for (conversation, text), source_tokens, target_tokens in zip(block, source, target, strict=True):
+            if source_tokens and target_tokens:
+                yield Utterance(conversation, text, source_tokens, target_tokens)
 
 
-def iterate_samples(
-    utterances: Iterable[tuple[int, Utterance]], pairing: Pairing
-) -> Iterator[tuple[Utterance, Utterance]]:
+def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:
+    return [line.split(" ") if line else [] for line in tokenizer.encode_lines(texts)]
+
+
+def _blocks(items: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while block := list(islice(iterator, _BLOCK)):
+        yield block
+
+
+def _check_alphabet(name: str, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Check the letters that the tokenizer keeps of the first texts of a corpus. Raises CorpusError."""
+    texts = texts[:SAMPLE_UTTERANCES]
+    check_letters(name, tokenizer.name, Letters.from_texts(texts, map(tokenizer.decode, _tokenize(tokenizer, texts))))
+
+
+def iterate_samples(utterances: Iterable[tuple[int, T]], pairing: Pairing) -> Iterator[tuple[T, T]]:
     """Yield (source, target) of utterances given as (conversation index, utterance).
 
     An utterance can be represented by anything: its tokens, its text, or its index. Both utterances of a sample belong
@@ -62,7 +147,7 @@ def iterate_samples(
     """
     if pairing not in ("sliding", "alternating"):
         raise ValueError(f"pairing must be 'sliding' or 'alternating', not {pairing!r}")
-    previous: tuple[int, Utterance] | None = None
+    previous: tuple[int, T] | None = None
     for conversation, utterance in utterances:
         if previous is not None and previous[0] == conversation:
             yield previous[1], utterance

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seq2seq_chat.data.lines import numbered_lines
-from seq2seq_chat.data.samples import read_tokens
-from seq2seq_chat.data.tokenizers import Tokenizer, get_tokenizer
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_write
-
-if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
-    from seq2seq_chat.config import Data
 
 PAD, GO, EOS, UNKNOWN = 0, 1, 2, 3
 TURN = "<turn>"
 """Separates the turns of a source; an ordinary word of the vocabulary."""
 
 VOCABULARY_FILE = "vocabulary.txt"
+TARGET_PREFIX = "target_"
+"""What the names of the target's own vocabulary and tokenizer files start with."""
 SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")
-"""The words with ids 0 to 3. They cannot occur in clean text, which has no angle brackets."""
+"""The words with ids 0 to 3. Where a text contains them, as tokens of their own, they are unknown words."""
 
 
 class VocabularyError(UserError):
@@ -48,12 +42,14 @@ class Vocabulary:
         """
         self.words = list(words)
         _check(self.words, source)
-        self._ids = {word: index for index, word in enumerate(self.words)}
+        first = len(SPECIAL_WORDS)
+        self._ids = {word: index for index, word in enumerate(self.words[first:], start=first)}
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __contains__(self, word: object) -> bool:
+        """Whether a token of a text is known; special words never are."""
         return word in self._ids
 
     def ids(self, tokens: Iterable[str]) -> list[int]:
@@ -64,10 +60,6 @@ class Vocabulary:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The words of ids, each in 0 .. len(vocabulary) - 1."""
         return [self.words[index] for index in ids]
-
-    def text(self, ids: Iterable[int], tokenizer: Tokenizer) -> str:
-        """The text of ids, without the end marker and padding."""
-        return tokenizer.decode(self.tokens(strip_ids(ids)))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -118,25 +110,6 @@ class Vocabulary:
 def strip_ids(ids: Iterable[int]) -> list[int]:
     """Remove the end marker and padding."""
     return [index for index in map(int, ids) if index not in (PAD, EOS)]
-
-
-def training_vocabulary(settings: Data) -> Vocabulary:
-    """The first ``vocabulary_size`` words of the configured file, or the most frequent ones of the training corpus.
-
-    With several context turns, the last word is the marker between them.
-
-    Raises:
-        CorpusError, VocabularyError: The file cannot be used.
-    """
-    if settings.vocabulary is None:
-        tokens = (words for _, words in read_tokens(settings.train, get_tokenizer(settings.level), progress=True))
-        vocabulary = Vocabulary.from_counts(Counter(chain.from_iterable(tokens)), settings.vocabulary_size)
-    else:
-        vocabulary = Vocabulary.load(settings.vocabulary)
-        vocabulary = Vocabulary(vocabulary.words[: settings.vocabulary_size], source=settings.vocabulary)
-    if settings.context_turns > 1 and TURN not in vocabulary:
-        vocabulary = Vocabulary([*vocabulary.words[: settings.vocabulary_size - 1], TURN])
-    return vocabulary
 
 
 def _check(words: list[str], source: str) -> None:

@@ -1,7 +1,7 @@
 """Tokenizers as TensorFlow graphs of string operations.
 
-:func:`~seq2seq_chat.data.tokenizers.english.clean` treats each character independently of its neighbors, so a table
-of all characters is an exact equivalent. It is built by cleaning each character.
+``english`` and ``character`` treat each character independently of its neighbors, so a table of all characters, built
+with the tokenizer itself, is an exact equivalent.
 """
 
 from __future__ import annotations
@@ -9,54 +9,106 @@ from __future__ import annotations
 import functools
 import sys
 import unicodedata
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from seq2seq_chat.data.tokenizers import Level
-from seq2seq_chat.data.tokenizers.character import SPACE
+from seq2seq_chat.data.codec import replace_surrogates
+from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.english import clean_lines
+from seq2seq_chat.data.tokenizers.english_character import SPACE
+
+TOKENS = "tokens"
+"""In place of a tokenizer's name: a text is its tokens, separated by spaces."""
+GRAPH_TOKENIZERS = ("english", "english_character", "thesis", "whitespace", "character")
+"""The tokenizers that operations of TensorFlow express exactly. There is none for NFC, which ``unicode`` needs."""
 
 _UNUSED = ("Cn", "Co", "Cs")  # Unicode categories that become spaces: unassigned, private use, surrogates
+_SPACE = "[" + "".join(rf"\x{{{code:x}}}" for code in range(sys.maxunicode + 1) if chr(code).isspace()) + "]"
+_THESIS_WORD, _MARK = "[a-zA-Z0-9.,!?]+", "([.,!?])"
 
 
 class GraphTokenizer(tf.Module):
-    """The tokenizer ``get_tokenizer(level)`` for batches of strings in a graph."""
+    """A tokenizer of GRAPH_TOKENIZERS, or TOKENS, for batches of strings in a graph."""
 
-    def __init__(self, level: Level) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self._level = level
+        self._name = name
+        if name == "character":
+            tokens = hidden_characters()
+            table = tf.lookup.KeyValueTensorInitializer(list(tokens.values()), [replace_surrogates(c) for c in tokens])
+            self._characters = tf.lookup.StaticHashTable(table, "")
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """UTF-8 strings [n] → tokens, strings [n, (tokens)]. Invalid bytes separate words."""
-        cleaned = tf.strings.split(_clean(tf.strings.unicode_decode(texts, "UTF-8", errors="replace")))
-        if self._level == "word":
+        """UTF-8 strings [n] → tokens, strings [n, (tokens)]. Invalid bytes are read as U+FFFD."""
+        if self._name == TOKENS:
+            return tf.strings.split(texts)
+        if self._name in ("thesis", "whitespace"):
+            words = _split(texts)
+            return words if self._name == "whitespace" else _thesis_tokens(words)
+        code_points = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        if self._name == "character":
+            return tf.ragged.map_flat_values(_character_tokens, code_points)
+        cleaned = tf.strings.split(_clean(code_points))
+        if self._name == "english":
             return cleaned
         characters = tf.strings.unicode_split(tf.strings.reduce_join(cleaned, axis=1, separator=" "), "UTF-8")
         return tf.ragged.map_flat_values(lambda flat: tf.where(flat == " ", SPACE, flat), characters)
 
     def decode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         """Tokens, strings [n, (tokens)] → texts, strings [n]."""
-        if self._level == "word":
+        if self._name in (TOKENS, "whitespace"):
             return tf.strings.reduce_join(tokens, axis=1, separator=" ")
-        characters = tf.ragged.map_flat_values(lambda flat: tf.where(flat == SPACE, " ", flat), tokens)
-        return tf.strings.reduce_join(characters, axis=1)
+        texts = tf.strings.reduce_join(tf.ragged.map_flat_values(self._text, tokens), axis=1)
+        return tf.strings.regex_replace(texts, "^ ", "") if self._name in ("english", "thesis") else texts
+
+    def _text(self, tokens: tf.Tensor) -> tf.Tensor:
+        """What each token, [n], adds to a text: strings [n]."""
+        if self._name == "character":
+            characters = self._characters.lookup(tokens)
+            return tf.where(characters == "", tokens, characters)
+        if self._name == "english_character":
+            return tf.where(tokens == SPACE, " ", tokens)
+        return tf.where(tf.strings.regex_full_match(tokens, _MARK), tokens, " " + tokens)
 
 
 def _clean(code_points: tf.RaggedTensor) -> tf.Tensor:
     """Code points [n, (characters)] → clean texts [n], except that words may be separated by several spaces."""
-    known, replacements = replacement_table()
-    table = tf.constant(known, tf.int32)
+    replaced = tf.ragged.map_flat_values(lambda flat: _replace(flat, *replacement_table(), " "), code_points)
+    return tf.strings.reduce_join(replaced, axis=1)
 
-    def replace(flat: tf.Tensor) -> tf.Tensor:
-        index = tf.minimum(tf.searchsorted(table, flat), len(known) - 1)
-        return tf.where(tf.gather(table, index) == flat, tf.gather(tf.constant(replacements), index), " ")
 
-    return tf.strings.reduce_join(tf.ragged.map_flat_values(replace, code_points), axis=1)
+def _character_tokens(code_points: tf.Tensor) -> tf.Tensor:
+    """Code points [n] → the tokens of the tokenizer ``character`` [n]."""
+    tokens = hidden_characters()
+    characters = tf.strings.unicode_encode(code_points[:, tf.newaxis], "UTF-8")
+    return _replace(code_points, [ord(char) for char in tokens], list(tokens.values()), characters)
+
+
+def _split(texts: tf.Tensor) -> tf.RaggedTensor:
+    """Split UTF-8 strings [n] at all white space, as Python does: [n, (words)]."""
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    return tf.strings.split(tf.strings.regex_replace(texts, _SPACE, " "))
+
+
+def _thesis_tokens(words: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Words, strings [n, (words)] → tokens of the valid ones [n, (tokens)]."""
+    valid = tf.ragged.map_flat_values(lambda flat: tf.strings.regex_full_match(flat, _THESIS_WORD), words)
+    text = tf.strings.reduce_join(tf.ragged.boolean_mask(words, valid), axis=1, separator=" ")
+    return tf.strings.split(tf.strings.regex_replace(text, _MARK, r" \1 "))
+
+
+def _replace(
+    code_points: tf.Tensor, known: Sequence[int], replacements: Sequence[str], default: str | tf.Tensor
+) -> tf.Tensor:
+    """The replacement of each code point that is ``known`` (ascending), the default for others: strings [n]."""
+    index = tf.minimum(tf.searchsorted(tf.constant(known, tf.int32), code_points), len(known) - 1)
+    return tf.where(tf.gather(known, index) == code_points, tf.gather(tf.constant(replacements), index), default)
 
 
 @functools.cache
 def replacement_table() -> tuple[list[int], list[str]]:
-    """The code points that are not replaced by a space, ascending, and their replacements.
+    """The code points that ``english`` does not replace by a space, ascending, and their replacements.
 
     A replacement is empty for an accent, several characters for a ligature, and `` , `` for a comma.
     """
@@ -64,3 +116,11 @@ def replacement_table() -> tuple[list[int], list[str]]:
     cleaned = clean_lines([f"a{char}a" for char in characters])
     replacements = {ord(char): text[1:-1] for char, text in zip(characters, cleaned, strict=True) if text[1:-1] != " "}
     return list(replacements), list(replacements.values())
+
+
+@functools.cache
+def hidden_characters() -> dict[str, str]:
+    """The characters, in ascending order, for which ``character`` has a token other than themselves."""
+    characters = list(map(chr, range(sys.maxunicode + 1)))
+    tokens = zip(characters, CharacterTokenizer().encode("".join(characters)), strict=True)
+    return {character: token for character, token in tokens if token != character}

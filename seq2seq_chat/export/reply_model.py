@@ -8,12 +8,23 @@ from typing import Any
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN
+from seq2seq_chat.config import Config, Data, Decoding
+from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
-from seq2seq_chat.export.graph_tokenizer import GraphTokenizer
+from seq2seq_chat.export.graph_tokenizer import GRAPH_TOKENIZERS, TOKENS, GraphTokenizer
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
+
+
+def text_format(tokenizer: str) -> str:
+    """What a SavedModel reads or writes where chat has text: "text", or "tokens" separated by spaces."""
+    return "text" if tokenizer in GRAPH_TOKENIZERS else "tokens"
+
+
+def has_equal_tokenizers(data: Data) -> bool:
+    """Whether source and target have the same tokens for the same text."""
+    source, target = data.source_text, data.target_text
+    return data.has_shared_vocabulary or source.tokenizer == target.tokenizer != "subword"
 
 
 class SourceEncoder(tf.Module):
@@ -29,7 +40,7 @@ class SourceEncoder(tf.Module):
         """The tokens that the model reads.
 
         Args:
-            text: Strings [batch].
+            text: Strings [batch], or tokens separated by spaces.
             history: The turns before each text, oldest first: strings [batch, turns], "" for none.
 
         Returns:
@@ -43,6 +54,7 @@ class SourceEncoder(tf.Module):
     def ids(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokens [batch, (tokens)] → ids as the encoder reads them, int32 [batch, steps], and their number [batch]."""
         ids = tf.ragged.map_flat_values(self._ids.lookup, tokens)
+        ids = tf.where(ids < len(SPECIAL_WORDS), tf.constant(UNKNOWN, tf.int64), ids)  # a text cannot contain others
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         source = tf.cast(ids.to_tensor(PAD, shape=[None, self._steps]), tf.int32)
         return (tf.reverse_sequence(source, lengths, seq_axis=1) if self._reverse else source), lengths
@@ -65,29 +77,33 @@ class ReplyModel(tf.Module):
 
     Args:
         model: The trained model.
-        vocabulary: The vocabulary file, which is copied into the SavedModel.
+        folder: The folder with the vocabulary files, which are copied into the SavedModel.
         config: The configuration of the run.
         searches: Decoding settings by signature name.
     """
 
-    def __init__(self, model: Seq2Seq, vocabulary: Path, config: Config, searches: Mapping[str, Decoding]) -> None:
+    def __init__(self, model: Seq2Seq, folder: Path, config: Config, searches: Mapping[str, Decoding]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self._data = model, config.data
         line_number, line = tf.lookup.TextFileIndex.LINE_NUMBER, tf.lookup.TextFileIndex.WHOLE_LINE
-        file = str(vocabulary)
-        ids = tf.lookup.TextFileInitializer(file, tf.string, line, tf.int64, line_number)
-        words = tf.lookup.TextFileInitializer(file, tf.int64, line_number, tf.string, line)
+        target_prefix = "" if config.data.has_shared_vocabulary else TARGET_PREFIX
+        source_file, target_file = (str(folder / f"{prefix}{VOCABULARY_FILE}") for prefix in ("", target_prefix))
+        ids = tf.lookup.TextFileInitializer(source_file, tf.string, line, tf.int64, line_number)
+        words = tf.lookup.TextFileInitializer(target_file, tf.int64, line_number, tf.string, line)
         self.ids = tf.lookup.StaticHashTable(ids, UNKNOWN)
         self.words = tf.lookup.StaticHashTable(words, "")
-        self.tokenizer = GraphTokenizer(config.data.level)
-        self.source = SourceEncoder(self.ids, self.tokenizer, config)
+        self.source_tokenizer, self.target_tokenizer = (
+            GraphTokenizer(text.tokenizer if text_format(text.tokenizer) == "text" else TOKENS)
+            for text in (config.data.source_text, config.data.target_text)
+        )
+        self.source = SourceEncoder(self.ids, self.source_tokenizer, config)
         self._turns, self._reverse = config.data.context_turns, config.data.reverse_input
         self.functions = {name: self._signature(decoding) for name, decoding in searches.items()}
 
     def _signature(self, decoding: Decoding) -> Any:
         """The graph of one signature: text [batch] → reply and score [batch]; with a beam [batch, n_best]."""
         search = ReplySearch(self.model, decoding)
-        text = tf.TensorSpec([None], tf.string, "text")
+        text = tf.TensorSpec([None], tf.string, text_format(self._data.source_text.tokenizer))
         history = tf.TensorSpec([None, None], tf.string, "history")
 
         def reply_with_history(text: tf.Tensor, history: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -126,9 +142,25 @@ class ReplyModel(tf.Module):
             position = tf.argmax(hypotheses.attention, axis=3, output_type=tf.int64)
             if self._reverse:
                 position = source.row_lengths()[:, tf.newaxis, tf.newaxis] - 1 - position
-            copies = tf.gather(source.to_tensor(""), tf.maximum(position, 0), batch_dims=1)
+            copies = tf.ragged.map_flat_values(self._copies, source).to_tensor("")
+            copies = tf.gather(copies, tf.maximum(position, 0), batch_dims=1)
             words = tf.where(hypotheses.words == UNKNOWN, copies, words)
         steps = hypotheses.words.shape[2]
-        is_word = tf.sequence_mask(hypotheses.lengths, steps) & (hypotheses.words != EOS)
+        is_word = tf.sequence_mask(hypotheses.lengths, steps) & (hypotheses.words != EOS) & (words != "")
         flat = tf.ragged.boolean_mask(tf.reshape(words, [-1, steps]), tf.reshape(is_word, [-1, steps]))
-        return tf.reshape(self.tokenizer.decode(flat), tf.shape(hypotheses.lengths))
+        if replace_unknown:  # by any number of tokens
+            flat = tf.strings.split(tf.strings.reduce_join(flat, axis=1, separator=" "))
+        return tf.reshape(self.target_tokenizer.decode(flat), tf.shape(hypotheses.lengths))
+
+    def _copies(self, source: tf.Tensor) -> tf.Tensor:
+        """What replaces an unknown word that attends to each of these source tokens, [n].
+
+        Tokens of the target, separated by spaces: [n]. If one of the tokenizers is not in the graph, the token itself.
+        """
+        copies = source
+        formats = {text_format(text.tokenizer) for text in (self._data.source_text, self._data.target_text)}
+        if not has_equal_tokenizers(self._data) and formats == {"text"}:
+            texts = self.source_tokenizer.decode(tf.RaggedTensor.from_tensor(source[:, tf.newaxis]))
+            converted = tf.strings.reduce_join(self.target_tokenizer.encode(texts), axis=1, separator=" ")
+            copies = tf.where(source == SPECIAL_WORDS[UNKNOWN], source, converted)
+        return tf.where(source == TURN, "", copies)

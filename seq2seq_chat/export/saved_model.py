@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import unicodedata
 from pathlib import Path
@@ -14,8 +15,8 @@ import tensorflow as tf
 from seq2seq_chat import __version__
 from seq2seq_chat.checkpoint.restore import TrainedModel, load_trained_model
 from seq2seq_chat.config import Config, Decoding, override_decoding
-from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
-from seq2seq_chat.export.reply_model import ReplyModel
+from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.export.reply_model import ReplyModel, has_equal_tokenizers, text_format
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder, write_json
@@ -61,6 +62,7 @@ def export_saved_model(
     ensure_empty(folder)
     config = run.config
     searches, differences = exported_searches(config.decoding, beam_width, n_best)
+    differences += copy_differences(config)
     for difference in differences:
         logger.warning("%s", difference)
     trained = load_trained_model(run, snapshot)
@@ -74,11 +76,12 @@ def export_saved_model(
     }
     try:
         with tempfile.TemporaryDirectory() as scratch, atomic_folder(folder) as temporary:
-            vocabulary = Path(scratch, VOCABULARY_FILE)
-            trained.vocabulary.save(vocabulary)
-            model = ReplyModel(trained.model, vocabulary, config, searches)
+            trained.codecs.save(Path(scratch))
+            model = ReplyModel(trained.model, Path(scratch), config, searches)
             options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
             tf.saved_model.save(model, str(temporary), model.functions, options)
+            for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
+                shutil.copy(file, temporary)
             write_json(temporary / ABOUT, about)
     except (OSError, tf.errors.OpError) as error:
         reason = error.message if isinstance(error, tf.errors.OpError) else error.strerror
@@ -88,10 +91,16 @@ def export_saved_model(
 
 def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
     """The entries of ``about.json`` on the model."""
+    data, (source, target) = config.data, trained.codecs
     return {
         "step": trained.step,
-        "vocabulary_size": len(trained.vocabulary),
-        "level": config.data.level,
+        "vocabulary_size": len(target.vocabulary),
+        "source_vocabulary_size": len(source.vocabulary),
+        "tokenizer": data.source_text.tokenizer,
+        "target_tokenizer": data.target_text.tokenizer,
+        "lowercase": data.lowercase,
+        "input": text_format(data.source_text.tokenizer),
+        "output": text_format(data.target_text.tokenizer),
         "context_turns": config.data.context_turns,
         "encoder_steps": config.model.encoder_steps,
         "decoder_steps": config.model.decoder_steps,
@@ -117,21 +126,12 @@ def exported_searches(
     }, differences
 
 
-def usage_example(folder: str | Path, about: dict[str, Any]) -> str:
-    """A program that loads an exported model and gets replies, with TensorFlow only."""
-    history = ""
-    if about["context_turns"] > 1:
-        history = ', history=tf.constant([["hello .", "hi ! how are you ?"], ["", ""]])'
-    return f"""\
-import tensorflow as tf
-
-model = tf.saved_model.load({str(folder)!r})
-text = tf.constant(["how are you ?", "tell me a joke ."])
-output = model.signatures["greedy"](text=text{history})
-for reply in output["reply"].numpy():
-    print(reply.decode())
-output = model.signatures["beam"](text=text{history})
-for replies, scores in zip(output["replies"].numpy(), output["scores"].numpy()):
-    for reply, score in zip(replies, scores):
-        print(f"{{score:.4f}}\\t{{reply.decode()}}")
-"""
+def copy_differences(config: Config) -> list[str]:
+    """A sentence if the graph cannot turn tokens of the source into tokens of the target."""
+    data = config.data
+    formats = {text_format(text.tokenizer) for text in (data.source_text, data.target_text)}
+    if not config.decoding.replace_unknown or has_equal_tokenizers(data) or formats == {"text"}:
+        return []
+    return [
+        "the exported model replaces <unknown> with a token of the source, which chat splits into tokens of the target"
+    ]

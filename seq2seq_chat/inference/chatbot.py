@@ -3,7 +3,7 @@
 ::
 
     bot = Chatbot.load(find_run("latest"))
-    print(bot.reply("how are you ?").text)
+    print(bot.reply("how are you?").text)
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.data.tokenizers import get_tokenizer
-from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN, Vocabulary, strip_ids
+from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN, strip_ids
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
@@ -34,11 +34,16 @@ UNCOMPILED_SETTINGS = ("seed", "rerank", "rerank_weight", "rerank_prefix_length"
 """Settings that do not affect the compiled search."""
 
 
+READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
+READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
+"""What tokenizers that remove most characters keep."""
+
+
 class Hypothesis(NamedTuple):
     """One possible reply."""
 
-    text: str
-    words: list[str]  # without the end marker
+    text: str  # as people write it
+    words: list[str]  # tokens, without the end marker
     score: float  # log-probability of the words and the end marker, nats
     ended: bool  # true: by the end marker, false: truncated at the model's step limit
     attention: list[list[float]]  # a row for each word, a column for each word of the source; empty without attention
@@ -48,11 +53,12 @@ class Hypothesis(NamedTuple):
 class Reply(NamedTuple):
     """The reply to an utterance, and what explains it."""
 
-    text: str  # of the best hypothesis; empty if the utterance has no valid word
+    text: str  # of the best hypothesis; empty if the utterance has no tokens
     hypotheses: list[Hypothesis]  # best first, with distinct words
-    source_words: list[str]  # the words that the encoder read, in the order of the text
-    unknown_words: list[str]  # words of the utterance that are not in the vocabulary
+    source_words: list[str]  # the tokens that the encoder read, in the order of the text
+    unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
     seconds: float  # time for all utterances of the call
+    unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
 
 
 class Chatbot:
@@ -61,13 +67,12 @@ class Chatbot:
     def __init__(
         self,
         model: Seq2Seq,
-        vocabulary: Vocabulary,
+        codecs: Codecs,
         config: Config,
         step: int | None = None,
         results: Path = Path("results"),
     ) -> None:
-        self.config, self.vocabulary, self._model, self._results = config, vocabulary, model, results
-        self._tokenizer = get_tokenizer(config.data.level)
+        self.config, self.codecs, self._model, self._results = config, codecs, model, results
         self.step = step  # training steps of the weights, if they come from a run
         self.warnings: list[str] = []  # damaged checkpoints that were skipped
         self._searches: dict[Decoding, ReplySearch] = {}  # least recently used first
@@ -78,9 +83,15 @@ class Chatbot:
     def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
         """The chatbot of a run; see :func:`load_trained_model` for the errors raised."""
         trained = load_trained_model(run, snapshot)
-        chatbot = cls(trained.model, trained.vocabulary, run.config, trained.step, run.path.parent)
+        chatbot = cls(trained.model, trained.codecs, run.config, trained.step, run.path.parent)
         chatbot.warnings = trained.warnings
         return chatbot
+
+    @property
+    def unreadable(self) -> str:
+        """The message about an utterance without tokens; it has no full stop."""
+        readable = READABLE.get(self.codecs.source.tokenizer.name)
+        return f"This model reads only {readable}" if readable else "There is nothing to read in this text"
 
     def reply(self, text: str, decoding: Decoding | None = None, history: Sequence[str] = ()) -> Reply:
         """Reply to one utterance; see :meth:`replies`."""
@@ -106,7 +117,7 @@ class Chatbot:
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
         steps = self.config.model.encoder_steps
-        utterances = [self._tokenizer.encode(text) for text in texts]
+        utterances = [self.codecs.source.tokenizer.encode(text) for text in texts]
         sources = [
             self._with_history(words, history)
             for words, history in zip(utterances, histories or [()] * len(texts), strict=True)
@@ -120,10 +131,11 @@ class Chatbot:
         seconds = time.perf_counter() - start
         replies = []
         for row, words in enumerate(utterances):
-            source = sources[row][-steps:]
+            source = sources[row][-steps:] if words else []
             candidates = self._hypotheses(results[row], source, decoding) if row in results else []
-            unknown = [word for word in dict.fromkeys(words) if word not in self.vocabulary]
-            replies.append(Reply(candidates[0].text if candidates else "", candidates, source, unknown, seconds))
+            unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
+            text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
+            replies.append(Reply(text, candidates, source, unknown, seconds, unread))
         return replies
 
     def _with_history(self, words: list[str], history: Sequence[str]) -> list[str]:
@@ -131,13 +143,13 @@ class Chatbot:
         turns_before = self.config.data.context_turns - 1
         if not turns_before:
             return words
-        turns = [turn for text in history if (turn := self._tokenizer.encode(text))]
+        turns = [turn for text in history if (turn := self.codecs.source.tokenizer.encode(text))]
         return [word for turn in turns[-turns_before:] for word in [*turn, TURN]] + words
 
     def _source_ids(self, sources: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
         """The encoder's input: ids int32 [n, source steps], lengths int32 [n]."""
         steps, reverse = self.config.model.encoder_steps, self.config.data.reverse_input
-        rows = [fit_source(self.vocabulary.ids(words), steps, reverse) for words in sources]
+        rows = [fit_source(self.codecs.source.vocabulary.ids(words), steps, reverse) for words in sources]
         return np.stack([ids for ids, _ in rows]), np.array([length for _, length in rows], np.int32)
 
     def _search_and_rerank(
@@ -151,17 +163,27 @@ class Chatbot:
             prefix_length = decoding.rerank_prefix_length
             hypotheses = rerank_anti_lm(hypotheses, self._scorer, decoding.rerank_weight, prefix_length)
         else:
-            backward = self._backward_bot(decoding).log_probabilities(self._words(hypotheses), utterances)
+            backward = self._backward_log_probabilities(self._backward_bot(decoding), hypotheses, utterances)
             hypotheses = rerank_bidirectional(hypotheses, backward, decoding.rerank_weight)
         return Hypotheses(*(field[:, : decoding.n_best] for field in hypotheses))
 
+    def _backward_log_probabilities(
+        self, backward: Chatbot, hypotheses: Hypotheses, utterances: list[list[str]]
+    ) -> np.ndarray:
+        """log P(utterance | hypothesis) in nats, by a model with tokenizers and vocabularies of its own: [batch, n]."""
+        (source, target), (backward_source, backward_target) = self.codecs.tokenizers, backward.codecs.tokenizers
+        return backward.log_probabilities(
+            [[convert_tokens(words, target, backward_source) for words in group] for group in self._words(hypotheses)],
+            [convert_tokens(words, source, backward_target) for words in utterances],
+        )
+
     def log_probabilities(self, sources: list[list[list[str]]], targets: list[list[str]]) -> np.ndarray:
-        """log P(target | source) in nats: [targets, sources]. sources: as words, several for each target."""
+        """log P(target | source) in nats: [targets, sources]. sources: as tokens, several for each target."""
         steps = self._scorer.target_steps
         source, source_lengths = self._source_ids([source for group in sources for source in group])
         target, target_lengths = np.zeros([len(targets), steps], np.int32), np.zeros(len(targets), np.int32)
         for row, words in enumerate(targets):
-            ids = [*self.vocabulary.ids(words), EOS][:steps]
+            ids = [*self.codecs.target.vocabulary.ids(words), EOS][:steps]
             target[row, : len(ids)], target_lengths[row] = ids, len(ids)
         repeats = [len(group) for group in sources]
         target, target_lengths = np.repeat(target, repeats, axis=0), np.repeat(target_lengths, repeats)
@@ -169,9 +191,9 @@ class Chatbot:
         return log_p.reshape(len(targets), -1)
 
     def _words(self, hypotheses: Hypotheses) -> list[list[list[str]]]:
-        """The words of all hypotheses: [batch][n][words]."""
+        """The tokens of all hypotheses: [batch][n][words]."""
         return [
-            [self.vocabulary.tokens(strip_ids(ids[:length])) for ids, length in zip(*row, strict=True)]
+            [self.codecs.target.words(ids[:length]) for ids, length in zip(*row, strict=True)]
             for row in zip(hypotheses.words, hypotheses.lengths, strict=True)
         ]
 
@@ -208,13 +230,29 @@ class Chatbot:
 
     def _hypothesis(self, hypothesis: Hypotheses, source: list[str], replace_unknown: bool) -> Hypothesis:
         ids = strip_ids(hypothesis.words[: hypothesis.lengths])
-        words = self.vocabulary.tokens(ids)
+        words = self.codecs.target.words(ids)
         attention = hypothesis.attention[: len(ids), : len(source)]
         if self.config.data.reverse_input:
             attention = attention[:, ::-1]  # back to the order of the text
         rows = attention.tolist() if attention.shape[1] else []
         if replace_unknown and rows:
-            attended = [source[int(np.argmax(row))] for row in rows]
-            words = [copy if i == UNKNOWN else word for i, word, copy in zip(ids, words, attended, strict=True)]
-        text = self._tokenizer.decode(words)
+            words, rows = self._replace_unknown(ids, rows, source)
+        text = self.codecs.target.text(words)
         return Hypothesis(text, words, float(hypothesis.scores), bool(hypothesis.ended), rows, float(hypothesis.ranks))
+
+    def _replace_unknown(
+        self, ids: list[int], rows: list[list[float]], source: list[str]
+    ) -> tuple[list[str], list[list[float]]]:
+        """The tokens of a hypothesis and their attention, where unknown words are copies of what they attend to most.
+
+        A copy may be several tokens if source and target have tokenizers of their own, and none of a turn marker.
+        """
+        words, attention = [], []
+        for word_id, row in zip(ids, rows, strict=True):
+            tokens = self.codecs.target.words([word_id])
+            if word_id == UNKNOWN:
+                attended = source[int(np.argmax(row))]
+                tokens = [] if attended == TURN else convert_tokens([attended], *self.codecs.tokenizers)
+            words += tokens
+            attention += [row] * len(tokens)
+        return words, attention

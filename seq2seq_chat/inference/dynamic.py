@@ -29,7 +29,7 @@ from seq2seq_chat.decoding.hypotheses import (
 )
 from seq2seq_chat.decoding.logit_rules import forbidden_words
 from seq2seq_chat.model.attention import MASK_VALUE, AdditiveAttention, DotAttention
-from seq2seq_chat.model.decoder import Decoder, NextInputs
+from seq2seq_chat.model.decoder import Absent, Decoder, NextInputs, StepInputs
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.encoder import EncoderOutput
 from seq2seq_chat.model.randomness import RandomContext
@@ -37,15 +37,17 @@ from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
 from seq2seq_chat.system.errors import UserError
 
 
-def build_model(config: Model, vocabulary_size: int, seed: int) -> Seq2Seq:
+def build_model(config: Model, vocabulary_size: int, seed: int, source_vocabulary_size: int | None = None) -> Seq2Seq:
     """A model to train, whose decoder is unrolled as configured; arguments as for :class:`Seq2Seq`.
 
     Raises:
         UserError: the configuration requires tensorflow-addons, which could not be imported.
     """
     if config.unrolling == "dynamic":
-        return Seq2Seq(config, vocabulary_size, seed, unroll=lambda decoder: DynamicDecoder(decoder).unroll)
-    return Seq2Seq(config, vocabulary_size, seed)
+        return Seq2Seq(
+            config, vocabulary_size, seed, source_vocabulary_size, lambda decoder: DynamicDecoder(decoder).unroll
+        )
+    return Seq2Seq(config, vocabulary_size, seed, source_vocabulary_size)
 
 
 def load_addons() -> Any:
@@ -99,7 +101,7 @@ class DynamicDecoder:
     ) -> tuple[Any, Any]:
         """The decoder as a cell of the addons, and its state before the first word."""
         decoder, batch = self._decoder, tf.shape(encoded.lengths)[0]
-        cell = StackedCells(decoder, random)
+        cell = StackedCells(decoder, random, decoder.project_thought(encoded))
         state = (*encoded.states, tf.zeros([batch, 1], tf.int64))
         if decoder.attention is None:
             return cell, state
@@ -107,7 +109,11 @@ class DynamicDecoder:
         # An empty source may attend to its first step, whose output is zero: the addons refuse lengths of 0.
         mechanism.setup_memory(encoded.outputs, memory_sequence_length=tf.maximum(encoded.lengths, 1))
         wrapper = self._addons.AttentionWrapper(
-            cell, mechanism, attention_layer=AttentionalLayer(decoder), alignment_history=alignment_history
+            cell,
+            mechanism,
+            attention_layer=AttentionalLayer(decoder),
+            alignment_history=alignment_history,
+            cell_input_fn=None if decoder.feeds_output else lambda inputs, _: inputs,
         )
         return wrapper, wrapper.get_initial_state(batch_size=batch, dtype=tf.float32).clone(cell_state=state)
 
@@ -242,11 +248,11 @@ class DynamicSearch:
 
 
 class StackedCells(tf.keras.layers.Layer):
-    """The decoder's cells as one Keras cell. Input: [x; h̃], state: (states of the layers, time)."""
+    """The decoder's cells as one Keras cell. Input: [x; h̃], or x; state: (states of the layers, time)."""
 
-    def __init__(self, decoder: Decoder, random: RandomContext | None) -> None:
+    def __init__(self, decoder: Decoder, random: RandomContext | None, thought: StepInputs | Absent) -> None:
         super().__init__()
-        self._decoder, self._random = decoder, random
+        self._decoder, self._random, self._thought = decoder, random, thought
         self.output_size = decoder.config.hidden_size
         # time comes last: the addons take the type of their outputs from the first part of a state
         self.state_size = (
@@ -262,8 +268,8 @@ class StackedCells(tf.keras.layers.Layer):
         *cells, time = states
         embedding_size = self._decoder.config.embedding_size
         x, attentional = inputs[:, :embedding_size], inputs[:, embedding_size:]
-        projected = self._decoder.project_inputs(x)
-        attentional = attentional if self._decoder.attention is not None else None
+        projected = self._decoder.project_inputs(x, self._thought).cell
+        attentional = attentional if self._decoder.feeds_output else None
         cells = self._decoder.step_cells(projected, attentional, cells, self._random, time[0, 0])
         return cells[-1].output, (*cells, time + 1)
 

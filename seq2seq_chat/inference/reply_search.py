@@ -18,6 +18,7 @@ from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.system.errors import UserError
 
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
 
@@ -28,9 +29,14 @@ class ReplySearch:
     Args:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
+
+    Raises:
+        UserError: the settings require the dynamic decoder, which does not support the model.
     """
 
     def __init__(self, model: Seq2Seq, decoding: Decoding) -> None:
+        if decoding.unrolling == "dynamic" and model.config.static_only:
+            raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
         self._model, self._decoding = model, decoding
         samples = decoding.n_best if decoding.method == "sample" else 0
         self._width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
@@ -75,9 +81,9 @@ class ReplySearch:
         inputs = SearchInputs(
             model_step(model),
             state,
-            memory=() if memory is None else memory,
+            memory=memory,
             steps=config.decoder_steps,
-            source_steps=0 if memory is None else config.encoder_steps,
+            source_steps=config.encoder_steps if memory.attended else 0,
             logit_rules=configured_rules(decoding),
         )
         if decoding.method == "greedy":
@@ -99,7 +105,7 @@ def model_step(model: Seq2Seq) -> StepFunction:
     """The step function of a model's decoder."""
 
     def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
-        logits, state, attention = model.step(words, state, memory or None)
+        logits, state, attention = model.step(words, state, memory)
         if attention is None:
             attention = tf.zeros([tf.shape(words)[0], 0])
         return StepOutput(logits, log_normalizer(logits), state, attention)

@@ -4,63 +4,97 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import IO
+import re
+from codecs import BOM_UTF8
+from typing import IO, NamedTuple
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.inference.chatbot import Chatbot, Reply
+from seq2seq_chat.inference.chatbot import Chatbot, Hypothesis, Reply
 from seq2seq_chat.system.signals import Terminated
 
-HELP = "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history"
-END_WORDS = ("/quit", "quit", "exit", "bye")
-UNREADABLE = "(I can only read the letters a to z, digits and . , ! ?)"
+HELP = {
+    "conversation": "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history",
+    "translation": "/quit or Ctrl-D ends, /why explains the last translation",
+}
+END_WORDS = {"conversation": ("/quit", "quit", "exit", "bye"), "translation": ("/quit",)}
+NOT_UTF8 = "(some of this is not UTF-8; please write it again)"
+_CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the tab
 
 logger = logging.getLogger(__name__)
 
 
-def converse(bot: Chatbot, decoding: Decoding, scores: bool) -> None:
-    """Talk until the user ends the conversation."""
+class ReplyFormat(NamedTuple):
+    """What is printed of a reply."""
+
+    scores: bool = False  # all hypotheses with their scores, rather than the best one
+    tokens: bool = False  # tokens separated by spaces, rather than text
+
+    def lines(self, reply: Reply) -> list[str]:
+        """A line for each hypothesis."""
+        if self.scores:
+            return [f"{hypothesis.score:.4f}\t{self._line(hypothesis)}" for hypothesis in reply.hypotheses]
+        return [self._line(hypothesis) for hypothesis in reply.hypotheses[:1]] or [""]
+
+    def _line(self, hypothesis: Hypothesis) -> str:
+        return " ".join(hypothesis.words) if self.tokens else one_line(hypothesis.text)
+
+
+def one_line(text: str) -> str:
+    """The text with spaces for line breaks and other control characters, which would confuse terminals and programs."""
+    return _CONTROL.sub(" ", text)
+
+
+def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat) -> None:
+    """Talk, or translate line by line, until the user ends it."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  arrow keys and a history for input()
-    print(f"You are talking to {bot.config.name}. {HELP}.\n")
+    task, labels = bot.config.task, bot.config.labels
+    opening = "You are talking to" if task == "conversation" else "This is the translation model"
+    print(f"{opening} {bot.config.name}. {HELP[task]}.\n")
     last: Reply | None = None
     history: list[str] = []
     while True:
         try:
-            text = input("you: ").strip()
+            text = input(f"{labels.you}: ").strip()
         except Terminated:
             raise
         except (EOFError, KeyboardInterrupt):
             print()
             return
         except UnicodeDecodeError:
-            print(UNREADABLE)
+            print(NOT_UTF8)
             continue
-        if text.lower().rstrip(" .!") in END_WORDS:
+        if text.lower().rstrip(" .!") in END_WORDS[task]:
             return
         if text == "/why":
-            print(explain(last) if last else "no reply yet")
-        elif text == "/reset":
+            print(explain(last) if last else f"no {labels.output} yet")
+        elif text == "/reset" and task == "conversation":
             history.clear()
             print("history cleared")
         elif text.startswith("/"):
-            print(HELP)
+            print(HELP[task])
         elif text:
             reply = bot.reply(text, decoding, history)
             if not reply.hypotheses:
-                print(UNREADABLE)
+                print(f"({bot.unreadable})")
                 continue
             last = reply
-            history += [text, reply.text]
-            print("\n".join(f"bot: {line}" for line in _lines(reply, scores)))
+            if task == "conversation":
+                history += [text, reply.text]
+            print("\n".join(f"{labels.model}: {line}" for line in reply_format.lines(reply)))
+            if reply.unread_words:
+                print(f"({unread_note(reply)})")
 
 
-def answer_lines(bot: Chatbot, decoding: Decoding, scores: bool, lines: IO[bytes], out: IO[str]) -> None:
+def answer_lines(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, lines: IO[bytes], out: IO[str]) -> None:
     """Write a line with the reply to each line; with ``scores``, a line for each hypothesis, then an empty one.
 
-    Invalid UTF-8 becomes unknown characters, with a warning for the first line that has any.
+    Lines end as in a corpus file, and a byte order mark is dropped. Invalid UTF-8 becomes U+FFFD. The
+    first line with invalid UTF-8 causes a warning, and so does the first one that is longer than the model reads.
     """
-    warned = False
-    for number, line in enumerate(iter(lines.readline, b""), start=1):
+    warned = warned_of_length = False
+    for number, raw in enumerate(iter(lines.readline, b""), start=1):
+        line = (raw.removeprefix(BOM_UTF8) if number == 1 else raw).removesuffix(b"\n").removesuffix(b"\r")
         try:
             utterance = line.decode("utf-8")
         except UnicodeDecodeError:
@@ -73,28 +107,31 @@ def answer_lines(bot: Chatbot, decoding: Decoding, scores: bool, lines: IO[bytes
                     number,
                 )
         reply = bot.reply(utterance, decoding)
-        for text in _lines(reply, scores):
+        if reply.unread_words and not warned_of_length:
+            warned_of_length = True
+            logger.warning("line %d of stdin is too long: %s", number, unread_note(reply))
+        for text in reply_format.lines(reply):
             out.write(text + "\n")
-        if scores:
+        if reply_format.scores:
             out.write("\n")
         out.flush()  # the other program may wait for the reply before it writes the next utterance
 
 
+def unread_note(reply: Reply) -> str:
+    """What a model does with an utterance that is longer than model.encoder_steps."""
+    read = len(reply.source_words)
+    return f"the model reads only the last {read} of {read + reply.unread_words} tokens"
+
+
 def explain(reply: Reply) -> str:
-    """The words read, those that are unknown, all hypotheses, and what each word of the best one attends to most."""
-    lines = [f"words read: {' '.join(reply.source_words)}"]
+    """The tokens read, those that are unknown, all hypotheses, and what each token of the best one attends to most."""
+    lines = [f"tokens read: {' '.join(reply.source_words)}"]
     if reply.unknown_words:
-        lines.append(f"unknown words: {', '.join(reply.unknown_words)}")
-    lines += [f"{hypothesis.score:8.2f}  {hypothesis.text}" for hypothesis in reply.hypotheses]
+        lines.append(f"not in the vocabulary: {' '.join(reply.unknown_words)}")
+    lines += [f"{hypothesis.score:8.2f}  {one_line(hypothesis.text)}" for hypothesis in reply.hypotheses]
     best = reply.hypotheses[0] if reply.hypotheses else None
     if best and best.attention:
         attended = [reply.source_words[max(range(len(row)), key=row.__getitem__)] for row in best.attention]
         pairs = [f"{word} ← {source}" for word, source in zip(best.words, attended, strict=True)]
-        lines.append("attention: " + ", ".join(pairs))
+        lines.append("attention: " + "   ".join(pairs))
     return "\n".join(lines)
-
-
-def _lines(reply: Reply, scores: bool) -> list[str]:
-    if scores:
-        return [f"{hypothesis.score:.4f}\t{hypothesis.text}" for hypothesis in reply.hypotheses]
-    return [reply.text]

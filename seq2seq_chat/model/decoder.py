@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -21,25 +21,55 @@ NextInputs = Callable[[int | tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 Unroll = Callable[[tf.Tensor, EncoderOutput, RandomContext | None, NextInputs | None], tf.Tensor]
 """Runs the decoder in training; see :meth:`Decoder.unroll`."""
 
+Absent: TypeAlias = tuple[()]
+"""In place of tensors that an architecture does not have; unlike None it has no part in nested tensors."""
+
+
+class StepInputs(NamedTuple):
+    """What is known of a step before the loop: products of its input word, or of the thought vector."""
+
+    cell: tf.Tensor  # with the first layer's input weights: [..., gates]
+    maxout: tf.Tensor | Absent  # with the weights of the maxout layer: [..., 2 · units]
+
 
 class DecoderState(NamedTuple):
     """What the decoder carries from step to step, a row for each hypothesis."""
 
     cells: tuple[Any, ...]  # state of each layer
-    attentional: tf.Tensor  # h̃ of the previous step, for input feeding: [batch, hidden]
+    attentional: tf.Tensor | Absent  # h̃ of the previous step, for input feeding: [batch, decoder output size]
+
+
+class DecoderMemory(NamedTuple):
+    """What every step reads, computed once: a row for each source, or for each hypothesis."""
+
+    attended: Memory | Absent  # absent without attention
+    thought: StepInputs | Absent  # of the thought vector; absent if it is only the initial state
+
+
+def decoder_output_size(config: Model) -> int:
+    """Units of the decoder's outputs h̃."""
+    return config.projection_size or config.hidden_size if config.output == "maxout" else config.hidden_size
 
 
 class Decoder(tf.Module):
-    """Stacked recurrent cells with attention and input feeding.
+    """Stacked recurrent cells with attention.
 
     ::
 
         d_t = cell([x_t; h̃_{t-1}])      c_t = attention(d_t)      h̃_t = tanh(W_c [c_t; d_t])
 
-    Without attention there is no input feeding and h̃_t = d_t. Source: Luong et al. 2015.
+    Without attention there is no input feeding and h̃_t = d_t. Source: Luong et al. 2015. Settings replace parts of it:
 
-    As c_t is a weighted sum, its half of W_c is applied to the values before the sum, once for all steps: with
-    W_c = [C; D]
+    - ``input_feeding`` false: d_t = cell(x_t).
+    - ``attention_query`` previous: c_t = attention(d_{t-1}), d_t = cell([x_t; c_t]), where d_0 is the encoder's final
+      state (Bahdanau et al. 2014).
+    - ``context`` every_step: the cell's input is followed by the thought vector v, the final output of the encoder's
+      top layer (Cho et al. 2014).
+    - ``output`` maxout: h̃_t = max(t̃_t, t̃'_t) for the halves of [t̃_t; t̃'_t] = W_o [c_t; d_t; x_t]. Without attention
+      c_t is v if every step reads it, and absent if not (Bahdanau et al. 2014).
+
+    As c_t is a weighted sum, its part of W_c or W_o is applied to the values before the sum, once for all steps, unless
+    the cell needs c_t itself. With W_c = [C; D]
 
     ::
 
@@ -53,38 +83,80 @@ class Decoder(tf.Module):
         self.attention: Attention | None = None
         self.combine_context: Weight | None = None
         self.combine_output: Weight | None = None
+        self.combine_words: Weight | None = None
+        self.thought: Weight | None = None
+        context_size = 0
         if config.attention != "none":
             self.attention = ATTENTIONS[config.attention]("decoder/attention", hidden_size, value_size, seed)
+            context_size = value_size
+        if config.context == "every_step":
+            self.thought = Weight("decoder/layer0/thought", hidden_size, CELLS[config.cell].GATES * hidden_size, seed)
+            context_size = context_size or hidden_size
+        if config.output == "maxout":
+            units, fan_in = 2 * decoder_output_size(config), context_size + hidden_size + config.embedding_size
+            if context_size:
+                self.combine_context = Weight("decoder/maxout/context", context_size, units, seed, fan_in)
+            self.combine_output = Weight("decoder/maxout/output", hidden_size, units, seed, fan_in)
+            self.combine_words = Weight("decoder/maxout/words", config.embedding_size, units, seed, fan_in)
+        elif self.attention is not None:
             fan_in = value_size + hidden_size
             self.combine_context = Weight("decoder/combine/context", value_size, hidden_size, seed, fan_in)
             self.combine_output = Weight("decoder/combine/output", hidden_size, hidden_size, seed, fan_in)
+        self.queries_previous = self.attention is not None and config.attention_query == "previous"
+        self.feeds_output = self.attention is not None and config.input_feeding and not self.queries_previous
+        if self.queries_previous:
+            step_input_size = value_size
+        else:
+            step_input_size = decoder_output_size(config) if self.feeds_output else 0
         self.cells = [
             CELLS[config.cell](
                 f"decoder/layer{layer}",
                 config.embedding_size if layer == 0 else 0,
-                hidden_size if layer > 0 or self.attention else 0,
+                step_input_size if layer == 0 else hidden_size,
                 hidden_size,
                 seed,
             )
             for layer in range(config.layers)
         ]
 
-    def start(self, encoded: EncoderOutput) -> tuple[DecoderState, Memory | None]:
-        """The state before the first word, and what the decoder attends to."""
-        memory = None
+    def start(self, encoded: EncoderOutput) -> tuple[DecoderState, DecoderMemory]:
+        """The state before the first word, and what every step reads."""
+        attended: Memory | Absent = ()
         if self.attention is not None and self.combine_context is not None:
-            memory = self.attention.setup_memory(encoded.outputs, encoded.lengths)
-            memory = memory._replace(values=self.combine_context(memory.values))
-        return DecoderState(encoded.states, tf.zeros_like(encoded.states[-1].output)), memory
+            attended = self.attention.setup_memory(encoded.outputs, encoded.lengths)
+            if not self.queries_previous:
+                attended = attended._replace(values=self.combine_context(attended.values))
+        attentional: tf.Tensor | Absent = ()
+        if self.feeds_output:
+            attentional = tf.zeros_like(encoded.states[-1].output)
+            if self.combine_words is not None:  # of another size
+                attentional = tf.zeros([tf.shape(attentional)[0], decoder_output_size(self.config)])
+        return DecoderState(encoded.states, attentional), DecoderMemory(attended, self.project_thought(encoded))
 
-    def project_inputs(self, vectors: tf.Tensor) -> tf.Tensor:
-        """The word vectors' contribution to the first layer's gates. vectors: [..., embedding] → [..., gates]."""
-        return self.cells[0].project_inputs(vectors)
+    def project_thought(self, encoded: EncoderOutput) -> StepInputs | Absent:
+        """The thought vector's contribution to every step: [batch, …] each."""
+        if self.thought is None:
+            return ()
+        vector = encoded.states[-1].output
+        to_maxout = self.combine_context if self._maxout_reads_thought else None
+        return StepInputs(self.thought(vector), () if to_maxout is None else to_maxout(vector))
+
+    def project_inputs(self, vectors: tf.Tensor, thought: StepInputs | Absent = ()) -> StepInputs:
+        """What is known of steps from their word vectors and the thought vector. vectors: [..., embedding]."""
+        cell = self.cells[0].project_inputs(vectors)
+        maxout = () if self.combine_words is None else self.combine_words(vectors)
+        if not thought:
+            return StepInputs(cell, maxout)
+        return StepInputs(cell + thought.cell, maxout + thought.maxout if self._maxout_reads_thought else maxout)
+
+    @property
+    def _maxout_reads_thought(self) -> bool:
+        return self.combine_words is not None and self.thought is not None and self.attention is None
 
     def step_cells(
         self,
         projected: tf.Tensor,
-        attentional: tf.Tensor | None,
+        step_input: tf.Tensor | None,
         states: Sequence[Any],
         random: RandomContext | None = None,
         time: int | tf.Tensor | None = None,
@@ -92,35 +164,58 @@ class Decoder(tf.Module):
         """One step of the cells alone, without attention → the next states of all layers.
 
         Args:
-            projected: inputs from :meth:`project_inputs`, [batch, gates].
-            attentional: h̃ of the previous step, [batch, hidden]; None without attention.
+            projected: :attr:`StepInputs.cell`, [batch, gates].
+            step_input: from :meth:`step_input`.
             states: of all layers.
             random: for dropout.
             time: index of the step, for dropout.
         """
         first, *upper = self.cells
-        new_states = [first(projected, attentional, states[0])]
+        new_states = [first(projected, step_input, states[0])]
         for layer, cell in enumerate(upper, start=1):
             below = dropout(new_states[-1].output, random, f"decoder/{layer - 1}", time)
             new_states.append(cell(cell.project_inputs(None), below, states[layer]))
         return tuple(new_states)
 
+    def step_input(self, state: DecoderState, memory: DecoderMemory) -> tuple[tf.Tensor | None, tf.Tensor | None]:
+        """What the first layer reads besides the word, [batch, …] or None: h̃_{t-1}, c_t or nothing.
+
+        Followed by the attention that c_t results from: [batch, source steps].
+        """
+        if self.attention is not None and self.queries_previous and memory.attended:
+            return self.attention(memory.attended, state.cells[-1].output)
+        return (state.attentional if self.feeds_output else None), None
+
+    def combine(self, output: tf.Tensor, context: tf.Tensor | None, words: tf.Tensor | Absent) -> tf.Tensor:
+        """h̃ of one or all steps: [..., decoder output size].
+
+        Args:
+            output: d, [..., hidden].
+            context: the weighted sum of the memory's values, [..., units]; None without attention.
+            words: :attr:`StepInputs.maxout`.
+        """
+        if self.combine_output is None:
+            return output
+        combined = self.combine_output(output)
+        if context is not None:
+            to_combined = self.combine_context if self.queries_previous else None
+            combined = (context if to_combined is None else to_combined(context)) + combined
+        if self.combine_words is None:
+            return tf.tanh(combined)
+        return tf.maximum(*tf.split(combined + words, 2, axis=-1))
+
     def step(
         self,
-        projected: tf.Tensor,
+        inputs: StepInputs,
         state: DecoderState,
-        memory: Memory | None,
+        memory: DecoderMemory,
         random: RandomContext | None = None,
         time: int | tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
-        """One step. projected: [batch, gates] → h̃: [batch, hidden], next state, attention: [batch, source steps]."""
-        attentional = state.attentional if self.attention else None
-        states = self.step_cells(projected, attentional, state.cells, random, time)
-        output, weights = states[-1].output, None
-        if self.attention is not None and self.combine_output is not None and memory is not None:
-            context, weights = self.attention(memory, output)
-            output = tf.tanh(context + self.combine_output(output))
-        return output, DecoderState(states, output), weights
+        """One step. inputs: [batch, …] → h̃: [batch, units], next state, attention: [batch, source steps] or None."""
+        states, context, weights = self._recur(inputs, state, memory, random, time)
+        attentional = self.combine(states[-1].output, context, inputs.maxout)
+        return attentional, DecoderState(states, attentional if self.feeds_output else ()), weights
 
     def unroll(
         self,
@@ -138,18 +233,55 @@ class Decoder(tf.Module):
             next_inputs: computes the inputs from the second step on; None for teacher forcing with ``vectors``.
 
         Returns:
-            h̃: [target steps, batch, hidden].
+            h̃: [target steps, batch, decoder output size].
         """
         state, memory = self.start(encoded)
-        steps = vectors.shape[0]
-        if next_inputs is None:  # all inputs are known: one product for all steps
-            vectors = self.project_inputs(dropout(vectors, random, "decoder/words"))
         outputs: list[tf.Tensor] = []
-        for t, step_inputs in enumerate(tf.unstack(vectors, steps)):
-            projected = step_inputs
-            if next_inputs is not None:
-                chosen = next_inputs(t, step_inputs, outputs[-1]) if outputs else step_inputs
-                projected = self.project_inputs(dropout(chosen, random, "decoder/words", t))
-            output, state, _ = self.step(projected, state, memory, random, t)
+        if next_inputs is None:  # all inputs are known: one product for all steps
+            inputs = self.project_inputs(dropout(vectors, random, "decoder/words"), memory.thought)
+            if not self.feeds_output:
+                return self._unroll_without_feeding(inputs, state, memory, random)
+            for t, step_inputs in enumerate(_unstack(inputs)):
+                output, state, _ = self.step(step_inputs, state, memory, random, t)
+                outputs.append(output)
+            return tf.stack(outputs)
+        for t, vector in enumerate(tf.unstack(vectors, vectors.shape[0])):
+            chosen = next_inputs(t, vector, outputs[-1]) if outputs else vector
+            inputs = self.project_inputs(dropout(chosen, random, "decoder/words", t), memory.thought)
+            output, state, _ = self.step(inputs, state, memory, random, t)
             outputs.append(output)
         return tf.stack(outputs)
+
+    def _unroll_without_feeding(
+        self, inputs: StepInputs, state: DecoderState, memory: DecoderMemory, random: RandomContext | None
+    ) -> tf.Tensor:
+        """As no step needs h̃ of the one before, all are computed after the loop."""
+        outputs, contexts = [], []
+        for t, step_inputs in enumerate(_unstack(inputs)):
+            states, context, _ = self._recur(step_inputs, state, memory, random, t)
+            state = DecoderState(states, ())
+            outputs.append(states[-1].output)
+            contexts.append(context)
+        return self.combine(tf.stack(outputs), tf.stack(contexts) if self.attention else None, inputs.maxout)
+
+    def _recur(
+        self,
+        inputs: StepInputs,
+        state: DecoderState,
+        memory: DecoderMemory,
+        random: RandomContext | None,
+        time: int | tf.Tensor | None,
+    ) -> tuple[tuple[Any, ...], tf.Tensor | None, tf.Tensor | None]:
+        """The cells and the attention of one step: next states of the layers, context, attention weights."""
+        context, weights = self.step_input(state, memory)
+        states = self.step_cells(inputs.cell, context, state.cells, random, time)
+        if self.attention is not None and not self.queries_previous and memory.attended:
+            context, weights = self.attention(memory.attended, states[-1].output)
+        return states, context, weights
+
+
+def _unstack(inputs: StepInputs) -> list[StepInputs]:
+    """The inputs of all steps, [target steps, batch, …], as one :class:`StepInputs` for each step."""
+    cell = tf.unstack(inputs.cell)
+    maxout = [()] * len(cell) if isinstance(inputs.maxout, tuple) else tf.unstack(inputs.maxout)
+    return [StepInputs(*step) for step in zip(cell, maxout, strict=True)]

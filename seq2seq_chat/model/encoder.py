@@ -31,7 +31,7 @@ class Encoder(tf.Module):
 
     The state passes through padding unchanged, so the decoder's initial state does not depend on the padding of a
     batch. With two directions (Schuster & Paliwal 1997) each layer concatenates the outputs of both, and
-    :class:`Bridge` combines their final states.
+    :class:`Bridge` computes the decoder's initial state from their final states.
     """
 
     def __init__(self, config: Model, seed: int) -> None:
@@ -47,7 +47,8 @@ class Encoder(tf.Module):
         self.cells = cells("")
         self.backward_cells = cells("/backward") if config.bidirectional else []
         self.bridges = [
-            Bridge(f"encoder/layer{layer}/bridge", cell, seed) for layer, cell in enumerate(self.backward_cells)
+            Bridge(f"encoder/layer{layer}/bridge", cell, seed, backward_only=config.bridge == "backward")
+            for layer, cell in enumerate(self.backward_cells)
         ]
 
     def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:
@@ -72,19 +73,21 @@ class Encoder(tf.Module):
 class Bridge(tf.Module):
     """Combines the final states of two directions: h = tanh(W_h [h→; h←] + b_h), c = W_c [c→; c←] + b_c.
 
-    tanh keeps h in the range of a cell's outputs; c is unbounded.
+    tanh keeps h in the range of a cell's outputs; c is unbounded. ``backward_only`` leaves out h→ and c→ (Bahdanau et
+    al. 2014).
     """
 
-    def __init__(self, name: str, cell: Cell, seed: int) -> None:
+    def __init__(self, name: str, cell: Cell, seed: int, backward_only: bool = False) -> None:
         super().__init__()
-        fields = cell.STATE._fields
-        self.weights = [Weight(f"{name}/{field}", 2 * cell.hidden_size, cell.hidden_size, seed) for field in fields]
+        fields, self._backward_only = cell.STATE._fields, backward_only
+        inputs = (1 if backward_only else 2) * cell.hidden_size
+        self.weights = [Weight(f"{name}/{field}", inputs, cell.hidden_size, seed) for field in fields]
         self.biases = [tf.Variable(tf.zeros(cell.hidden_size), name=f"{name}/{field}/bias") for field in fields]
 
     def __call__(self, forward: Any, backward: Any) -> Any:
         """Two states of a cell → one of the same type."""
         combined = [
-            weight(tf.concat(directions, axis=1)) + bias
+            weight(directions[1] if self._backward_only else tf.concat(directions, axis=1)) + bias
             for weight, bias, *directions in zip(self.weights, self.biases, forward, backward, strict=True)
         ]
         return type(forward)(tf.tanh(combined[0]), *combined[1:])

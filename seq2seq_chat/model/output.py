@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import MASK_VALUE
+from seq2seq_chat.model.decoder import decoder_output_size
 from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.weights import Weight, glorot
 
@@ -16,15 +17,14 @@ MAX_TRANSPOSED_ROWS = 128  # up to this number, (W pᵀ)ᵀ is faster than p W�
 
 
 class Output(tf.Module):
-    """p = W_p h̃ ∈ R^P, logits = W_s p + b ∈ R^V; without a projection p = h̃."""
+    """p = W_p h̃ ∈ R^P, logits = W_s p + b ∈ R^V; without a projection, or after a maxout layer of P units, p = h̃."""
 
     def __init__(self, config: Model, vocabulary_size: int, seed: int) -> None:
         super().__init__()
-        width = config.projection_size or config.hidden_size
+        hidden_size, width = decoder_output_size(config), config.projection_size or config.hidden_size
+        projects = config.projection_size is not None and config.output != "maxout"
         self.vocabulary_size = vocabulary_size
-        self.projection = (
-            Weight("output/projection", config.hidden_size, width, seed) if config.projection_size else None
-        )
+        self.projection = Weight("output/projection", hidden_size, width, seed) if projects else None
         # one row per word, so that sampled softmax and its sparse update touch only the rows they need
         self.words = tf.Variable(glorot([vocabulary_size, width], seed, "output/words"), name="output/words")
         self.bias = tf.Variable(tf.zeros(vocabulary_size), name="output/bias")
@@ -74,7 +74,7 @@ class Output(tf.Module):
 
 
 class SampledWords(NamedTuple):
-    """The words sampled for one training step."""
+    """The words sampled for one training step, shared by all target words of its batch."""
 
     words: tf.Tensor  # int64 [sampled]
     expected_counts: tf.Tensor  # of every word: [vocabulary]

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.model.attention import Memory
-from seq2seq_chat.model.decoder import Decoder, DecoderState, NextInputs, Unroll
+from seq2seq_chat.model.decoder import Decoder, DecoderMemory, DecoderState, NextInputs, Unroll
 from seq2seq_chat.model.deferred import without_gradient
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.embeddings import Embedding
@@ -42,8 +41,9 @@ class Seq2Seq(tf.Module):
 
     Args:
         config: the architecture.
-        vocabulary_size: number of words, the same for source and target.
+        vocabulary_size: number of words of the target.
         seed: initial values are a function of it and of the variables' names.
+        source_vocabulary_size: number of words of the source; None: the vocabulary of the target.
         unroll: builds the function that runs the decoder in training; :meth:`Decoder.unroll` if None.
     """
 
@@ -52,15 +52,17 @@ class Seq2Seq(tf.Module):
         config: Model,
         vocabulary_size: int,
         seed: int,
+        source_vocabulary_size: int | None = None,
         unroll: Callable[[Decoder], Unroll] | None = None,
     ) -> None:
         super().__init__()
         self.config, self.vocabulary_size, self.seed = config, vocabulary_size, seed
+        source_size = source_vocabulary_size or vocabulary_size
         if config.shared_embeddings:
             self.source_embedding = Embedding("embedding/shared", vocabulary_size, config.embedding_size, seed)
             self.target_embedding = self.source_embedding
         else:
-            self.source_embedding = Embedding("embedding/source", vocabulary_size, config.embedding_size, seed)
+            self.source_embedding = Embedding("embedding/source", source_size, config.embedding_size, seed)
             self.target_embedding = Embedding("embedding/target", vocabulary_size, config.embedding_size, seed)
         self.encoder = Encoder(config, seed)
         self.decoder = Decoder(config, seed)
@@ -103,7 +105,7 @@ class Seq2Seq(tf.Module):
         target_lengths: tf.Tensor,
         random: RandomContext | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Outputs h̃, the target words they predict, and the rows of these: [tokens, hidden], [tokens], [tokens].
+        """Outputs h̃, the target words they predict, and the rows of these: [tokens, units], [tokens], [tokens].
 
         Without padding, ordered by time: the first words of all samples, then the second ones, and so on.
         """
@@ -128,12 +130,12 @@ class Seq2Seq(tf.Module):
 
         return next_inputs
 
-    def start(self, encoded: EncoderOutput) -> tuple[DecoderState, Memory | None]:
-        """The decoder's state before the first word, and what it attends to."""
+    def start(self, encoded: EncoderOutput) -> tuple[DecoderState, DecoderMemory]:
+        """The decoder's state before the first word, and what every step reads."""
         return self.decoder.start(encoded)
 
     def step(
-        self, words: tf.Tensor, state: DecoderState, memory: Memory | None
+        self, words: tf.Tensor, state: DecoderState, memory: DecoderMemory
     ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
         """One step of decoding.
 
@@ -143,8 +145,8 @@ class Seq2Seq(tf.Module):
         Returns:
             logits: [batch, vocabulary], the next state, attention weights: [batch, source steps] or None.
         """
-        projected = self.decoder.project_inputs(self.target_embedding(words))
-        hidden, state, weights = self.decoder.step(projected, state, memory)
+        inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
+        hidden, state, weights = self.decoder.step(inputs, state, memory)
         return self.output.step_logits(hidden), state, weights
 
 
@@ -153,10 +155,10 @@ def decoder_inputs(words: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
 
 
-def abstract_model(config: Model, vocabulary_size: int) -> Seq2Seq:
+def abstract_model(config: Model, vocabulary_size: int, source_vocabulary_size: int | None = None) -> Seq2Seq:
     """A model whose variables have names and shapes but no values, to count parameters without using memory."""
     with tf.Graph().as_default():
-        return Seq2Seq(config, vocabulary_size, seed=0)
+        return Seq2Seq(config, vocabulary_size, 0, source_vocabulary_size)
 
 
 def parameter_counts(model: Seq2Seq) -> dict[str, int]:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ibis.expr.types as ir
 import numpy as np
@@ -14,16 +15,18 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.tokenizers import Tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import booleans, integers, strings
-from seq2seq_chat.prepare.engine import Engine, fetch_rows, open_engine
+from seq2seq_chat.prepare.engine import Engine, fetch_rows
 from seq2seq_chat.prepare.inputs import CORPORA
+from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
-from seq2seq_chat.prepare.settings import PrepareSettings
-from seq2seq_chat.prepare.shards import COMMENTS, UTTERANCES
+from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
+from seq2seq_chat.prepare.shards import COMMENTS, PAIRS, UTTERANCES
 from seq2seq_chat.prepare.split import (
     DEFAULT_SHARES,
     all_splits_filled,
@@ -32,45 +35,51 @@ from seq2seq_chat.prepare.split import (
     split_of,
 )
 from seq2seq_chat.prepare.statistics import CorpusStatistics, corpus_statistics
+from seq2seq_chat.prepare.subwords import tokenize_prepared
+from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
 
-
-def assemble(settings: PrepareSettings, result: ReadResult, folder: Path) -> CorpusStatistics:
-    """Write the corpus files, the table of utterances and the vocabulary into ``folder``.
-
-    The engine's temporary files are also in ``folder``.
-
-    Raises:
-        CorpusError: No utterances are left after cleaning.
-        UserError: The engine cannot be started, or has too little memory or disk space.
-    """
-    with open_engine(
-        settings.engine, folder, memory=settings.memory, threads=settings.jobs, spark_master=settings.spark_master
-    ) as engine:
-        return _Assembly(settings, result, engine, folder).run()
+if TYPE_CHECKING:
+    from seq2seq_chat.prepare.pair_statistics import PairStatistics
 
 
-class _Assembly:
-    """The state of ``assemble``."""
+class Assembly:
+    """Assembles the conversations of a corpus; the engine's intermediate tables are also in ``folder``."""
 
     def __init__(self, settings: PrepareSettings, result: ReadResult, engine: Engine, folder: Path) -> None:
         self._settings, self._result, self._engine, self._folder = settings, result, engine, folder
         self._corpus = CORPORA[settings.corpus]
         self._shares = settings.split or DEFAULT_SHARES
         self._official: dict[Path, str] | None = None
-        if settings.split is None and self._corpus.schema is UTTERANCES:
+        if settings.split is None and self._corpus.schema in (UTTERANCES, PAIRS):
             self._official = official_splits([file.path for file in result.files])
 
-    def run(self) -> CorpusStatistics:
+    def run(self) -> CorpusStatistics | PairStatistics:
+        """Write the corpus files, the table of utterances, vocabularies and tokenizers; return the statistics.
+
+        Raises:
+            CorpusError: No samples are left after cleaning and filtering.
+            UserError: The engine has too little memory or disk space.
+        """
         settings = self._settings
         copies = self._copies() if self._corpus.file_is_film and not settings.keep_copies else set()
         self._write_splits(self._replies() if self._corpus.schema is COMMENTS else self._conversations(copies))
+        dropped = self._drop_leaked() if settings.drop_leaked else 0
+        (side,) = settings.text_sides
+        (tokenizer,) = [None] if is_ready(side.tokenizer) else tokenize_prepared(settings, self._folder)
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
-        counts = self._engine.materialize(queries.word_counts(prepared, settings.level), "counts")
-        vocabulary = self._vocabulary(counts)
-        vocabulary.save(self._folder / VOCABULARY_FILE)
+        counts = self._engine.materialize(queries.word_counts(prepared), "counts")
+        vocabulary = self._write_vocabulary(side, tokenizer, counts)
         reading = self._result.statistics(len(copies))
-        return corpus_statistics(self._engine, prepared, counts, vocabulary, settings, self._folder, reading)
+        statistics = corpus_statistics(
+            self._engine, prepared, counts, vocabulary, settings, self._folder, reading, dropped
+        )
+        if not statistics["total"]["samples"]:
+            raise CorpusError(
+                "The inputs contain no two consecutive utterances of a conversation. "
+                "Put each utterance on a separate line."
+            )
+        return statistics
 
     def _shard_table(self, name: str) -> ir.Table:
         """The tables with this name of all shards, linked into one folder that any engine can read."""
@@ -143,10 +152,7 @@ class _Assembly:
         """Write the prepared utterances. Raises CorpusError if there are none."""
         seed = self._settings.seed
         if not self._write(queries.assign_splits(utterances, self._shares, seed)):
-            raise CorpusError(
-                "No utterances are left after cleaning and filtering. Cleaning keeps only the letters a to z, with or "
-                "without accents, digits and . , ! ?"
-            )
+            raise CorpusError(_nothing_left(self._settings))
         if self._official:
             return
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
@@ -161,10 +167,62 @@ class _Assembly:
 
     def _write(self, utterances: ir.Table) -> Counter[str]:
         with tqdm(desc="writing", unit=" utterances", unit_scale=True, delay=2, disable=None) as bar:
-            return write_prepared(self._engine.rows(queries.corpus_order(utterances)), self._folder, bar.update)
+            rows = self._engine.rows(queries.corpus_order(utterances))
+            return write_prepared(
+                rows,
+                self._folder,
+                bar.update,
+                has_tokens="tokens" in utterances.columns,
+                as_pairs=self._settings.has_pairs,
+            )
 
-    def _vocabulary(self, counts: ir.Table) -> Vocabulary:
-        """The most frequent words of train, ranked like ``Vocabulary.from_counts``."""
-        train = counts.filter(counts.split == "train")
-        ranked = queries.most_frequent(train, self._settings.vocabulary_size - len(SPECIAL_WORDS))
-        return Vocabulary([*SPECIAL_WORDS, *(row["word"] for row in fetch_rows(self._engine, ranked))])
+    def _set_aside(self, name: str) -> ir.Table:
+        """Move the table of utterances, so that another one can be made of it, which takes its place."""
+        moved = self._folder / f"{name}_{UTTERANCES_FILE}"
+        os.replace(self._folder / UTTERANCES_FILE, moved)
+        return self._engine.table(moved)
+
+    def _drop_leaked(self) -> int:
+        """Write the utterances again without the samples of train that occur in other splits; return their number.
+
+        Raises:
+            CorpusError: No sample of train is left.
+        """
+        path, pairing = self._folder / UTTERANCES_FILE, self._settings.pairing
+        samples = self._engine.materialize(leaked_samples(self._engine.table(path), pairing), "dropped")
+        (row,) = fetch_rows(self._engine, samples.agg(number=samples.count()))
+        if row["number"]:
+            self._write(drop_samples(self._set_aside("complete"), samples, pairing))
+            written = self._engine.table(path)
+            left = queries.samples(written.filter(written.split == "train"), pairing)
+            if not fetch_rows(self._engine, left.limit(1)):
+                raise CorpusError(
+                    "All samples of train occur in validation or test. Prepare more text, or leave out --drop-leaked."
+                )
+        return int(row["number"])
+
+    def _write_vocabulary(self, side: TextSide, tokenizer: Tokenizer | None, counts: ir.Table) -> Vocabulary:
+        """Write the vocabulary of a side: the tokens of a trained tokenizer, or else the most frequent words of train.
+
+        Words are ranked like ``Vocabulary.from_counts``.
+        """
+        if tokenizer is not None and tokenizer.tokens is not None:
+            vocabulary = Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens])
+        else:
+            train = counts.filter(counts.split == "train")
+            ranked = queries.vocabulary_words(train, side.vocabulary_size)
+            vocabulary = Vocabulary([*SPECIAL_WORDS, *(row["word"] for row in fetch_rows(self._engine, ranked))])
+        vocabulary.save(self._folder / f"{side.prefix}{VOCABULARY_FILE}")
+        return vocabulary
+
+
+def _nothing_left(settings: PrepareSettings) -> str:
+    """The message for an empty corpus."""
+    if settings.has_pairs:
+        return "No pairs with tokens on both sides are left after filtering. Use another tokenizer, or other filters."
+    if settings.tokenizer.name == "english":
+        return (
+            "No utterances are left after cleaning and filtering. Cleaning keeps only the letters a to z, with or "
+            "without accents, digits and . , ! ?"
+        )
+    return f"No utterances with tokens of the tokenizer {settings.tokenizer.name} are left after filtering."

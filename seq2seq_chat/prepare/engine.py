@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EngineName = Literal["duckdb", "spark"]
 
 _ROWS_PER_BATCH = 1 << 16
+_MATERIALIZED_GROUP = 10 * 2048  # rows; DuckDB reads whole groups, whose texts it keeps in memory while it sorts
 _UNITS = {
     "": 1,
     "KB": 1000,
@@ -155,7 +156,7 @@ class _DuckDB:
         )
         self._connection.con.sql(
             f"SELECT {columns} FROM ({self._connection.compile(expression)}) AS stored"
-        ).write_parquet(str(path))
+        ).write_parquet(str(path), row_group_size=_MATERIALIZED_GROUP)
         return self.table(path)
 
     def close(self) -> None:

@@ -11,16 +11,17 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
+from seq2seq_chat.data.compressed import is_compressed, line_starts, read_start
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import read_error
-from seq2seq_chat.prepare.compressed import is_compressed, line_starts
 from seq2seq_chat.prepare.readers.cornell import lines_file_of, read_cornell
 from seq2seq_chat.prepare.readers.dailydialog import read_dailydialog
 from seq2seq_chat.prepare.readers.lines import read_lines, read_tweets
 from seq2seq_chat.prepare.readers.opensubtitles import ZIP_ERRORS, read_opensubtitles
+from seq2seq_chat.prepare.readers.pairs import read_pairs
 from seq2seq_chat.prepare.readers.reddit import read_reddit
 from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import COMMENTS, SUBTITLES, UTTERANCES, Piece, Shard, Task
+from seq2seq_chat.prepare.shards import COMMENTS, PAIRS, SUBTITLES, UTTERANCES, Piece, Shard, Task
 
 _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 26
@@ -43,6 +44,8 @@ class Corpus:
 
 
 _TEXT = re.compile(rf".*\.txt{_COMPRESSED}")
+_COLUMNS = re.compile(rf".*\.tsv{_COMPRESSED}", re.IGNORECASE)
+_START_BYTES = 1 << 14
 
 CORPORA: dict[str, Corpus] = {
     "opensubtitles": Corpus(
@@ -72,6 +75,13 @@ CORPORA: dict[str, Corpus] = {
     ),
     "lines": Corpus(read_lines, UTTERANCES, _TEXT, ".txt or .txt.gz"),
     "tweets": Corpus(read_tweets, UTTERANCES, _TEXT, ".txt or .txt.gz"),
+    "pairs": Corpus(
+        read_pairs,
+        PAIRS,
+        re.compile(rf".*\.(tsv|txt){_COMPRESSED}", re.IGNORECASE),
+        ".tsv",
+        divisible=True,
+    ),
 }
 """The corpora by their names on the command line."""
 
@@ -81,8 +91,9 @@ class InputFile:
     """A file, or a member of an archive."""
 
     path: Path
-    size: int
+    size: int  # bytes, of both files if there is a companion
     member: str | None = None
+    companion: Path | None = None  # another file that is read together with it
 
     @property
     def film_name(self) -> str:
@@ -110,7 +121,32 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[InputFile]:
             raise read_error(Path(error.filename or entry), error, CorpusError) from error
     if not files:
         raise CorpusError("There are no input files. Name at least one file or folder.")
-    return list(files.values())
+    return _pair_inputs(list(files.values())) if kind.schema is PAIRS else list(files.values())
+
+
+def _pair_inputs(files: list[InputFile]) -> list[InputFile]:
+    """The files of two columns, or two files of parallel lines as one. Raises CorpusError, OSError."""
+    lines = [file for file in files if not _has_columns(file.path)]
+    if not lines:
+        return files
+    if len(files) != 2 or len(lines) != 2:
+        raise CorpusError(
+            f"{lines[0].path} has no columns separated by a tab. Name .tsv files of two columns, or exactly two files "
+            f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
+        )
+    source, target = files
+    return [InputFile(source.path, source.size + target.size, companion=target.path)]
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether a file is a .tsv, or most lines at its start have a tab. Raises CorpusError."""
+    if _COLUMNS.fullmatch(path.name):
+        return True
+    try:
+        lines = read_start(path, _START_BYTES).splitlines()
+    except OSError as error:
+        raise read_error(path, error, CorpusError) from error
+    return 2 * sum(b"\t" in line for line in lines) > len(lines)
 
 
 def _files_in_folder(folder: Path, kind: Corpus) -> list[Path]:
@@ -121,6 +157,9 @@ def _files_in_folder(folder: Path, kind: Corpus) -> list[Path]:
             folders.clear()
             files = [path for path in files if path.is_file()]
     files.sort(key=lambda path: path.parts)
+    if kind.schema is PAIRS:
+        named = [path for path in files if _COLUMNS.fullmatch(path.name)]
+        files = named or [path for path in files if _has_columns(path)]
     if not files:
         raise CorpusError(f"{folder} contains no {kind.description} file. Name the files explicitly.")
     return files
@@ -190,7 +229,7 @@ def plan_tasks(corpus: str, settings: ReaderSettings, files: Sequence[InputFile]
 def _pieces(kind: Corpus, number: int, file: InputFile) -> list[Piece]:
     path = str(file.path)
     try:
-        if kind.divisible and file.size > _RANGE_BYTES and not is_compressed(file.path):
+        if kind.divisible and not file.companion and file.size > _RANGE_BYTES and not is_compressed(file.path):
             starts = line_starts(file.path, _RANGE_BYTES)
             ends = [*starts[1:], file.size]
             return [
@@ -198,5 +237,5 @@ def _pieces(kind: Corpus, number: int, file: InputFile) -> list[Piece]:
             ]
     except OSError as error:
         raise read_error(file.path, error, CorpusError) from error
-    companion = str(lines_file_of(file.path)) if kind.read is read_cornell else None
-    return [Piece(number, path, file.size, file.member, companion=companion)]
+    companion = lines_file_of(file.path) if kind.read is read_cornell else file.companion
+    return [Piece(number, path, file.size, file.member, companion=str(companion) if companion else None)]

@@ -13,28 +13,40 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
-from seq2seq_chat.prepare.engine import EngineName
+from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.data.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
+from seq2seq_chat.prepare.engine import EngineName, open_engine
 from seq2seq_chat.prepare.inputs import InputFile, find_inputs, plan_tasks
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import ReadingStopped
 from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.prepare.utterances import UTTERANCES_FILE
+from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, remove_temporary, write_json
 
 if TYPE_CHECKING:  # it imports Ibis, which is slow
+    from seq2seq_chat.prepare.pair_statistics import PairStatistics
     from seq2seq_chat.prepare.statistics import CorpusStatistics
 
 STATISTICS_FILE = "statistics.json"
-OUTPUT_FILES = (*(f"{name}.txt" for name in SPLITS), UTTERANCES_FILE, VOCABULARY_FILE, STATISTICS_FILE)
+OUTPUT_FILES = (
+    *(corpus_file(name, as_pairs=as_pairs) for as_pairs in (False, True) for name in SPLITS),
+    UTTERANCES_FILE,
+    *(f"{prefix}{name}" for prefix in ("", TARGET_PREFIX) for name in (VOCABULARY_FILE, TOKENIZER_FILE)),
+    STATISTICS_FILE,
+)
 _WORKING_FOLDER = ".preparing"
 
 
-def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path) -> CorpusStatistics:
+def prepare(
+    settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path
+) -> CorpusStatistics | PairStatistics:
     """Write train.txt, validation.txt, test.txt, utterances.parquet, vocabulary.txt and statistics.json.
+
+    If the tokenizer has a file, tokenizer.json is written as well. For pairs, the corpus files are .tsv, and the target
+    may have a vocabulary and a tokenizer of its own.
 
     The same inputs and settings give the same files byte for byte, with either engine. The files are built in a folder
     inside ``output`` and moved to their places at the end, the statistics last; after an error ``output`` is unchanged.
@@ -49,47 +61,56 @@ def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str
 
     Raises:
         CorpusError: An input cannot be read or used; TooMuchDamage if too much of it is damaged.
+        TokenizerError: The tokenizer cannot be trained.
         UserError: ``output`` cannot be written, or the engine fails.
     """
     output = Path(output)
     files = find_inputs(settings.corpus, inputs)
-    if output.exists() and any(output.samefile(folder) for folder in {file.path.parent for file in files}):
+    folders = {path.parent for file in files for path in (file.path, file.companion) if path}
+    if output.exists() and any(map(output.samefile, folders)):
         raise UserError(f"{output} contains input files, which could be overwritten. Choose another output folder.")
     with _working_folder(output) as folder:
         result = _read(settings, files, folder)
         staging = folder / "new"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
-        from seq2seq_chat.prepare.assembly import assemble
-
-        statistics = assemble(settings, result, staging)
-        if not statistics["total"]["samples"]:
-            raise CorpusError(
-                "The inputs contain no two consecutive utterances of a conversation. "
-                "Put each utterance on a separate line."
-            )
+        statistics = _assemble(settings, result, staging)
         write_json(staging / STATISTICS_FILE, statistics)
         for name in OUTPUT_FILES:
-            os.replace(staging / name, output / name)
+            if (staging / name).exists():
+                os.replace(staging / name, output / name)
+            else:
+                (output / name).unlink(missing_ok=True)  # of an earlier preparation with another corpus or tokenizer
     return statistics
 
 
 def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -> ReadResult:
     """Read the files into shards. Raises CorpusError, UserError."""
-    tasks = plan_tasks(settings.corpus, settings.reader, files)
+    tasks = plan_tasks(settings.corpus, settings.shard_settings, files)
     with ThreadPoolExecutor(1) as background:
         # Importing the engine takes as long as starting the reader processes.
         background.submit(_import_engine, settings.engine)
         reports = read_tasks(tasks, folder, settings.jobs)
-    result = ReadResult.from_reports(files, reports, folder)
+    result = ReadResult.from_reports(files, reports, folder, settings.tokenizers)
     result.check_damage(settings.max_bad)
     result.check_letters()
     return result
 
 
+def _assemble(settings: PrepareSettings, result: ReadResult, folder: Path) -> CorpusStatistics | PairStatistics:
+    """Write the results, except for the statistics, into ``folder``. Raises CorpusError, UserError."""
+    from seq2seq_chat.prepare.assembly import Assembly
+    from seq2seq_chat.prepare.pair_assembly import PairAssembly
+
+    with open_engine(
+        settings.engine, folder, memory=settings.memory, threads=settings.jobs, spark_master=settings.spark_master
+    ) as engine:
+        return (PairAssembly if settings.has_pairs else Assembly)(settings, result, engine, folder).run()
+
+
 def _import_engine(name: EngineName) -> None:
     with suppress(ImportError):  # reported when the engine is opened
-        importlib.import_module("seq2seq_chat.prepare.assembly")
+        importlib.import_module("seq2seq_chat.prepare.pair_assembly")
         importlib.import_module("ibis.backends.duckdb" if name == "duckdb" else "ibis.backends.pyspark")
 
 

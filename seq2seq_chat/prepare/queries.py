@@ -14,8 +14,7 @@ import ibis
 import ibis.expr.types as ir
 
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.tokenizers import Level
-from seq2seq_chat.data.tokenizers.character import SPACE
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.split import SPLITS, Shares, hash_thresholds
 
@@ -24,7 +23,7 @@ _MAX_UTTERANCES_PER_FILE = 1 << 40
 
 
 @ibis.udf.scalar.builtin(name="md5")
-def _md5(text: str) -> str:  # type: ignore[empty-body]
+def md5(text: str) -> str:  # type: ignore[empty-body]
     """The hexadecimal MD5 digest, which both engines call ``md5``."""
 
 
@@ -48,6 +47,7 @@ def conversations(rows: ir.Table, files: ir.Table) -> ir.Table:
         text=joined.text,
         start=joined.start,
         end=joined.end,
+        **({"tokens": joined.tokens} if "tokens" in rows.columns else {}),
         **({"previous_end": joined.previous_end} if "previous_end" in rows.columns else {}),
     )
 
@@ -89,16 +89,17 @@ def reply_conversations(pairs: ir.Table, comments: ir.Table) -> ir.Table:
     """A conversation of two utterances for each of the ``reply_pairs`` of the comments."""
     turns = pairs.mutate(turn=ibis.array([0, 1]).unnest())
     turns = turns.mutate(ordinal=(turns.turn == 1).ifelse(turns.key_2, turns.key_1))
-    joined = turns.join(comments.select("ordinal", "text", "created"), "ordinal")
+    lines = [name for name in ("text", "tokens") if name in comments.columns]
+    joined = turns.join(comments.select("ordinal", "created", *lines), "ordinal")
     return joined.select(
         thread=joined.link,
         file_split=ibis.null("string"),
         key_1=joined.key_1,
         key_2=joined.key_2,
         turn=joined.turn.cast("int64"),
-        text=joined.text,
         start=joined.created,
         end=ibis.null("float64"),
+        **{name: joined[name] for name in lines},
     )
 
 
@@ -131,7 +132,7 @@ def assign_splits(utterances: ir.Table, shares: Shares, seed: int, moved: Mappin
 
     The threads in ``moved`` are assigned to the splits given there.
     """
-    thread_hash = _md5(ibis.literal(f"{seed} ") + utterances.thread)[0:13]
+    thread_hash = md5(ibis.literal(f"{seed} ") + utterances.thread)[0:13]
     train, validation = hash_thresholds(shares)
     split = ibis.coalesce(
         utterances.file_split,
@@ -154,19 +155,24 @@ def threads_by_split(utterances: ir.Table) -> ir.Table:
     return threads.group_by("split").agg(threads=threads.count())
 
 
-def tokens(utterances: ir.Table, level: Level) -> ir.Table:
+def token_column(utterances: ir.Table) -> str:
+    """The column with the tokens of each utterance, separated by single spaces."""
+    return "tokens" if "tokens" in utterances.columns else "text"
+
+
+def token_lists(utterances: ir.Table) -> ir.ArrayValue:
+    """The tokens of each utterance."""
+    return utterances[token_column(utterances)].split(" ")
+
+
+def tokens(utterances: ir.Table) -> ir.Table:
     """A row with ``split`` and ``word`` for each token of each utterance."""
-    if level == "word":
-        return utterances.select("split", word=utterances.text.split(" ").unnest())
-    text = utterances.text
-    characters = ibis.range(0, text.length()).map(lambda index: text.substr(index, 1)).unnest()
-    exploded = utterances.select("split", word=characters)
-    return exploded.mutate(word=(exploded.word == " ").ifelse(SPACE, exploded.word))
+    return utterances.select("split", word=token_lists(utterances).unnest())
 
 
-def word_counts(utterances: ir.Table, level: Level = "word") -> ir.Table:
+def word_counts(utterances: ir.Table) -> ir.Table:
     """The number of occurrences (``count``) of each word in each split."""
-    exploded = tokens(utterances, level)
+    exploded = tokens(utterances)
     return exploded.group_by(["split", "word"]).agg(count=exploded.count())
 
 
@@ -180,10 +186,19 @@ def most_frequent(counts: ir.Table, number: int, key: str = "word") -> ir.Table:
     return counts.order_by(counts["count"].desc(), counts[key]).limit(number)
 
 
+def vocabulary_words(counts: ir.Table, vocabulary_size: int) -> ir.Table:
+    """The most frequent words for a vocabulary of this size, which has the special words as well.
+
+    Where a text contains special words, they are unknown words.
+    """
+    words = counts.filter(counts.word.notin(SPECIAL_WORDS))
+    return most_frequent(words, vocabulary_size - len(SPECIAL_WORDS))
+
+
 def ngram_counts(utterances: ir.Table, size: int) -> ir.Table:
     """The number of occurrences (``count``) of each ``ngram`` of ``size`` words within utterances."""
     long_enough = utterances.filter(utterances.words >= size)
-    words = long_enough.text.split(" ")
+    words = token_lists(long_enough)
     if size == 1:
         ngrams = long_enough.select(ngram=words.unnest())
     else:
@@ -194,7 +209,7 @@ def ngram_counts(utterances: ir.Table, size: int) -> ir.Table:
 
 def missing_words(utterances: ir.Table, vocabulary: ir.Table) -> ir.Table:
     """The number of ``utterances`` that have 0, 1, 2, … words (``missing``) that are not in ``vocabulary.word``."""
-    numbered = utterances.select("conversation", "position", word=utterances.text.split(" ").unnest())
+    numbered = utterances.select("conversation", "position", word=token_lists(utterances).unnest())
     unknown = numbered.anti_join(vocabulary, "word")
     per_utterance = unknown.group_by(["conversation", "position"]).agg(missing=unknown.count())
     some = per_utterance.group_by("missing").agg(utterances=per_utterance.count())
@@ -239,15 +254,28 @@ def split_statistics(utterances: ir.Table, pairing: Pairing, encoder_steps: int,
 def time_lags(utterances: ir.Table, between: str) -> ir.Table:
     """The number of ``pairs`` of consecutive utterances for each time lag, rounded to ``seconds``; null if unknown.
 
+    The utterances of a film are consecutive whether or not a silence between them starts a new conversation.
+
     Args:
         between: ``starts`` of both utterances, or ``silence`` from the end of the first to the start of the second.
     """
-    order = ibis.window(group_by="conversation", order_by="position")
+    order = ibis.window(group_by="thread", order_by=["conversation", "position"])
     first = utterances.start if between == "starts" else utterances.end
-    lagged = utterances.mutate(previous=first.lag().over(order))
-    later = lagged.filter(lagged.position > 0)
+    # The other thread with several conversations is a submission: pairs of comments, whose ends are unknown.
+    is_film = (utterances.end.notnull() | (utterances.position > 1)).any()
+    lagged = utterances.mutate(
+        is_film=is_film.over(ibis.window(group_by="thread")),
+        is_later=utterances.conversation.lag().over(order).notnull(),
+        previous=first.lag().over(order),
+    )
+    later = lagged.filter(lagged.is_later & (lagged.is_film | (lagged.position > 0)))
     later = later.mutate(seconds=(later.start - later.previous).round().cast("int64"))
     return later.group_by("seconds").agg(pairs=later.count()).order_by("seconds")
+
+
+def filter_side(utterances: ir.Table, side: str) -> ir.Table:
+    """The sources or the targets of pairs."""
+    return utterances.filter(utterances.position % 2 == ("source", "target").index(side))
 
 
 def filter_splits(utterances: ir.Table, splits: Sequence[str]) -> ir.Table:

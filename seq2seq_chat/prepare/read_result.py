@@ -9,21 +9,17 @@ from typing import TypedDict
 
 from seq2seq_chat.data.alphabet import Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.inputs import InputFile
 from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, PieceReport, TaskReport
+from seq2seq_chat.prepare.tokenizing import keeps_texts
 
 
 class TooMuchDamage(CorpusError):
     """More of the inputs is damaged than ``max_bad`` allows."""
 
 
-class ReadingStatistics(TypedDict):
-    """Statistics of reading.
-
-    ``records`` are lines, comments or subtitle files; ``copies`` are files skipped as copies of others; ``damages``
-    describes the first damaged records, incomplete files first.
-    """
-
+class _Counts(TypedDict):
     files: int
     bytes: int
     records: int
@@ -31,6 +27,21 @@ class ReadingStatistics(TypedDict):
     damaged: int
     incomplete_files: int
     damages: list[str]
+
+
+class ReadingStatistics(_Counts, total=False):
+    """Statistics of reading.
+
+    ``records`` are lines, comments or subtitle files; ``copies`` are files skipped as copies of others; ``damages``
+    describes the first damaged records, incomplete files first.
+
+    Some tokenizers count what they remove: ``thesis`` words, ``unicode`` invisible characters. If corpus files hold
+    texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
+    """
+
+    removed_words: int
+    removed_characters: int
+    replaced_characters: int
 
 
 @dataclass(frozen=True)
@@ -41,9 +52,16 @@ class ReadResult:
     shards: Sequence[Path]  # folders
     file_reports: Sequence[PieceReport]  # the reports of the pieces, summed for each file
     damages: Sequence[Damage]  # incomplete files first
+    tokenizers: Sequence[TokenizerSettings]  # of source and target, see PrepareSettings
 
     @classmethod
-    def from_reports(cls, files: Sequence[InputFile], reports: Sequence[TaskReport], folder: Path) -> ReadResult:
+    def from_reports(
+        cls,
+        files: Sequence[InputFile],
+        reports: Sequence[TaskReport],
+        folder: Path,
+        tokenizers: Sequence[TokenizerSettings],
+    ) -> ReadResult:
         """Combine the reports of the tasks, whose shards are in ``folder``."""
         totals = [PieceReport(number) for number in range(len(files))]
         for report in reports:
@@ -51,7 +69,7 @@ class ReadResult:
                 totals[piece.file].add(piece)
         damages = [damage for report in reports for damage in report.damages]
         damages.sort(key=lambda damage: not damage.incomplete)
-        return cls(files, [folder / report.key for report in reports], totals, damages)
+        return cls(files, [folder / report.key for report in reports], totals, damages, tokenizers)
 
     def check_damage(self, max_percent: float) -> None:
         """Raise TooMuchDamage if more than ``max_percent`` of the records or of the files are damaged."""
@@ -71,14 +89,19 @@ class ReadResult:
         )
 
     def check_letters(self) -> None:
-        """Warn if cleaning removed more than half of the letters. Raises CorpusError if it removed nearly all."""
-        raw, kept = (sum(getattr(report, name) for report in self.file_reports) for name in ("letters", "kept_letters"))
-        check_letters("the inputs", Letters(raw, kept))
+        """Warn if a tokenizer removed more than half of the letters. Raises CorpusError if it removed nearly all."""
+        reports, (tokenizer, target_tokenizer) = self.file_reports, self.tokenizers
+        source = Letters(sum(report.letters for report in reports), sum(report.kept_letters for report in reports))
+        target = Letters(
+            sum(report.target_letters for report in reports), sum(report.kept_target_letters for report in reports)
+        )
+        check_letters("the sources" if target.raw else "the inputs", tokenizer.name, source)
+        check_letters("the targets", target_tokenizer.name, target)
 
     def statistics(self, copies: int = 0) -> ReadingStatistics:
         """The statistics of reading; ``copies`` is the number of files skipped as copies."""
-        return {
-            "files": len(self.files),
+        statistics: ReadingStatistics = {
+            "files": sum(2 if file.companion else 1 for file in self.files),
             "bytes": sum(file.size for file in self.files),
             "records": sum(report.records for report in self.file_reports),
             "copies": copies,
@@ -86,3 +109,11 @@ class ReadResult:
             "incomplete_files": sum(report.incomplete for report in self.file_reports),
             "damages": [str(damage) for damage in self.damages[:MAX_DAMAGES]],
         }
+        names = [tokenizer.name for tokenizer in self.tokenizers]
+        if "thesis" in names:
+            statistics["removed_words"] = sum(report.removed_words for report in self.file_reports)
+        if "unicode" in names:
+            statistics["removed_characters"] = sum(report.removed_characters for report in self.file_reports)
+        if any(map(keeps_texts, self.tokenizers)):
+            statistics["replaced_characters"] = sum(report.replaced for report in self.file_reports)
+        return statistics

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.tokenizers import Level
-from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.data.tokenizers import TokenizerError, TokenizerSettings
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, Vocabulary
 from seq2seq_chat.prepare.engine import EngineName, memory_bytes
 from seq2seq_chat.prepare.split import Shares, check_shares
 from seq2seq_chat.system.hardware import available_cores
 
+DEFAULT_VOCABULARY_SIZE = 50_000
+"""Also the default of ``data.vocabulary_size``."""
 DEFAULT_MAX_GAP = 10.0
 """Seconds of silence in a film after which a new conversation starts."""
+
+_BYTES_AND_SPECIAL_WORDS = 256 + len(SPECIAL_WORDS)
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,27 @@ class ReaderSettings:
     subreddits: tuple[str, ...] = ()  # reddit only: the subreddits to read; empty: all
     max_words: int | None = None  # reddit only: skip longer comments
     min_score: int | None = None  # reddit only: skip comments with a lower score
+    # Both are set by `PrepareSettings.shard_settings`.
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    target_tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)  # pairs only
+
+
+@dataclass(frozen=True)
+class PairFilters:
+    """Which pairs are left out. Lengths are in tokens."""
+
+    max_words: int | None = None  # maximum length of a side
+    max_ratio: float | None = None  # maximum of the length of the longer side divided by that of the shorter one
+    drop_duplicates: bool = False  # keep only the first of identical pairs
+
+
+class TextSide(NamedTuple):
+    """A vocabulary with its tokenizer: of both sides of the samples, or of one of them."""
+
+    prefix: str  # of its files
+    sides: tuple[str, ...]  # of "source" and "target"
+    tokenizer: TokenizerSettings
+    vocabulary_size: int
 
 
 @dataclass(frozen=True)
@@ -31,7 +57,7 @@ class PrepareSettings:
 
     Raises:
         UserError: The shares or the memory are invalid.
-        VocabularyError: ``vocabulary_size`` is too small.
+        VocabularyError, TokenizerError: ``vocabulary_size`` is too small.
     """
 
     corpus: str  # a key of inputs.CORPORA
@@ -42,9 +68,14 @@ class PrepareSettings:
     # official_splits), else DEFAULT_SHARES.
     split: Shares | None = None
     seed: int = 1  # of the split; an official split ignores it
-    vocabulary_size: int = 50_000  # maximum, including the four special words; only train is counted
-    level: Level = "word"  # of the vocabulary and the statistics
+    vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # maximum, including the four special words; only train is counted
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    target_tokenizer: TokenizerSettings | None = None  # pairs only; None: the same
+    shared_vocabulary: bool = False  # pairs only: one tokenizer and vocabulary for both sides
+    target_vocabulary_size: int | None = None  # pairs only; None: the same
+    filters: PairFilters = PairFilters()  # pairs only
     pairing: Pairing = "sliding"  # how the statistics count samples
+    drop_leaked: bool = False  # drop the samples of train that occur in validation or test
     encoder_steps: int = 30  # for the statistics: maximum source length in words
     decoder_steps: int = 30  # for the statistics: maximum target length in words, including EOS
     max_bad: float = 1.0  # maximum percentage of damaged records (lines, comments), and of incomplete files
@@ -57,5 +88,44 @@ class PrepareSettings:
         """Fail now rather than after hours of reading."""
         if self.split is not None:
             check_shares(self.split)
-        Vocabulary.from_counts({}, self.vocabulary_size)
+        for side in self.text_sides:
+            Vocabulary.from_counts({}, side.vocabulary_size)
+            if side.tokenizer.name == "subword" and side.vocabulary_size <= _BYTES_AND_SPECIAL_WORDS:
+                raise TokenizerError(
+                    f"A vocabulary of size {side.vocabulary_size} is too small for the tokenizer subword: the special "
+                    f"words and all bytes alone are {_BYTES_AND_SPECIAL_WORDS} tokens. Choose a larger size, such as "
+                    "8000."
+                )
+        if self.has_pairs and self.pairing != "alternating":
+            raise ValueError("pairs are alternating utterances")
         memory_bytes(self.memory)
+
+    @property
+    def shard_settings(self) -> ReaderSettings:
+        """The settings of readers with the tokenizer, as far as readers use it."""
+        source, target = (
+            TokenizerSettings("subword") if tokenizer.name == "subword" else tokenizer for tokenizer in self.tokenizers
+        )
+        return replace(self.reader, tokenizer=source, target_tokenizer=target)
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether the corpus consists of pairs rather than conversations."""
+        return self.corpus == "pairs"
+
+    @property
+    def tokenizers(self) -> tuple[TokenizerSettings, TokenizerSettings]:
+        """The tokenizers of source and target."""
+        return self.tokenizer, self.target_tokenizer or self.tokenizer
+
+    @property
+    def text_sides(self) -> list[TextSide]:
+        """What has a vocabulary of its own."""
+        if not self.has_pairs or self.shared_vocabulary:
+            return [TextSide("", ("source", "target"), self.tokenizer, self.vocabulary_size)]
+        source, target = self.tokenizers
+        target_size = self.target_vocabulary_size
+        return [
+            TextSide("", ("source",), source, self.vocabulary_size),
+            TextSide(TARGET_PREFIX, ("target",), target, self.vocabulary_size if target_size is None else target_size),
+        ]

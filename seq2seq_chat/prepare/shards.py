@@ -25,7 +25,7 @@ from seq2seq_chat.prepare.arrow import booleans, integers
 from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.system.files import write_atomically
 
-_FORMAT = 8  # increment it whenever a reader or a schema changes
+_FORMAT = 10  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""
@@ -41,7 +41,7 @@ UTTERANCES = pa.schema(
     ]
 )
 """Utterances in the order of their file: the number of the file among the inputs, the numbers of the conversation and
-of the utterance within the file (from 0), cleaned text, and the times in seconds."""
+of the utterance within the file (from 0), the text that corpus files hold, and the times in seconds."""
 
 SUBTITLES = UTTERANCES.append(pa.field("previous_end", pa.float64()))
 """Utterances of films, with the end (or, if unknown, the start) of the previous one in the file."""
@@ -57,7 +57,23 @@ COMMENTS = pa.schema(
     ]
 )
 """Comments: a number that increases in the order of the inputs; the full names of the submission, of the comment and of
-its parent; cleaned text; and the time in seconds since 1970."""
+its parent; the text that corpus files hold; and the time in seconds since 1970."""
+
+PAIRS = pa.schema(
+    [
+        pa.field("file", pa.int32(), nullable=False),
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("tokens", pa.string()),
+        pa.field("target_text", pa.string(), nullable=False),
+        pa.field("target_tokens", pa.string()),
+    ]
+)
+"""Pairs: the number of the file among the inputs, and one that increases with the lines of a file; source and target as
+corpus files hold them, and their tokens, which are null if they are the text or the tokenizer is not ready."""
+
+TOKENS = pa.field("tokens", pa.string(), nullable=False)
+"""The tokens of a text, separated by single spaces; only if they differ from the text and the tokenizer is ready."""
 
 FINGERPRINTS = pa.schema(
     [
@@ -140,7 +156,13 @@ class PieceReport:
     rows: int = 0  # in the shard
     conversations: int = 0  # in the shard
     letters: int = 0  # in the first raw utterances
-    kept_letters: int = 0  # left of them after cleaning
+    kept_letters: int = 0  # left of them by the tokenizer
+    target_letters: int = 0  # of pairs: in the first raw targets
+    kept_target_letters: int = 0  # left of them by the tokenizer of the target
+    without_tokens: int = 0  # pairs with a side that has no tokens
+    removed_words: int = 0  # by tokenizers that clean
+    removed_characters: int = 0  # by others
+    replaced: int = 0  # characters that a line of a corpus file cannot hold
     single_conversation: bool = False  # whether the file has no markers between conversations
 
     def add(self, other: PieceReport) -> None:
@@ -152,6 +174,12 @@ class PieceReport:
         self.conversations += other.conversations
         self.letters += other.letters
         self.kept_letters += other.kept_letters
+        self.target_letters += other.target_letters
+        self.kept_target_letters += other.kept_target_letters
+        self.without_tokens += other.without_tokens
+        self.removed_words += other.removed_words
+        self.removed_characters += other.removed_characters
+        self.replaced += other.replaced
         self.single_conversation |= other.single_conversation
 
 
@@ -201,7 +229,10 @@ class Shard:
         self.report.pieces.append(self.piece)
 
     def add_rows(self, **columns: Any) -> None:
-        """Add rows: for each column an Arrow array, a sequence, or one number for all rows."""
+        """Add rows: for each column an Arrow array, a sequence, or one number for all rows.
+
+        Columns that the schema does not have are ignored.
+        """
         rows = len(columns["text"])
         if not rows:
             return
@@ -217,11 +248,14 @@ class Shard:
         """Add fingerprints of the current file."""
         self._fingerprints += [(self.piece.file, exact, fingerprint) for fingerprint in fingerprints]
 
-    def add_letters(self, raw: Sequence[str], cleaned: Sequence[str]) -> None:
-        """Count the letters in the first utterances of a piece, and how many of them are left after cleaning."""
-        if not self.piece.letters:
+    def add_letters(self, raw: Sequence[str], cleaned: Sequence[str], *, target: bool = False) -> None:
+        """Count the letters in the first utterances or targets of a piece, and how many of them the tokenizer keeps."""
+        if not (self.piece.target_letters if target else self.piece.letters):
             counts = Letters.from_texts(raw[:SAMPLE_UTTERANCES], cleaned[:SAMPLE_UTTERANCES])
-            self.piece.letters, self.piece.kept_letters = counts
+            if target:
+                self.piece.target_letters, self.piece.kept_target_letters = counts
+            else:
+                self.piece.letters, self.piece.kept_letters = counts
 
     def add_bytes(self, size: int) -> None:
         """Report the number of bytes read."""

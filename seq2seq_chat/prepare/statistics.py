@@ -10,18 +10,21 @@ import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.data.tokenizers import TokenizerName
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import strings
 from seq2seq_chat.prepare.engine import Engine, fetch_rows
+from seq2seq_chat.prepare.leakage import leakage_counts, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadingStatistics
 from seq2seq_chat.prepare.settings import PrepareSettings
 
 
 class SplitStatistics(TypedDict):
-    """The statistics of a split. Utterances that are empty after cleaning are not counted.
+    """The statistics of a split. Utterances without tokens are not counted.
 
-    At character level, words are characters. ``coverage_percent`` is the percentage of word occurrences that are in the
+    Words are tokens. ``coverage_percent`` is the percentage of word occurrences that are in the
     vocabulary; ``too_long_percent`` the percentage of samples that have to be truncated because the source exceeds the
     encoder steps, or the target with its EOS the decoder steps.
     """
@@ -35,13 +38,32 @@ class SplitStatistics(TypedDict):
     too_long_percent: float
 
 
+class SplitLeakage(TypedDict):
+    """The samples of a split, and its targets alone, that occur verbatim in train; percentages are of its samples."""
+
+    samples: int
+    samples_percent: float
+    targets: int
+    targets_percent: float
+
+
+class Leakage(TypedDict):
+    """The leakage that is left after ``dropped_samples`` were dropped from train."""
+
+    validation: SplitLeakage
+    test: SplitLeakage
+    dropped_samples: int
+
+
 class CorpusStatistics(TypedDict):
     """The contents of ``statistics.json``."""
 
+    tokenizer: TokenizerName
     train: SplitStatistics
     validation: SplitStatistics
     test: SplitStatistics
     total: SplitStatistics
+    leakage: Leakage
     reading: ReadingStatistics
 
 
@@ -53,36 +75,67 @@ def corpus_statistics(
     settings: PrepareSettings,
     folder: Path,
     reading: ReadingStatistics,
+    dropped_samples: int,
 ) -> CorpusStatistics:
     """Compute the statistics of each split and of the entire corpus.
 
     Args:
         counts: ``queries.word_counts`` of the utterances.
         folder: Where to write the vocabulary as a Parquet file.
-        reading: Included unchanged.
+        reading, dropped_samples: Included unchanged.
     """
-    vocabulary_words = vocabulary_table(engine, vocabulary, folder)
-    if settings.level == "character":
-        utterances = utterances.mutate(words=utterances.text.length())
     table = queries.split_statistics(utterances, settings.pairing, settings.encoder_steps, settings.decoder_steps)
     rows = {row["split"]: row for row in fetch_rows(engine, table)}
-    for row in fetch_rows(engine, counts.group_by("split").agg(distinct=counts.count())):
-        rows[row["split"]]["distinct_words"] = row["distinct"]
-    known = counts.semi_join(vocabulary_words, "word")
-    for row in fetch_rows(engine, known.group_by("split").agg(occurrences=known["count"].sum())):
-        rows[row["split"]]["known_words"] = int(row["occurrences"])
-    total = {name: sum(row.get(name, 0) for row in rows.values()) for name in _ADDITIVE}
-    total["distinct_words"] = fetch_rows(engine, counts.agg(words=counts.word.nunique()))[0]["words"]
+    words = word_statistics(engine, counts, vocabulary, folder)
+    rows = {name: row | words[name] for name, row in rows.items()}
+    total = {name: sum(row[name] for row in rows.values()) for name in _ADDITIVE} | words["total"]
+    samples = {name: row["samples"] for name, row in rows.items()}
     return {
+        "tokenizer": settings.tokenizer.name,
         "train": _split_statistics(rows.get("train", {})),
         "validation": _split_statistics(rows.get("validation", {})),
         "test": _split_statistics(rows.get("test", {})),
         "total": _split_statistics(total),
+        "leakage": leakage(engine, utterances, settings.pairing, samples, dropped_samples),
         "reading": reading,
     }
 
 
-_ADDITIVE = ("conversations", "utterances", "samples", "words", "known_words", "too_long")
+_ADDITIVE = ("conversations", "utterances", "samples", "words", "too_long")
+
+
+def word_statistics(
+    engine: Engine, counts: ir.Table, vocabulary: Vocabulary, folder: Path
+) -> dict[str, dict[str, int]]:
+    """For each split that has words, and ``total``: ``distinct_words``, and occurrences in the vocabulary.
+
+    Args:
+        counts: ``queries.word_counts``.
+        folder: Where to write the vocabulary as a Parquet file.
+    """
+    rows = fetch_rows(engine, counts.group_by("split").agg(distinct=counts.count()))
+    statistics = {row["split"]: {"distinct_words": row["distinct"], "known_words": 0} for row in rows}
+    known = counts.semi_join(vocabulary_table(engine, vocabulary, folder), "word")
+    for row in fetch_rows(engine, known.group_by("split").agg(occurrences=known["count"].sum())):
+        statistics[row["split"]]["known_words"] = int(row["occurrences"])
+    statistics["total"] = {
+        "distinct_words": fetch_rows(engine, counts.agg(words=counts.word.nunique()))[0]["words"],
+        "known_words": sum(row["known_words"] for row in statistics.values()),
+    }
+    return statistics
+
+
+def leakage(
+    engine: Engine, utterances: ir.Table, pairing: Pairing, samples: Mapping[str, int], dropped_samples: int
+) -> Leakage:
+    """The leakage of prepared utterances, given the number of samples in each split."""
+    leaked = engine.materialize(leaked_samples(utterances, pairing), "leaked")
+    rows = {row["split"]: row for row in fetch_rows(engine, leakage_counts(utterances, leaked, pairing))}
+    return {
+        "validation": _split_leakage(rows.get("validation", {}), samples.get("validation", 0)),
+        "test": _split_leakage(rows.get("test", {}), samples.get("test", 0)),
+        "dropped_samples": dropped_samples,
+    }
 
 
 def vocabulary_table(engine: Engine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
@@ -102,6 +155,16 @@ def _split_statistics(row: Mapping[str, int]) -> SplitStatistics:
         "distinct_words": row.get("distinct_words", 0),
         "coverage_percent": percent(row.get("known_words", 0), row.get("words", 0)),
         "too_long_percent": percent(row.get("too_long", 0), row.get("samples", 0)),
+    }
+
+
+def _split_leakage(row: Mapping[str, int], total: int) -> SplitLeakage:
+    samples, targets = row.get("samples", 0), row.get("targets", 0)
+    return {
+        "samples": samples,
+        "samples_percent": percent(samples, total),
+        "targets": targets,
+        "targets_percent": percent(targets, total),
     }
 
 

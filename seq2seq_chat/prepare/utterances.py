@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, read_utterances
-from seq2seq_chat.data.lines import read_error
-from seq2seq_chat.data.tokenizers.english import clean_lines
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.prepare.arrow import integers, strings, to_numpy
+from seq2seq_chat.prepare.shards import TOKENS
 from seq2seq_chat.prepare.split import SPLITS
 
 UTTERANCES_FILE = "utterances.parquet"
@@ -36,18 +35,32 @@ PREPARED = pa.schema(
     ]
 )
 """The split; the thread (dialogue, film or submission), which is never divided between splits; the number of the
-conversation in the corpus and of the utterance in the conversation, from 0; cleaned text and its number of words; start
-and end in seconds."""
+conversation in the corpus and of the utterance in the conversation, from 0; the text of the corpus file and its number
+of tokens; start and end in seconds. If the tokens differ from the text, a column ``TOKENS`` follows."""
+PREPARED_WITH_TOKENS = PREPARED.append(TOKENS)
 
 _ROWS_PER_GROUP = 1 << 17
-_ROWS_PER_BATCH = 1 << 14
 
 
-def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, on_progress: Callable[[int], Any]) -> Counter[str]:
+def corpus_file(split: str, *, as_pairs: bool) -> str:
+    """The name of the corpus file of a split."""
+    return f"{split}.{'tsv' if as_pairs else 'txt'}"
+
+
+def write_prepared(
+    batches: Iterable[pa.RecordBatch],
+    folder: Path,
+    on_progress: Callable[[int], Any],
+    *,
+    has_tokens: bool = False,
+    as_pairs: bool = False,
+) -> Counter[str]:
     """Write ``utterances.parquet`` and a corpus file for each split.
 
     Args:
         batches: Rows of ``queries.corpus_order``.
+        has_tokens: Whether the rows have the column ``tokens``.
+        as_pairs: Whether each conversation is a pair; then it is a row of two columns in a .tsv.
         on_progress: Called with the number of rows of each batch.
 
     Returns:
@@ -60,9 +73,10 @@ def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, on_progress:
     sizes: Counter[str] = Counter()
     numbering = _Numbering()
     with ExitStack() as stack:
-        corpus_files = {name: stack.enter_context(open(folder / f"{name}.txt", "wb")) for name in SPLITS}
-        table = _ParquetWriter(folder / UTTERANCES_FILE)
-        stack.callback(table.close)
+        corpus_files = {
+            name: stack.enter_context(open(folder / corpus_file(name, as_pairs=as_pairs), "wb")) for name in SPLITS
+        }
+        table = stack.enter_context(UtterancesWriter(folder / UTTERANCES_FILE, has_tokens))
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -73,10 +87,13 @@ def write_prepared(batches: Iterable[pa.RecordBatch], folder: Path, on_progress:
             edges = [0, *(np.flatnonzero(np.diff(split)) + 1).tolist(), batch.num_rows]
             for start, end in pairwise(edges):
                 name, text = SPLITS[split[start]], columns["text"].slice(start, end - start)
-                corpus_files[name].write(_corpus_lines(text, is_first[start:end], name in sizes))
+                firsts = is_first[start:end]
+                corpus_files[name].write(
+                    _pair_rows(text, firsts) if as_pairs else _corpus_lines(text, firsts, name in sizes)
+                )
                 sizes[name] += end - start
             on_progress(batch.num_rows)
-        for name in sizes:
+        for name in () if as_pairs else sizes:
             corpus_files[name].write(_MARKER)
     return sizes
 
@@ -111,18 +128,24 @@ class _Numbering:
 
 
 def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positions: Any) -> pa.RecordBatch:
-    words = to_numpy(pc.count_substring(columns["text"], " "), np.int32) + 1
     arrays = [
         columns["split"],
         columns["thread"],
         integers(conversations),
         integers(positions),
         columns["text"],
-        integers(words, np.int32),
+        count_words(columns.get("tokens", columns["text"])),
         columns["start"],
         columns["end"],
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
+    if "tokens" not in columns:
+        return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
+    return pa.RecordBatch.from_arrays([*arrays, columns["tokens"]], schema=PREPARED_WITH_TOKENS)
+
+
+def count_words(tokens: pa.StringArray) -> pa.Int32Array:
+    """The number of words, which are separated by single spaces, of each line of tokens."""
+    return integers(to_numpy(pc.count_substring(tokens, " "), np.int32) + 1, np.int32)
 
 
 def _split_numbers(split: pa.Array) -> Any:
@@ -153,10 +176,9 @@ def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> me
     """
     marked = is_first.copy()
     marked[0] &= has_previous
-    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
-    characters = np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    offsets, characters = _buffers(text)
     # The offsets of the line feeds. A marker precedes each marked line.
-    ends = offsets[1:] - offsets[0] + np.arange(len(text)) + len(_MARKER) * np.cumsum(marked)
+    ends = offsets[1:] + np.arange(len(text)) + len(_MARKER) * np.cumsum(marked)
     markers = (ends - np.diff(offsets))[marked, None] - len(_MARKER) + np.arange(len(_MARKER))
     lines = np.empty(ends[-1] + 1, np.uint8)
     is_text = np.ones(len(lines), bool)
@@ -167,14 +189,33 @@ def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> me
     return lines.data
 
 
-class _ParquetWriter:
-    """Writes rows in groups of a fixed size, so that the bytes do not depend on the batches.
+def _pair_rows(text: pa.StringArray, is_source: Any) -> memoryview:
+    """Sources and targets, in turns, as rows of two columns."""
+    offsets, characters = _buffers(text)
+    ends = offsets[1:] + np.arange(len(text))
+    rows = np.empty(ends[-1] + 1, np.uint8)
+    is_text = np.ones(len(rows), bool)
+    is_text[ends] = False
+    rows[is_text] = characters
+    rows[ends] = np.where(is_source, ord("\t"), ord("\n"))
+    return rows.data
 
-    A thread compresses one group while the rows of the next one are produced.
+
+def _buffers(text: pa.StringArray) -> tuple[Any, Any]:
+    """Where the strings begin and end in their bytes, ``[strings + 1]``, and these bytes, ``[bytes]``."""
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
+    return offsets - offsets[0], np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+
+
+class UtterancesWriter:
+    """Writes rows of PREPARED or PREPARED_WITH_TOKENS in groups of a fixed size.
+
+    The bytes do not depend on the batches. A thread compresses one group while the rows of the next one are produced.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._writer = pq.ParquetWriter(path, PREPARED, compression="zstd", compression_level=1)
+    def __init__(self, path: Path, has_tokens: bool = False) -> None:
+        self._schema = PREPARED_WITH_TOKENS if has_tokens else PREPARED
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", compression_level=1)
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
         self._thread = ThreadPoolExecutor(1)
@@ -197,7 +238,7 @@ class _ParquetWriter:
         self._pending, self._rows = [], 0
 
     def _write_group(self, batches: list[pa.RecordBatch]) -> None:
-        table = pa.Table.from_batches(batches, PREPARED).combine_chunks()
+        table = pa.Table.from_batches(batches, self._schema).combine_chunks()
         self._writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
 
     def _wait(self) -> None:
@@ -206,81 +247,14 @@ class _ParquetWriter:
             writing, self._writing = self._writing, None
             writing.result()
 
-    def close(self) -> None:
+    def __enter__(self) -> UtterancesWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Write the pending rows and close the file."""
         try:
             self._flush()
             self._wait()
         finally:
             self._thread.shutdown()
             self._writer.close()
-
-
-@contextmanager
-def prepared_utterances(path: Path, folder: Path) -> Iterator[Path]:
-    """The Parquet file of utterances for a prepared folder, for such a file itself, or for a corpus file.
-
-    A corpus file is converted to Parquet in ``folder``, with all utterances in the split ``train``.
-
-    Raises:
-        CorpusError: There is no corpus at ``path``, or it cannot be read.
-    """
-    if path.is_dir():
-        table = path / UTTERANCES_FILE
-        if not table.is_file():
-            raise CorpusError(
-                f"{path} contains no {UTTERANCES_FILE}. Name an output folder of prepare, or a corpus file."
-            )
-        yield table
-    elif path.suffix == ".parquet" and path.is_file():
-        yield path
-    else:
-        try:
-            with open(path, "rb") as file:
-                is_table = file.read(4) == b"PAR1"
-        except OSError as error:
-            raise read_error(path, error, CorpusError) from error
-        if is_table:
-            yield path
-            return
-        table = folder / UTTERANCES_FILE
-        writer = _ParquetWriter(table)
-        for batch in _read_corpus_file(path):
-            writer.write(batch)
-        writer.close()
-        yield table
-
-
-def _read_corpus_file(path: Path) -> Iterator[pa.RecordBatch]:
-    """The cleaned utterances of a corpus file; each conversation is a thread."""
-    last, position = -1, -1
-    pending: list[tuple[int, str]] = []
-
-    def batch() -> pa.RecordBatch:
-        nonlocal last, position
-        texts = clean_lines([text for _, text in pending])
-        kept = [(conversation, text) for (conversation, _), text in zip(pending, texts, strict=True) if text]
-        positions = []
-        for conversation, _ in kept:
-            position = position + 1 if conversation == last else 0
-            last = conversation
-            positions.append(position)
-        columns: list[list[Any]] = [
-            ["train"] * len(kept),
-            [str(conversation) for conversation, _ in kept],
-            [conversation for conversation, _ in kept],
-            positions,
-            [text for _, text in kept],
-            [text.count(" ") + 1 for _, text in kept],
-            [None] * len(kept),
-            [None] * len(kept),
-        ]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, PREPARED.types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
-
-    for item in read_utterances(path, progress=True):
-        pending.append(item)
-        if len(pending) == _ROWS_PER_BATCH:
-            yield batch()
-            pending = []
-    if pending:
-        yield batch()

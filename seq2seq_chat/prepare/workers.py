@@ -9,12 +9,13 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from tqdm import tqdm
@@ -22,12 +23,21 @@ from tqdm import tqdm
 from seq2seq_chat.data.lines import read_error
 from seq2seq_chat.prepare.inputs import CORPORA, Corpus
 from seq2seq_chat.prepare.shards import Piece, ReadingStopped, Shard, Task, TaskReport
+from seq2seq_chat.prepare.tokenizing import shard_schema
 from seq2seq_chat.system.files import as_user_error, atomic_folder
 
 _MIN_PARALLEL_BYTES = 1 << 25  # below this, starting processes takes longer than reading
 
 _MAX_TEMPORARY_LENGTH = 70  # bytes of the temporary folder's name; the name of a socket in it has at most 107
 
+_KILLED = (
+    "A reader process was killed, possibly because memory ran out. Run the command again with fewer processes (--jobs) "
+    'to resume. (A script that calls prepare() must do so under `if __name__ == "__main__":`, because each process '
+    "imports it.)"
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
 _Job = tuple[int, Task, Path]  # index, task, folder of its shard
 
 _counter: Any = None  # in a worker: bytes and rows of all workers
@@ -98,11 +108,30 @@ def _read_in_pool(todo: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple
                 bar.set_postfix(rows=f"{rows:,}", refresh=False)
                 bar.update(initial + bytes_read - bar.n)
         except BrokenProcessPool as error:
-            raise ReadingStopped(
-                "A reader process was killed, possibly because memory ran out. Run the command again with fewer "
-                "processes (--jobs) to resume. (A script that calls prepare() must do so under "
-                '`if __name__ == "__main__":`, because each process imports it.)'
-            ) from error
+            raise ReadingStopped(_KILLED) from error
+        except BaseException:
+            _terminate(pool)
+            raise
+
+
+def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
+    """Yield the result of ``function`` for each item, in their order, computed a few items ahead by processes.
+
+    Raises:
+        ReadingStopped: A process was killed.
+    """
+    context = _process_context()
+    with ProcessPoolExecutor(jobs, context, _start_worker, (context.Array("q", 2),)) as pool:
+        futures: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                futures.append(pool.submit(function, item))
+                if len(futures) > 2 * jobs:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
+        except BrokenProcessPool as error:
+            raise ReadingStopped(_KILLED) from error
         except BaseException:
             _terminate(pool)
             raise
@@ -164,7 +193,7 @@ def _read_task(task: Task, shard_folder: Path, on_progress: Callable[[int, int],
     corpus, key = CORPORA[task.corpus], shard_folder.name
     shutil.rmtree(shard_folder, ignore_errors=True)  # a process may have been killed before it wrote the report
     with as_user_error(shard_folder.parent), atomic_folder(shard_folder) as folder:
-        shard = Shard(folder, corpus.schema, on_progress)
+        shard = Shard(folder, shard_schema(corpus.schema, task.settings.tokenizer), on_progress)
         try:
             for piece in task.pieces:
                 _read_piece(corpus, task, piece, shard)

@@ -13,6 +13,8 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import MAX_BYTES, summarize
 from seq2seq_chat.system.tables import format_table
 
+BLEU = "best validation BLEU"  # of translations only
+
 
 class Comparison(NamedTuple):
     """A table with a column for each run."""
@@ -28,10 +30,11 @@ def compare(runs: Sequence[Run]) -> Comparison:
     keys = [key for key in dict.fromkeys(key for of_run in settings for key in of_run) if key != "name"]
     rows = {key: [of_run.get(key) for of_run in settings] for key in keys}
     differing = {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
-    figures = [_figures(run) for run in runs]
-    return Comparison(
-        [run.name for run in runs], differing, {name: [of_run[name] for of_run in figures] for name in figures[0]}
-    )
+    of_runs = [_figures(run) for run in runs]
+    figures = {name: [of_run[name] for of_run in of_runs] for name in of_runs[0]}
+    if set(figures[BLEU]) == {None}:
+        del figures[BLEU]
+    return Comparison([run.name for run in runs], differing, figures)
 
 
 def _figures(run: Run) -> dict[str, Any]:
@@ -43,8 +46,10 @@ def _figures(run: Run) -> dict[str, Any]:
     return {
         "state": summary.state,
         "steps": summary.step,
+        "initialized from": summary.initialized_from,
         "best validation loss (nats per token)": None if best is None else round(math.log(best), 4),
         "best validation perplexity": None if best is None else round(best, 2),
+        BLEU: None if summary.best_bleu is None else round(summary.best_bleu, 2),
         "reached at step": summary.best_step,
         "last training loss": round(lines[-1]["loss"], 4) if lines and lines[-1].get("loss") is not None else None,
         "target tokens per second": round(tokens / seconds) if seconds else None,

@@ -6,8 +6,37 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
+from seq2seq_chat.data.codec import missing_file
 from seq2seq_chat.runs.run import LATEST, Run, RunError
+
+
+class RunSnapshot(NamedTuple):
+    """Weights of a run."""
+
+    run: Run
+    snapshot: str | None  # name of a snapshot or "best"; None or "latest" for the newest weights
+
+    def __str__(self) -> str:
+        return f"{self.run.name}:{self.snapshot or LATEST}"
+
+
+def find_snapshot(name: str, results: str | Path = "results") -> RunSnapshot:
+    """Find the weights that ``RUN`` or ``RUN:SNAPSHOT`` names; RUN is that of :func:`find_run` and may contain a colon.
+
+    Raises:
+        RunError: No run, or more than one, has this name, or it has no such snapshot.
+    """
+    try:
+        result = RunSnapshot(find_run(name, results), None)
+    except NoSuchRun:
+        run, colon, snapshot = name.rpartition(":")
+        if not colon:
+            raise
+        result = RunSnapshot(find_run(run, results), snapshot)
+    result.run.weight_files(result.snapshot)  # raises RunError if there are none
+    return result
 
 
 def find_run(name: str, results: str | Path = "results") -> Run:
@@ -24,7 +53,7 @@ def find_run(name: str, results: str | Path = "results") -> Run:
     if (Path(name) / "config.json").is_file():
         return Run(name)
     if _is_damaged(Path(name)):
-        raise RunError(Run(name).damage("config.json"))
+        raise RunError(missing_file(Run(name).path, "config.json"))
     runs = list_runs(results)
     try:
         return match_run(name, runs)
@@ -32,12 +61,12 @@ def find_run(name: str, results: str | Path = "results") -> Run:
         pass
     with suppress(NoSuchRun):
         damaged = match_run(name, [Run(folder) for folder in _folders(results) if _is_damaged(folder)])
-        raise RunError(damaged.damage("config.json"))
+        raise RunError(missing_file(damaged.path, "config.json"))
     if not runs:
-        raise RunError(
+        raise NoSuchRun(
             f"no run {name!r}: there are no runs in {results}; train one, or specify their folder with --results"
         )
-    raise RunError(f"no run {name!r} in {results}; the newest is {runs[-1].name}")
+    raise NoSuchRun(f"no run {name!r} in {results}; the newest is {runs[-1].name}")
 
 
 class NoSuchRun(RunError):

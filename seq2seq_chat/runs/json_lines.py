@@ -60,10 +60,14 @@ def read_json_lines(path: Path, max_bytes: int | None = None) -> Iterator[dict[s
 
 
 def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:
-    """Replace infinities and NaN, which JSON cannot represent, with None."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in line.items()
-    }
+    """Replace infinities and NaN, which JSON cannot represent, with None, also in objects within the object."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, dict):
+            return finite_or_null(value)
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return {key: convert(value) for key, value in line.items()}
 
 
 def is_step(value: object) -> bool:

@@ -5,14 +5,15 @@
     results/2026-05-04_17-03-22_quickstart/
       config.json         the complete configuration, defaults included
       environment.json    versions and hardware
-      vocabulary.txt      one word per line
+      vocabulary.txt      one word per line; target_vocabulary.txt if the target has its own
+      tokenizer.json      tokenizer subword only; target_tokenizer.json if the target has its own
       metrics.jsonl       losses, one line per log interval or validation
       samples.jsonl       replies generated during training, one line each
       checkpoints/        what training resumes from: 0000001000.npz, …
       snapshots/0.5M/     weights that are kept forever
       tensorboard/        the metrics for TensorBoard
       train.log           what the training printed
-      history.jsonl       one line per start: time, environment, step, changed settings
+      history.jsonl       one line per start: time, environment, step, changed settings, what it was initialized from
       end.json            how the last training ended; missing if it is running or was killed
 """
 
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.config import Config, load_config
-from seq2seq_chat.data.vocabulary import Vocabulary, VocabularyError
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.lock import hold_lock, is_locked
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import (
@@ -63,15 +64,9 @@ class Run:
         return load_config(self.path / "config.json", warn=False)
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary. Raises VocabularyError if the file is missing or damaged."""
-        if not (self.path / "vocabulary.txt").is_file():
-            raise VocabularyError(self.damage("vocabulary.txt"))
-        return Vocabulary.load(self.path / "vocabulary.txt")
-
-    def damage(self, missing: str) -> str:
-        """Describe a run that lacks one of its files."""
-        return f"run {self.name} is damaged: {missing} is missing; restore it from a backup, or copy the run again"
+    def codecs(self) -> Codecs:
+        """Tokenizers and vocabularies. Raises VocabularyError, TokenizerError if a file is missing or damaged."""
+        return Codecs.load(self.path, self.config.data)
 
     @property
     def metrics_file(self) -> Path:
@@ -89,6 +84,11 @@ class Run:
         return self.path / "tensorboard"
 
     @property
+    def history_file(self) -> Path:
+        """When and how training was started."""
+        return self.path / "history.jsonl"
+
+    @property
     def log_file(self) -> Path:
         """What the training printed."""
         return self.path / "train.log"
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def best_path(self) -> Path:
-        """File of the weights with the lowest validation loss."""
+        """File of the weights of the best validation."""
         return self.path / "checkpoints" / "best.npz"
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -124,7 +124,7 @@ class Run:
         """Files to load weights from, in order of preference: each is the fallback if those before it are damaged.
 
         Args:
-            snapshot: The name of a snapshot, "best" for the lowest validation loss, None or "latest" for the newest.
+            snapshot: The name of a snapshot, "best" for the best validation, None or "latest" for the newest.
 
         Raises:
             RunError: Nothing is saved yet, or there is no such snapshot.
@@ -163,7 +163,7 @@ class Run:
     def record_start(self, entry: Mapping[str, Any]) -> None:
         """Append the start of a training run to the history, and delete end.json of the previous one."""
         (self.path / "end.json").unlink(missing_ok=True)
-        with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
+        with open(self.history_file, "a", encoding="utf-8") as file:
             file.write(json.dumps({"time": time.strftime("%Y-%m-%d %H:%M:%S"), **entry}) + "\n")
 
     def record_end(self, state: str, step: int, reason: str | None = None) -> None:
@@ -175,7 +175,7 @@ class Run:
         write_atomically(self.path / "config.json", config.to_json())
 
 
-def create_run(results: str | Path, config: Config, vocabulary: Vocabulary, environment: dict[str, Any]) -> Run:
+def create_run(results: str | Path, config: Config, codecs: Codecs, environment: dict[str, Any]) -> Run:
     """Create the folder of a new run, named after the time and the experiment, atomically.
 
     Raises:
@@ -184,7 +184,7 @@ def create_run(results: str | Path, config: Config, vocabulary: Vocabulary, envi
     for path in _new_paths(Path(results), config.name):
         with as_user_error(path), suppress(FileExistsError), atomic_folder(path) as folder:
             Run(folder).save_config(config)
-            vocabulary.save(folder / "vocabulary.txt")
+            codecs.save(folder)
             write_json(folder / "environment.json", environment)
             for name in ("checkpoints", "snapshots"):
                 (folder / name).mkdir()

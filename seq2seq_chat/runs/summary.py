@@ -21,10 +21,13 @@ class Summary(NamedTuple):
     state: State
     step: int  # of the last metrics; 0 before the first
     steps: int | None  # configured; None if the configuration cannot be read
-    best_perplexity: float | None  # of all validations; None before the first
+    task: str | None  # None if the configuration cannot be read
+    best_perplexity: float | None  # of the best validation, by training.best_metric; None before the first
+    best_bleu: float | None  # of the same validation of a translation
     best_step: int | None
     changed: float  # time of the last change, in seconds since the epoch
     reason: str | None  # why it failed, if known
+    initialized_from: str | None  # the run and the step of its initial weights; None if they were random
 
 
 class End(NamedTuple):
@@ -37,17 +40,19 @@ class End(NamedTuple):
 
 def summarize(run: Run) -> Summary:
     """Summarize a run. If its configuration is damaged, its state is "failed"."""
+    config, error = None, None
+    try:
+        config = run.config
+    except ConfigError as config_error:
+        error = str(config_error)
+    steps = config.training.steps if config else None
+    cost = _negative_bleu if config and config.training.best_metric == "bleu" else _loss
     step, best = 0, None
     for line in read_json_lines(run.metrics_file, MAX_BYTES):
         step = max(step, line["step"])
-        if line.get("kind") == "validation" and (best is None or _loss(line) < _loss(best)):
+        if line.get("kind") == "validation" and (best is None or cost(line) < cost(best)):
             best = line
     end = read_end(run)
-    steps, error = None, None
-    try:
-        steps = run.config.training.steps
-    except ConfigError as config_error:
-        error = str(config_error)
     state: State = "interrupted"
     if run.is_locked():
         state = "training"
@@ -62,11 +67,23 @@ def summarize(run: Run) -> Summary:
         state=state,
         step=max(step, end.step) if end and state != "training" else step,
         steps=steps,
+        task=config.task if config else None,
         best_perplexity=_perplexity(best),
+        best_bleu=_bleu(best) if best else None,
         best_step=best["step"] if best else None,
         changed=_last_change(run),
         reason=error or (end.reason if end and state == end.state else None),
+        initialized_from=read_initialization(run),
     )
+
+
+def read_initialization(run: Run) -> str | None:
+    """Whose weights a run started from: "NAME at step 2,000"; None if it started from random ones."""
+    first = next(read_json_lines(run.history_file), {})
+    origin = first.get("initialized_from")
+    if not (isinstance(origin, dict) and isinstance(origin.get("run"), str) and is_step(origin.get("step"))):
+        return None
+    return f"{origin['run']} at step {origin['step']:,}"
 
 
 def read_end(run: Run) -> End | None:
@@ -90,6 +107,16 @@ def _loss(line: dict[str, Any]) -> float:
     """The loss of a line of metrics; infinite if it is missing or was not finite."""
     loss = line.get("loss")
     return float(loss) if isinstance(loss, (int, float)) and math.isfinite(loss) else math.inf
+
+
+def _bleu(line: dict[str, Any]) -> float | None:
+    bleu = line.get("bleu")
+    return float(bleu) if isinstance(bleu, (int, float)) and math.isfinite(bleu) else None
+
+
+def _negative_bleu(line: dict[str, Any]) -> float:
+    bleu = _bleu(line)
+    return math.inf if bleu is None else -bleu
 
 
 def _perplexity(line: dict[str, Any] | None) -> float | None:

@@ -1,5 +1,5 @@
 """Training.
 
 Reading order: sampler, clipping, precision, optimizers, schedules, distribution, step, learner, metrics, loop,
-validation, saving, reporter, chief, worker, resume, setup, experiment.
+bleu, validation, saving, reporter, chief, worker, resume, setup, experiment.
 """

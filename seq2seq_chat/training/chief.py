@@ -14,6 +14,8 @@ from seq2seq_chat.training.reporter import Reporter
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.validation import Validator
 
+METRICS = {"loss": "loss", "bleu": "BLEU"}
+
 
 class TrainingDiverged(Exception):
     """The loss or the weights are infinite or NaN; the message says what to try."""
@@ -42,22 +44,23 @@ class Chief(Role):
         self._reporter.log_metrics(metrics)
 
     def validate(self) -> None:
-        """Compute the validation loss, save the best weights, and log sample replies. Raises TrainingDiverged."""
+        """Compute the validation loss and BLEU, save the best weights, log sample replies. Raises TrainingDiverged."""
         self._ensure_finite_loss()
         if self._validator is None:
             return
         state, start = self._state, time.monotonic()
         result = self._validator.loss()
-        improved = result.loss < state.best_loss
-        self._reporter.log_validation(state.step, result, time.monotonic() - start, improved)
-        if not math.isfinite(result.loss):
+        finite = math.isfinite(result.loss)
+        bleu = self._validator.bleu() if finite else None
+        improved = finite and state.record_best(result.loss, bleu, self._settings.best_metric)
+        self._reporter.log_validation(state.step, result, time.monotonic() - start, improved, bleu)
+        if not finite:
             raise self._diverged("validation loss")
         if improved:
-            state.best_loss = result.loss
             self._saver.save_best()
         if state.schedule.record_validation(improved):
-            rate = state.schedule.learning_rate(state.step)
-            self._reporter.log(f"the validation loss did not improve; the learning rate drops to {rate:g}")
+            rate, metric = state.schedule.learning_rate(state.step), METRICS[self._settings.best_metric]
+            self._reporter.log(f"the validation {metric} did not improve; the learning rate drops to {rate:g}")
         if state.schedule.stopped_early:
             patience = self._settings.early_stopping
             self._reporter.log(f"stopped early: no improvement in {patience} validations; the best weights are saved")
@@ -105,7 +108,7 @@ class Chief(Role):
     def _diverged(self, quantity: str) -> TrainingDiverged:
         self._saver.finish()
         saved = self._saver.saved_step
-        outcome = f"the checkpoint of step {saved:,} was saved before that" if saved else "nothing was saved"
+        outcome = f"the checkpoint of step {saved:,} was saved before that" if saved >= 0 else "nothing was saved"
         verb = "are" if quantity == "weights" else "is"
         return TrainingDiverged(
             f"the {quantity} {verb} not finite at step {self._state.step:,}; {outcome}. Try a lower "

@@ -8,12 +8,14 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, flat_settings
-from seq2seq_chat.data.vocabulary import training_vocabulary
+from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
+from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import explain_interrupt
@@ -22,6 +24,7 @@ from seq2seq_chat.training.chief import TrainingDiverged
 from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution.collective import Distribution, WorkerLost, connect
 from seq2seq_chat.training.distribution.rendezvous import Cluster
+from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
 from seq2seq_chat.training.loop import Trainer
 from seq2seq_chat.training.resume_compatibility import ensure_same_settings, resume_settings
 from seq2seq_chat.training.setup import build_trainer
@@ -39,24 +42,39 @@ class Interrupted(Exception):
         self.run, self.signal_number = run, signal_number
 
 
-def start_experiment(config: Config, results: str | Path, cluster: Cluster | None = None) -> Run:
+class Session(NamedTuple):
+    """A start of a training run."""
+
+    run: Run
+    config: Config
+    distribution: Distribution
+    cluster: Cluster | None
+    new: bool = False  # or resumed
+    initial: InitialWeights | None = None  # what a new run starts from
+
+
+def start_experiment(
+    config: Config, results: str | Path, cluster: Cluster | None = None, origin: RunSnapshot | None = None
+) -> Run:
     """Train in a new run. If training fails before anything is saved, its folder is removed.
 
     Args:
         config: the experiment.
         results: where to create the run.
         cluster: the workers that train together, if there are several; this process is the chief.
+        origin: weights of another run to start from; None: random ones.
 
     Raises:
-        UserError: a corpus, the vocabulary or the memory cannot be used.
+        UserError: a corpus, the vocabulary, the weights or the memory cannot be used.
         TrainingFailed: training could not start or continue.
         Interrupted: a signal stopped training.
     """
-    vocabulary = training_vocabulary(config.data)
+    initial = read_initial_weights(origin, config) if origin else None
+    codecs = build_codecs(config.data)
     distribution = _set_up_devices(config, cluster)
-    run = create_run(results, config, vocabulary, describe_environment())
+    run = create_run(results, config, codecs, describe_environment())
     try:
-        _train(run, config, distribution, cluster, new=True)
+        _train(Session(run, config, distribution, cluster, new=True, initial=initial))
     except BaseException:
         if not _has_weights(run):
             shutil.rmtree(run.path)
@@ -73,7 +91,7 @@ def resume_experiment(run: Run, config: Config, cluster: Cluster | None = None) 
         Interrupted: a signal stopped training.
     """
     ensure_same_settings(run.name, resume_settings(run.config), resume_settings(config))
-    _train(run, config, _set_up_devices(config, cluster), cluster, new=False)
+    _train(Session(run, config, _set_up_devices(config, cluster), cluster))
 
 
 def _set_up_devices(config: Config, cluster: Cluster | None) -> Distribution:
@@ -84,17 +102,18 @@ def _set_up_devices(config: Config, cluster: Cluster | None) -> Distribution:
     return distribution
 
 
-def _train(run: Run, config: Config, distribution: Distribution, cluster: Cluster | None, new: bool) -> None:
+def _train(session: Session) -> None:
     """Train a run while holding its lock, and record how training ended."""
-    with run.lock() as stale_holder, explain_interrupt(lambda: _resume_hint(run, cluster)):
-        trainer = _start(run, config, distribution, stale_holder, new)
+    run, distribution = session.run, session.distribution
+    with run.lock() as stale_holder, explain_interrupt(lambda: _resume_hint(run, session.cluster)):
+        trainer = _start(session, stale_holder)
         if trainer is None:
             return
         try:
             with distribution.detect_lost_workers():
                 signal_number = trainer.train()
         except (TrainingDiverged, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
-            failure = _training_failed(error, run, cluster, resumable=not new or _has_weights(run))
+            failure = _training_failed(error, session)
             with suppress(UserError, OSError):  # the disk may be full
                 run.record_end("failed", trainer.state.step, str(failure))
             raise failure from error
@@ -105,11 +124,12 @@ def _train(run: Run, config: Config, distribution: Distribution, cluster: Cluste
         run.record_end("finished", trainer.state.step)
 
 
-def _start(run: Run, config: Config, distribution: Distribution, stale_holder: str | None, new: bool) -> Trainer | None:
+def _start(session: Session, stale_holder: str | None) -> Trainer | None:
     """Build the trainer and record the start; None if training is already finished."""
+    run, config = session.run, session.config
     try:
-        with distribution.detect_lost_workers():
-            trainer = build_trainer(run, config, distribution)
+        with session.distribution.detect_lost_workers():
+            trainer = build_trainer(run, config, session.distribution, session.initial)
         if stale_holder:
             trainer.console.log(f"{stale_holder} exited without releasing this run; taking over")
         if trainer.is_finished:
@@ -118,7 +138,7 @@ def _start(run: Run, config: Config, distribution: Distribution, stale_holder: s
                 f"already trained for {trainer.state.step:,} steps; raise training.steps{patience} to continue"
             )
             return None
-        _record_start(run, config, new, trainer)
+        _record_start(session, trainer)
         return trainer
     except tf.errors.ResourceExhaustedError as error:
         raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
@@ -128,17 +148,18 @@ def _start(run: Run, config: Config, distribution: Distribution, stale_holder: s
         raise TrainingFailed(f"{error.filename or run.path}: {error.strerror}; training did not start") from error
 
 
-def _record_start(run: Run, config: Config, new: bool, trainer: Trainer) -> None:
-    """Append the changed settings to the run's history, and save the new configuration."""
+def _record_start(session: Session, trainer: Trainer) -> None:
+    """Append the changed settings and the initial weights to the run's history, and save the new configuration."""
+    run, config = session.run, session.config
     before, after = flat_settings(run.config), flat_settings(config)
     changes = {key: [before.get(key), value] for key, value in after.items() if before.get(key) != value}
     for key, (old, value) in changes.items():
         trainer.console.log(f"changed: {key} from {json.dumps(old)} to {json.dumps(value)}")
-    environment = describe_environment()
-    run.record_start(
-        {"step": trainer.state.step, "host": socket.gethostname(), "changes": changes, "environment": environment}
-    )
-    if not new:
+    entry = {"step": trainer.state.step, "host": socket.gethostname(), "changes": changes}
+    if session.initial is not None:
+        entry["initialized_from"] = session.initial.describe()
+    run.record_start({**entry, "environment": describe_environment()})
+    if not session.new:
         run.save_config(config)
 
 
@@ -159,8 +180,10 @@ def _resume_hint(run: Run, cluster: Cluster | None) -> str:
     return f"the checkpoint of step {checkpoints[-1][0]:,} is saved; resume with: {resume_command(run, cluster)}"
 
 
-def _training_failed(error: Exception, run: Run, cluster: Cluster | None, resumable: bool) -> TrainingFailed:
-    """The exception that says what went wrong and how to continue; ``resumable`` if anything was saved."""
+def _training_failed(error: Exception, session: Session) -> TrainingFailed:
+    """The exception that says what went wrong and how to continue."""
+    run, cluster = session.run, session.cluster
+    resumable = not session.new or _has_weights(run)
     remedy = f"resume with: {resume_command(run, cluster)}" if resumable else "nothing was saved; start again"
     if isinstance(error, WorkerLost) and not resumable:
         return TrainingFailed(

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.batches import Batches, configured_buckets
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.source_noise import SourceNoise
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.dynamic import build_model
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -115,13 +115,14 @@ class Learner:
 
 
 def build_learner(
-    config: Config, vocabulary: Vocabulary, corpus: Dataset, distribution: Distribution = SINGLE_DEVICE
+    config: Config, codecs: Codecs, corpus: Dataset, distribution: Distribution = SINGLE_DEVICE
 ) -> Learner:
     """Build the model of an experiment, and the learner that trains it on a corpus."""
     with distribution.scope():
-        model = build_model(config.model, len(vocabulary), config.seed)
+        target_size, source_size = codecs.vocabulary_sizes
+        model = build_model(config.model, target_size, config.seed, source_size)
     buckets = configured_buckets(config.data, (config.model.encoder_steps, config.model.decoder_steps), corpus)
     batches = Batches(corpus, buckets, size=config.training.batch_size, reverse=config.data.reverse_input)
     rate = config.training.source_noise
-    source_noise = SourceNoise(rate, vocabulary, config.seed) if rate else None
+    source_noise = SourceNoise(rate, codecs.source.vocabulary, config.seed) if rate else None
     return Learner(model, batches, config.training, source_noise, distribution)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.system.signals import StopRequest
@@ -26,6 +26,7 @@ class TrainingState:
     schedule: Schedule
     meter: Meter
     best_loss: float = math.inf  # lowest validation loss so far, in nats per token
+    best_bleu: float = -math.inf  # highest validation BLEU so far
 
     @property
     def step(self) -> int:
@@ -34,11 +35,20 @@ class TrainingState:
 
     def metadata(self) -> dict[str, Any]:
         """The part of the state that is not in variables, for a checkpoint."""
-        return {"best_loss": self.best_loss, "meter": self.meter.sums(), "progress": dict(self.schedule.state)}
+        best = {"best_loss": self.best_loss, "best_bleu": self.best_bleu}
+        return {**best, "meter": self.meter.sums(), "progress": dict(self.schedule.state)}
+
+    def record_best(self, loss: float, bleu: float | None, metric: Literal["loss", "bleu"]) -> bool:
+        """Count the results of a validation; returns whether it is the best so far by a metric."""
+        scores = {"loss": loss < self.best_loss, "bleu": bleu is not None and bleu > self.best_bleu}
+        self.best_loss = min(loss, self.best_loss)
+        self.best_bleu = self.best_bleu if bleu is None else max(bleu, self.best_bleu)
+        return scores[metric]
 
     def restore(self, metadata: Mapping[str, Any]) -> bool:
         """Restore what :meth:`metadata` returned; returns whether the order of samples continues as well."""
         self.best_loss = float(metadata["best_loss"])
+        self.best_bleu = float(metadata.get("best_bleu", -math.inf))
         self.meter.restore(metadata["meter"])
         self.schedule.restore(metadata.get("progress", {}))
         return self.learner.resume_at(int(metadata["step"]), metadata)

@@ -39,20 +39,28 @@ class MemoryEstimate(NamedTuple):
 
 
 def estimate_memory(
-    model: Model, training: Training, vocabulary_size: int, devices: int = 1, replicas_in_memory: int = 1
+    model: Model,
+    training: Training,
+    vocabulary_size: int,
+    source_vocabulary_size: int | None = None,
+    *,
+    devices: int = 1,
+    replicas_in_memory: int = 1,
 ) -> MemoryEstimate:
     """Estimate the peak resident memory of training from shapes alone.
 
     Args:
         model: the architecture.
         training: batch size, optimizer and softmax.
-        vocabulary_size: words of the model.
+        vocabulary_size: words of the target.
+        source_vocabulary_size: words of the source; None: the vocabulary of the target.
         devices: number of devices that share a batch.
         replicas_in_memory: how many of them share one memory.
     """
-    variables = abstract_model(model, vocabulary_size).trainable_variables
+    variables = abstract_model(model, vocabulary_size, source_vocabulary_size).trainable_variables
     parameters = sum(variable.shape.num_elements() for variable in variables)
-    tables = sum(v.shape.num_elements() for v in variables if v.shape[0] == vocabulary_size)
+    sizes = (vocabulary_size, source_vocabulary_size)
+    tables = sum(v.shape.num_elements() for v in variables if v.shape[0] in sizes)
     sampled = training.sampled_softmax
     full_softmax = sampled is None or sampled >= vocabulary_size
     hidden, output_size = model.hidden_size, model.projection_size or model.hidden_size
@@ -66,6 +74,8 @@ def estimate_memory(
     activations = model.layers * cell * (directions * source_tokens + target_tokens)
     if model.attention != "none":
         activations += target_tokens * model.encoder_steps * hidden + 8 * target_tokens * hidden
+    if model.output == "maxout":
+        activations += 6 * target_tokens * output_size  # both halves before and after, and their gradients
     activations += target_tokens * (3 * vocabulary_size if full_softmax else 6 * (sampled or 0) + 4 * output_size)
     number_size = replicas_in_memory * FLOAT32_BYTES
     return MemoryEstimate(

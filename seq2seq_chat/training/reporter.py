@@ -59,16 +59,20 @@ class Reporter:
             },
         )
 
-    def log_validation(self, step: int, result: CorpusLoss, seconds: float, best: bool) -> None:
+    def log_validation(
+        self, step: int, result: CorpusLoss, seconds: float, best: bool, bleu: float | None = None
+    ) -> None:
         """Report a validation."""
         metrics = {"loss": result.loss, "perplexity": result.perplexity}
+        if bleu is not None:
+            metrics["bleu"] = bleu
         counts = {"tokens": result.tokens, "seconds": round(seconds, 3)}
         self._metrics.append({"step": step, "kind": "validation", **metrics, **counts})
         self._write_scalars(step, {f"validation/{name}": value for name, value in metrics.items()})
         self.log(
             f"validation at step {step:,}: loss {result.loss:.3f} nats per token, perplexity "
-            f"{result.perplexity:.1f} on {result.samples:,} samples in {format_duration(seconds)}"
-            + (" (best so far)" if best else "")
+            f"{result.perplexity:.1f} on {result.samples:,} samples{'' if bleu is None else f', BLEU {bleu:.2f},'} in "
+            f"{format_duration(seconds)}" + (" (best so far)" if best else "")
         )
 
     def log_reply(self, step: int, reply: Reply) -> None:

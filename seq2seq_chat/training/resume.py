@@ -1,20 +1,21 @@
-"""Where training starts: from the newest valid checkpoint of a run, or from pretrained embeddings."""
+"""Where training starts: from the newest valid checkpoint of a run, from another run, or from pretrained embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from seq2seq_chat.checkpoint.restore import ensure_same_vocabulary
+from seq2seq_chat.checkpoint.restore import ensure_same_codecs
 from seq2seq_chat.checkpoint.variables import DamagedCheckpoint, load_variables, read_arrays
 from seq2seq_chat.config import Config
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.model.embeddings import load_vectors
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.runs.summary import read_end
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.initialize import InitialWeights
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.resume_compatibility import ensure_same_settings, resume_settings
 
@@ -24,13 +25,14 @@ class TrainingInputs(NamedTuple):
 
     run: Run
     config: Config
-    vocabulary: Vocabulary
+    codecs: Codecs
     corpus: Dataset  # for training
+    initial: InitialWeights | None = None  # for a new run
 
     def metadata(self) -> dict[str, Any]:
         """What must not change when training is resumed, for a checkpoint."""
         return {
-            "vocabulary": self.vocabulary.fingerprint,
+            **self.codecs.fingerprints(),
             "corpus": self.corpus.fingerprint,
             "settings": resume_settings(self.config),
         }
@@ -52,7 +54,7 @@ def load_newest_checkpoint(
             settings = read_arrays(path, [])[1].get("settings", {})
             ensure_same_settings(run.name, settings, resume_settings(inputs.config))
             metadata = load_variables(path, learner.variables, optional=learner.loss_scale_variables)
-            ensure_same_vocabulary(path, metadata, inputs.vocabulary)
+            ensure_same_codecs(path, metadata, inputs.codecs)
             _ensure_same_corpus(inputs, metadata)
             return metadata
         except DamagedCheckpoint as error:
@@ -85,18 +87,26 @@ def _ensure_same_corpus(inputs: TrainingInputs, metadata: Mapping[str, Any]) -> 
         )
 
 
-def load_pretrained_embeddings(path: str, model: Seq2Seq, vocabulary: Vocabulary) -> int:
+def load_pretrained_embeddings(path: str, model: Seq2Seq, codecs: Codecs) -> int:
     """Initialize the embeddings from a file of word vectors; returns the number of words found.
 
     Raises:
-        UserError: the file has no vector for any word of the vocabulary, or vectors of another size.
+        UserError: the file has no vector for any word of the vocabularies, or vectors of another size.
     """
-    rows, vectors = load_vectors(path, vocabulary.words, model.config.embedding_size)
-    if not len(rows):
-        raise UserError(f"{path}: has no vector for any of the {len(vocabulary):,} words of the vocabulary")
-    tables = {table.ref(): table for table in (model.source_embedding.table, model.target_embedding.table)}
-    for table in tables.values():  # a single one if source and target share it
-        values = table.numpy()
-        values[rows] = vectors
-        table.assign(values)
-    return len(rows)
+    sides = [(codecs.source.vocabulary, [model.source_embedding.table])]
+    if codecs.is_shared:
+        tables = {table.ref(): table for table in (model.source_embedding.table, model.target_embedding.table)}
+        sides = [(codecs.source.vocabulary, list(tables.values()))]  # a single one if source and target share it
+    else:
+        sides.append((codecs.target.vocabulary, [model.target_embedding.table]))
+    count = 0
+    for vocabulary, tables_of_side in sides:
+        rows, vectors = load_vectors(path, vocabulary.words, model.config.embedding_size)
+        count += len(rows)
+        for table in tables_of_side if len(rows) else []:
+            values = table.numpy()
+            values[rows] = vectors
+            table.assign(values)
+    if not count:
+        raise UserError(f"{path}: has no vector for any of the {codecs.words:,} words of the vocabulary")
+    return count

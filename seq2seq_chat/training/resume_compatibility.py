@@ -9,7 +9,10 @@ from typing import Any
 from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
 from seq2seq_chat.system.errors import UserError
 
-FILES = ("train", "validation", "test", "vocabulary")  # may move; their contents are compared when they are read
+FILES = (
+    *("train", "validation", "test"),
+    *("vocabulary", "target_vocabulary", "tokenizer_file", "target_tokenizer_file"),
+)  # may move; their contents are compared when they are read
 
 
 def resume_settings(config: Config) -> dict[str, Any]:
@@ -17,7 +20,7 @@ def resume_settings(config: Config) -> dict[str, Any]:
     return {
         path: value
         for path, value in flat_settings(config).items()
-        if path in ("seed", "training.optimizer")  # another optimizer has other variables
+        if path in ("seed", "task", "training.optimizer")  # another optimizer has other variables
         or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
     }
 

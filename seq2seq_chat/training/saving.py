@@ -172,7 +172,7 @@ class Saver:
     def __init__(self, run: Run, learner: Learner, metadata: Mapping[str, Any], keep: int) -> None:
         self._run, self._learner, self._metadata, self._keep = run, learner, metadata, keep
         self._writer = BackgroundWriter([*learner.variables, *learner.loss_scale_variables])
-        self.saved_step = 0  # of the newest checkpoint on disk
+        self.saved_step = -1  # of the newest checkpoint on disk; -1: there is none
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
         """Save everything needed to resume; ``state`` is what is not in variables."""
@@ -187,7 +187,7 @@ class Saver:
         self._writer.write(step, self._run.checkpoint_path(step), variables, metadata, on_written)
 
     def save_best(self) -> None:
-        """Save the weights as those of the lowest validation loss."""
+        """Save the weights as those of the best validation."""
         self._write_weights(self._run.best_path)
 
     def save_snapshot(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, override_decoding
+from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.model.seq2seq import abstract_model, parameter_counts
@@ -16,6 +18,7 @@ from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.training.chief import Chief
 from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.initialize import InitialWeights, initialize
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.loop import Trainer, TrainingState
 from seq2seq_chat.training.memory import ensure_memory, estimate_memory, gigabytes
@@ -25,44 +28,51 @@ from seq2seq_chat.training.reporter import Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.schedules import Schedule
-from seq2seq_chat.training.validation import ReplySampler, Validator
+from seq2seq_chat.training.validation import BleuScorer, ReplySampler, Validator, read_references
 from seq2seq_chat.training.worker import broadcast_setup, synchronize
 
 
-def build_trainer(run: Run, config: Config, distribution: Distribution) -> Trainer:
+def build_trainer(
+    run: Run, config: Config, distribution: Distribution, initial: InitialWeights | None = None
+) -> Trainer:
     """Build the trainer of a run, in the state of its newest valid checkpoint or at step 0.
 
     Args:
         run: locked by the caller.
         config: the experiment.
         distribution: the devices that share each batch, with this process as the chief.
+        initial: weights of another run that a new run starts from; they are released.
 
     Raises:
         UserError: a corpus, the memory, a checkpoint or the pretrained embeddings cannot be used.
         WorkerLost: another worker cannot take part.
     """
-    console, data, vocabulary = Console(run.log_file), config.data, run.vocabulary
-    corpus = Dataset.open(data.train, vocabulary, data)
-    validation_corpus = Dataset.open(data.validation, vocabulary, data) if data.validation else None
+    console, data, codecs = Console(run.log_file), config.data, run.codecs
+    corpus = Dataset.open(data.train, codecs, data)
+    validation_corpus = Dataset.open(data.validation, codecs, data) if data.validation else None
     ensure_available(config.training.precision)
-    _report_devices_and_memory(config, len(vocabulary), distribution, console)
-    broadcast_setup(distribution, config, vocabulary, corpus)
-    learner = build_learner(config, vocabulary, corpus, distribution)
+    _report_devices_and_memory(config, codecs, distribution, console)
+    broadcast_setup(distribution, config, codecs, corpus)
+    learner = build_learner(config, codecs, corpus, distribution)
     console.log(_describe_data(corpus, validation_corpus, learner.batches.buckets))
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
-    inputs = TrainingInputs(run, config, vocabulary, corpus)
+    inputs = TrainingInputs(run, config, codecs, corpus, initial)
     saver = Saver(run, learner, inputs.metadata(), keep=config.training.keep_checkpoints)
     reporter = Reporter(run, console)
     _restore(inputs, state, saver, reporter)
     synchronize(distribution, state)
-    validator = _build_validator(config, vocabulary, validation_corpus, learner) if validation_corpus else None
+    validator = _build_validator(config, codecs, validation_corpus, learner) if validation_corpus else None
     chief = Chief(state, config.training, validator, reporter, saver)
+    if initial is not None:  # a checkpoint, as resuming must not need the other run
+        saver.save_checkpoint({**state.metadata(), "lines": reporter.flush()})
+        saver.finish()
     return Trainer(state, config.training, chief, console, distribution)
 
 
 def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporter: Reporter) -> None:
-    """Continue from the newest valid checkpoint, or start from the pretrained embeddings, if there are any."""
+    """Continue from the newest valid checkpoint, or start from pretrained embeddings and the weights of another run."""
     inputs.run.remove_temporary_files()
+    model, codecs = state.learner.model, inputs.codecs
     checkpoint = load_newest_checkpoint(inputs, state.learner, reporter.log)
     pretrained = inputs.config.model.pretrained_embeddings
     if checkpoint is not None:
@@ -71,25 +81,36 @@ def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporte
         note = "" if same_order else "; the batch size has changed, so the samples come in a new order"
         reporter.log(f"resuming from step {state.step:,}{note}")
     elif pretrained:
-        count = load_pretrained_embeddings(pretrained, state.learner.model, inputs.vocabulary)
-        reporter.log(f"initialized {count:,} of {len(inputs.vocabulary):,} word embeddings from {pretrained}")
+        count = load_pretrained_embeddings(pretrained, model, codecs)
+        reporter.log(f"initialized {count:,} of {codecs.words:,} word embeddings from {pretrained}")
+    if checkpoint is None and inputs.initial is not None:  # overwrites the pretrained vectors of the words it knows
+        for message in initialize(model, codecs, inputs.corpus, inputs.initial):
+            reporter.log(message)
     reporter.discard_after(state.step or None, checkpoint.get("lines", {}) if checkpoint else {})
 
 
-def _build_validator(config: Config, vocabulary: Vocabulary, corpus: Dataset, learner: Learner) -> Validator:
+def _build_validator(config: Config, codecs: Codecs, corpus: Dataset, learner: Learner) -> Validator:
     model, training, data = learner.model, config.training, config.data
     scorer = Scorer(model, micro_batch_count(config.model, training))
-    replies = ReplySampler(model, vocabulary, corpus, data, training.sample_replies, config.decoding.allow_unknown)
+    search = ReplySearch(model, override_decoding(config.decoding, method="greedy", n_best=1))
+    replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies)
+    bleu = _build_bleu_scorer(config, codecs, corpus, search) if config.task == "translation" else None
     buckets = learner.batches.buckets
-    return Validator(scorer, replies, corpus, buckets, data.reverse_input, training.validation_limit)
+    return Validator(scorer, replies, bleu, corpus, buckets, data.reverse_input, training.validation_limit)
 
 
-def _report_devices_and_memory(
-    config: Config, vocabulary_size: int, distribution: Distribution, console: Console
-) -> None:
+def _build_bleu_scorer(config: Config, codecs: Codecs, corpus: Dataset, search: ReplySearch) -> BleuScorer:
+    data = config.data
+    samples = evenly_spaced(len(corpus), config.training.bleu_limit)
+    references = read_references(data.validation, data, codecs, samples) if data.validation else []
+    steps = config.model.encoder_steps
+    return BleuScorer(search, codecs.target, corpus, samples, references, steps, data.reverse_input)
+
+
+def _report_devices_and_memory(config: Config, codecs: Codecs, distribution: Distribution, console: Console) -> None:
     """Log devices, parameters and memory. Raises InsufficientMemory."""
     console.log(describe_devices(distribution.devices // distribution.workers))
-    parts = parameter_counts(abstract_model(config.model, vocabulary_size))
+    parts = parameter_counts(abstract_model(config.model, *codecs.vocabulary_sizes))
     console.log(
         f"{sum(parts.values()):,} parameters: {', '.join(f'{part} {count:,}' for part, count in parts.items())}"
     )
@@ -97,7 +118,11 @@ def _report_devices_and_memory(
         workers = f"; {distribution.workers} workers" if distribution.workers > 1 else ""
         console.log(f"{distribution.devices} devices share each batch of {config.training.batch_size} samples{workers}")
     estimate = estimate_memory(
-        config.model, config.training, vocabulary_size, distribution.devices, distribution.replicas_in_memory
+        config.model,
+        config.training,
+        *codecs.vocabulary_sizes,
+        devices=distribution.devices,
+        replicas_in_memory=distribution.replicas_in_memory,
     )
     available = available_memory()
     console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} available")

@@ -1,4 +1,4 @@
-"""Validation during training: the exact loss (full softmax, teacher forcing, no dropout) and sample replies."""
+"""Validation during training: the exact loss (full softmax, teacher forcing, no dropout), BLEU and sample replies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.config import Data, Decoding
+from seq2seq_chat.config import Data
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.tokenizers import get_tokenizer
-from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.samples import samples_at
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.training.bleu import Bleu
+
+TRANSLATED_ROWS = 128  # sources translated together, of similar length
 
 
 class CorpusLoss(NamedTuple):
@@ -71,22 +75,21 @@ class Reply(NamedTuple):
 
 
 class ReplySampler:
-    """Generates greedy replies to some utterances of a corpus.
+    """Generates replies to some utterances of a corpus.
 
     Args:
         model: the model that replies.
-        vocabulary: its vocabulary.
+        search: the search for its replies.
+        codecs: those that it was trained with.
         corpus: where the utterances come from.
-        data: tokenization and order of the input.
+        data: order of the input.
         count: number of replies.
-        allow_unknown: whether replies may contain <unknown>.
     """
 
     def __init__(
-        self, model: Seq2Seq, vocabulary: Vocabulary, corpus: Dataset, data: Data, count: int, allow_unknown: bool
+        self, model: Seq2Seq, search: ReplySearch, codecs: Codecs, corpus: Dataset, data: Data, count: int
     ) -> None:
-        self._corpus, self._vocabulary, self._tokenizer = corpus, vocabulary, get_tokenizer(data.level)
-        self._search = ReplySearch(model, Decoding(method="greedy", allow_unknown=allow_unknown))
+        self._corpus, self._codecs, self._search = corpus, codecs, search
         self._samples = evenly_spaced(len(corpus), count)
         if len(self._samples):
             self._batch = corpus.batch(
@@ -104,12 +107,73 @@ class ReplySampler:
         hypotheses = self._search(self._batch.source, self._batch.source_length)
         replies = [words[0, : length[0]] for words, length in zip(hypotheses.words, hypotheses.lengths, strict=True)]
         return [
-            Reply(self._text(self._corpus.source_ids(i)), self._text(reply), self._text(self._corpus.target_ids(i)))
+            Reply(
+                self._codecs.source.decode(self._corpus.source_ids(i)),
+                self._codecs.target.decode(reply),
+                self._codecs.target.decode(self._corpus.target_ids(i)),
+            )
             for i, reply in zip(self._samples, replies, strict=True)
         ]
 
-    def _text(self, ids: np.ndarray) -> str:
-        return self._vocabulary.text(ids, self._tokenizer)
+
+class BleuScorer:
+    """Computes the corpus BLEU of a model's translations.
+
+    Translations and references are compared as people write them; a reference lacks what its tokenizer removes.
+
+    Args:
+        search: the search for translations, usually greedy.
+        codec: that of the target.
+        corpus: the sources.
+        samples: which samples of it to translate.
+        references: the reference of each of these samples.
+        source_steps: the encoder's steps.
+        reverse_input: whether the encoder reads the last word first.
+    """
+
+    def __init__(
+        self,
+        search: ReplySearch,
+        codec: Codec,
+        corpus: Dataset,
+        samples: np.ndarray,
+        references: Sequence[str],
+        source_steps: int,
+        reverse_input: bool,
+    ) -> None:
+        self._search, self._codec, self._corpus = search, codec, corpus
+        self._source_steps, self._reverse_input = source_steps, reverse_input
+        order = np.argsort(corpus.source_lengths(samples), kind="stable")  # a search lasts as long as the longest
+        self._samples, self._references = samples[order], [references[n] for n in order]
+
+    def __call__(self) -> float:
+        """The BLEU of the model's current weights, 0 to 100."""
+        bleu = Bleu()
+        for start in range(0, len(self._samples), TRANSLATED_ROWS):
+            rows = slice(start, start + TRANSLATED_ROWS)
+            samples = self._samples[rows]
+            batch = self._corpus.batch(
+                samples,
+                size=len(samples),
+                source_steps=self._source_steps,
+                target_steps=1,
+                reverse=self._reverse_input,
+            )
+            best = self._search(batch.source, batch.source_length)
+            translations = [
+                self._codec.decode(words[0, : length[0]])
+                for words, length in zip(best.words, best.lengths, strict=True)
+            ]
+            bleu.add(translations, self._references[rows])
+        return bleu.score or 0.0
+
+
+def read_references(files: Corpus, settings: Data, codecs: Codecs, samples: np.ndarray) -> list[str]:
+    """The targets of some samples of a corpus, ascending, as their tokenizer writes them."""
+    tokenizer = codecs.target.tokenizer
+    return [
+        tokenizer.decode(sample.target_tokens) for sample in samples_at(files, settings, codecs.tokenizers, samples)
+    ]
 
 
 class Validator:
@@ -118,6 +182,7 @@ class Validator:
     Args:
         scorer: of the model.
         replies: generates sample replies.
+        bleu: computes the BLEU of translations; None for conversations.
         corpus: the validation corpus.
         buckets: step limits, the model's own last.
         reverse_input: whether the encoder reads the last word first.
@@ -128,6 +193,7 @@ class Validator:
         self,
         scorer: Scorer,
         replies: ReplySampler,
+        bleu: BleuScorer | None,
         corpus: Dataset,
         buckets: Sequence[Bucket],
         reverse_input: bool,
@@ -135,8 +201,12 @@ class Validator:
     ) -> None:
         self._scorer, self._corpus, self._buckets = scorer, corpus, buckets
         self._reverse_input, self._limit = reverse_input, limit
-        self.replies = replies
+        self.replies, self._bleu = replies, bleu
 
     def loss(self) -> CorpusLoss:
         """The exact loss."""
         return corpus_loss(self._scorer, self._corpus, self._buckets, self._reverse_input, self._limit)
+
+    def bleu(self) -> float | None:
+        """The BLEU of the translations; None for conversations."""
+        return None if self._bleu is None else self._bleu()

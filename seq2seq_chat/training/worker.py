@@ -12,8 +12,8 @@ import signal
 from typing import Any
 
 from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory
@@ -37,7 +37,7 @@ class StoppedByChief(Exception):
         self.step, self.signal_number = step, signal_number
 
 
-def broadcast_setup(distribution: Distribution, config: Config, vocabulary: Vocabulary, corpus: Dataset) -> None:
+def broadcast_setup(distribution: Distribution, config: Config, codecs: Codecs, corpus: Dataset) -> None:
     """Send the other workers what to train, and wait until they are ready.
 
     Raises:
@@ -46,7 +46,7 @@ def broadcast_setup(distribution: Distribution, config: Config, vocabulary: Voca
     settings = json.loads(config.to_json())
     # of the chief, for all workers, as random numbers depend on it
     settings["training"]["micro_batches"] = micro_batch_count(config.model, config.training)
-    distribution.broadcast({"config": settings, "words": vocabulary.words, "corpus": corpus.fingerprint})
+    distribution.broadcast({"config": settings, "codecs": codecs.to_json(), "corpus": corpus.fingerprint})
     distribution.barrier()
 
 
@@ -101,29 +101,33 @@ def build_worker(distribution: Distribution, cluster: Cluster, console: Console)
     config = parse_config(setup["config"], where=cluster.describe(0))
     make_deterministic(config.seed, config.training.deterministic)
     try:
-        vocabulary = Vocabulary(setup["words"], source=f"the vocabulary of {cluster.describe(0)}")
-        corpus = _open_corpus(config, vocabulary, distribution, cluster, setup["corpus"])
+        codecs = Codecs.from_json(setup["codecs"], config.data, cluster.describe(0))
+        corpus = _open_corpus(config, codecs, distribution, cluster, setup["corpus"])
     except UserError as error:
         distribution.barrier(str(error))
         raise
     distribution.barrier()
-    learner = build_learner(config, vocabulary, corpus, distribution)
+    learner = build_learner(config, codecs, corpus, distribution)
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
     synchronize(distribution, state)
     return Trainer(state, config.training, Worker(console), console, distribution)
 
 
 def _open_corpus(
-    config: Config, vocabulary: Vocabulary, distribution: Distribution, cluster: Cluster, fingerprint: str
+    config: Config, codecs: Codecs, distribution: Distribution, cluster: Cluster, fingerprint: str
 ) -> Dataset:
     """Open the corpus and check that this machine can train on it."""
     ensure_divisible(config.training.batch_size, distribution.devices)
     ensure_available(config.training.precision)
-    corpus = Dataset.open(config.data.train, vocabulary, config.data)
+    corpus = Dataset.open(config.data.train, codecs, config.data)
     if corpus.fingerprint != fingerprint:
         raise UserError(f"{config.data.train} differs from the corpus of {cluster.describe(0)}; copy that file here")
     estimate = estimate_memory(
-        config.model, config.training, len(vocabulary), distribution.devices, distribution.replicas_in_memory
+        config.model,
+        config.training,
+        *codecs.vocabulary_sizes,
+        devices=distribution.devices,
+        replicas_in_memory=distribution.replicas_in_memory,
     )
     ensure_memory(estimate, available_memory())
     return corpus

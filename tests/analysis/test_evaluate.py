@@ -16,15 +16,15 @@ import pytest
 from seq2seq_chat.analysis import predictions as predictions_module
 from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.analysis.metrics.bleu import Bleu
 from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.samples import read_samples, samples_at
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.bleu import Bleu
 from seq2seq_chat.training.validation import corpus_loss
 
 Cli = Callable[..., Any]
@@ -36,13 +36,18 @@ def write_predictions(path: Path, *lines: Prediction) -> Predictions:
     return Predictions(path, len(lines))
 
 
+def prediction(sample: int, source: str, words: int, reply: str, expected: str, *figures: Any) -> Prediction:
+    """A prediction whose texts are not what the metrics are computed from."""
+    return Prediction(sample, source, "Reply!", "Expected!", words, reply, expected, *figures)
+
+
 def test_metrics_by_hand(tmp_path: Path) -> None:
     """10 nats for 4 tokens, 3 of them correct; the remaining metrics are tested in tests/analysis/metrics."""
     metrics = compute_metrics(
         write_predictions(
             tmp_path / "p.jsonl",
-            Prediction(0, "how are you now ?", "fine", "fine", -1.0, 6.0, 2, 2),
-            Prediction(1, "one two three four five six", "fine thanks", "no", -2.0, 4.0, 2, 1),
+            prediction(0, "How are you now?", 5, "fine", "fine", -1.0, 6.0, 2, 2),
+            prediction(1, "one two three four five six", 6, "fine thanks", "no", -2.0, 4.0, 2, 1),
         ),
         None,
     )
@@ -68,7 +73,7 @@ def test_frequent_replies_do_not_count_as_varied(tmp_path: Path) -> None:
     values = np.array([[1], *([n] for n in range(2, 11)), [5], [7]], np.float32)
     vectors = Sent2Vec(Arguments(dim=1, bucket=0), {word: n for n, word in enumerate(words)}, values)
     pairs = [*((word, word) for word in words[:10] * 2), (words[10], words[11])]
-    lines = [Prediction(n, "x", reply, expected, -1.0, 1.0, 1, 1) for n, (reply, expected) in enumerate(pairs)]
+    lines = [prediction(n, "x", 1, reply, expected, -1.0, 1.0, 1, 1) for n, (reply, expected) in enumerate(pairs)]
     metrics = compute_metrics(write_predictions(tmp_path / "p.jsonl", *lines), vectors)
     assert metrics["sent2vec_distance"] == pytest.approx(2 / 21)
     assert (metrics["sent2vec_distance_varied"], metrics["varied_samples"]) == (pytest.approx(2), 1)
@@ -77,33 +82,35 @@ def test_frequent_replies_do_not_count_as_varied(tmp_path: Path) -> None:
 def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:
     data = corpora / "validation.txt"
     results = list(predict(loaded, data, tmp_path))
-    corpus = Dataset.open(data, loaded.vocabulary, loaded.config.data)
+    corpus = Dataset.open(data, loaded.codecs, loaded.config.data)
     expected = corpus_loss(Scorer(loaded.model), corpus, [(8, 8)], reverse_input=False)
     assert sum(p.nats for p in results) == pytest.approx(expected.nats, rel=1e-6)
     assert sum(p.tokens for p in results) == expected.tokens
-    texts = [tuple(map(" ".join, pair)) for pair in read_samples(data, loaded.config.data)]
-    assert [(p.source, p.expected) for p in results] == texts
+    samples = list(read_samples(data, loaded.config.data, loaded.codecs.tokenizers))
+    assert [(p.source, p.expected) for p in results] == [(sample.source, sample.target) for sample in samples]
+    assert [p.expected_tokens.split() for p in results] == [sample.target_tokens for sample in samples]
+    assert [p.source_words for p in results] == [len(sample.source_tokens) for sample in samples]
     replies = loaded.chatbot.replies([p.source for p in results])
     assert [p.reply for p in results] == [reply.text for reply in replies]
+    assert [p.reply_tokens.split() for p in results] == [reply.hypotheses[0].words for reply in replies]
     assert [p.score for p in results] == pytest.approx([reply.hypotheses[0].score for reply in replies], abs=1e-5)
 
 
 def test_texts_are_those_of_the_samples(corpora: Path, loaded: LoadedRun) -> None:
     """Also where source and target are swapped."""
-    path, vocabulary = corpora / "validation.txt", loaded.vocabulary
+    path, codec = corpora / "validation.txt", loaded.codecs.source
     for swapped in (False, True):
         data = loaded.config.data.model_copy(update={"swap_source_target": swapped})
-        run: Any = SimpleNamespace(config=SimpleNamespace(data=data))
-        corpus = Dataset.open(path, vocabulary, data)
-        samples = np.array([0, 3, 4])
-        texts = [tuple(map(str.split, pair)) for pair in predictions_module._sample_texts(run, path, samples)]
-        expected = [(corpus.source_ids(n).tolist(), corpus.target_ids(n).tolist()) for n in samples]
-        assert [(vocabulary.ids(source), vocabulary.ids(target)) for source, target in texts] == expected
+        corpus = Dataset.open(path, loaded.codecs, data)
+        numbers = np.array([0, 3, 4])
+        samples = list(samples_at(path, data, loaded.codecs.tokenizers, numbers))
+        expected = [(corpus.source_ids(n).tolist(), corpus.target_ids(n).tolist()) for n in numbers]
+        assert [(codec.encode(sample.source), codec.encode(sample.target)) for sample in samples] == expected
 
 
 def test_the_source_is_read_in_the_order_of_training(loaded: LoadedRun, corpora: Path) -> None:
     data = loaded.config.data.model_copy(update={"reverse_input": True})
-    corpus = Dataset.open(corpora / "validation.txt", loaded.vocabulary, data)
+    corpus = Dataset.open(corpora / "validation.txt", loaded.codecs, data)
     bot = MagicMock()
     bot.search.return_value.side_effect = UserError("recorded")
     run: Any = SimpleNamespace(config=loaded.config.model_copy(update={"data": data}), chatbot=bot)
@@ -118,7 +125,7 @@ def test_correct_tokens_by_brute_force(loaded: LoadedRun, corpora: Path, tmp_pat
     import tensorflow as tf
 
     data = corpora / "validation.txt"
-    corpus = Dataset.open(data, loaded.vocabulary, loaded.config.data)
+    corpus = Dataset.open(data, loaded.codecs, loaded.config.data)
     for prediction in list(predict(loaded, data, tmp_path, limit=3)):
         batch = corpus.batch([prediction.sample], size=1, source_steps=8, target_steps=8, reverse=False)
         state, memory = loaded.model.start(

@@ -13,6 +13,8 @@ from seq2seq_chat.system.errors import UserError
 def test_transcripts(tmp_path: Path) -> None:
     (tmp_path / "bot.txt").write_text("How are you?\tfine\nunasked ?\tno\n", encoding="utf-8")
     assert read_transcript(tmp_path / "bot.txt", ["hello !", "how are you ?"]) == ("bot", ["", "fine"])
+    (tmp_path / "other.txt").write_text("где ты?\tтут\nКак дела?\tхорошо\n", encoding="utf-8")
+    assert read_transcript(tmp_path / "other.txt", ["как дела ?", "Где ты ?"]).replies == ["хорошо", "тут"]
     (tmp_path / "lines.txt").write_text("hi\n\nfine\n", encoding="utf-8")
     assert read_transcript(tmp_path / "lines.txt", ["hello !", "how are you ?"]).replies == ["hi", "fine"]
     for text, message in (("hi\n", "1 replies to 2"), ("x\ty\nz\n", "line 2"), ("x\ty\n", "none of the questions")):

@@ -56,15 +56,15 @@ def test_missing_data_is_replaced_by_the_bundled_sample(tmp_path: Path) -> None:
     assert context.data_error is not None and "train.txt" in context.data_error
     result = check_data(context, ignore)
     assert not result.passed and "train.txt" in result.detail
-    source, target = next(context.real_samples())
-    assert bundled_conversations().read_text().splitlines()[:2] == [" ".join(source), " ".join(target)]
+    sample = next(context.real_samples())
+    assert bundled_conversations().read_text().splitlines()[:2] == [sample.source, sample.target]
 
 
 def test_short_pairs_of_characters_and_none(tmp_path: Path) -> None:
     write_conversations(tmp_path / "train.txt", [("hi you", "oh")])
     config = configuration(tmp_path, encoder_steps=8)
-    characters = config.model_copy(update={"data": config.data.model_copy(update={"level": "character"})})
-    assert _short_pairs(CheckContext(characters, tmp_path)) == [("h i space y o u", "o h")]
+    characters = config.model_copy(update={"data": config.data.model_copy(update={"tokenizer": "english_character"})})
+    assert _short_pairs(CheckContext(characters, tmp_path)) == [("h i <space> y o u", "o h")]
     short = configuration(tmp_path, encoder_steps=1)
     result = check_overfitting(CheckContext(short, tmp_path), ignore)
     assert not result.passed and "no sample fits" in result.detail
@@ -83,6 +83,15 @@ def test_check_that_raises_fails_and_the_others_run(tmp_path: Path, monkeypatch:
         ("broken", False, "the disk is full"),
         ("good", True, ""),
     ]
+
+
+def test_the_checks_of_a_translation_run_on_corpora_of_their_own(tmp_path: Path) -> None:
+    settings = {"name": "x", "task": "translation", "data": {"train": "x.tsv", "validation": "y.tsv"}}
+    config = parse_config(settings | {"training": {"best_metric": "bleu", "early_stopping": 2}}, "x.json")
+    small = CheckContext(config, tmp_path).small_config(
+        100, hidden_size=64, embedding_size=48, steps=9, data={"train": "corpus.txt"}
+    )
+    assert (small.task, small.training.best_metric) == ("conversation", "loss")
 
 
 def test_small_config_keeps_the_architecture(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -105,7 +106,7 @@ def test_evaluate(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> No
     assert figures["loss"] == pytest.approx(last["loss"], rel=1e-6)  # measured on the validation corpus
     assert figures["tokens"] == last["tokens"]
     assert figures["step"] == 20
-    assert f"{figures['loss']:.4f} nats" in result.out
+    assert re.search(rf"^loss, nats per target token +{figures['loss']:.4f}", result.out, re.MULTILINE)
     on_training = cli(
         "evaluate", run_copy.name, "--results", run_copy.parent, "--data", corpora / "train.txt", "--snapshot", "10",
         *("--limit", 7, "--json", tmp_path / "figures.json"),

@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.settings import PrepareSettings, ReaderSettings
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
@@ -37,14 +38,15 @@ READER = ReaderSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
     [
         (
             "reddit in --subreddit b --subreddit a --max-words 30 --min-score -2 --split 8,1,1 --seed 7 "
-            "--vocabulary-size 900 --level character --encoder-steps 20 --decoder-steps 25 --max-bad 3 --jobs 1",
+            "--vocabulary-size 900 --tokenizer unicode --lowercase --encoder-steps 20 --decoder-steps 25 --max-bad 3 "
+            "--jobs 1",
             PrepareSettings(
                 "reddit",
                 READER,
                 split=(8, 1, 1),
                 seed=7,
                 vocabulary_size=900,
-                level="character",
+                tokenizer=TokenizerSettings("unicode", lowercase=True),
                 pairing="alternating",
                 encoder_steps=20,
                 decoder_steps=25,
@@ -65,6 +67,10 @@ READER = ReaderSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
         (
             "opensubtitles in --max-gap 2.5 --pairing alternating --jobs 1",
             PrepareSettings("opensubtitles", max_gap=2.5, pairing="alternating", jobs=1),
+        ),
+        (
+            "cornell in --tokenizer subword --subword-model bpe --jobs 1",
+            PrepareSettings("cornell", tokenizer=TokenizerSettings("subword", subword_model="bpe"), jobs=1),
         ),
         ("tweets in --jobs 1", PrepareSettings("tweets", pairing="alternating", jobs=1)),
         ("lines in --turns odd-even --jobs 1", PrepareSettings("lines", ReaderSettings(turns="odd-even"), jobs=1)),

@@ -45,6 +45,7 @@ def test_defaults_are_the_thesis() -> None:
     config = parse()
     assert (config.model.cell, config.model.layers, config.model.attention) == ("lstm", 1, "additive")
     _assert_thesis(config)
+    assert config.data.tokenizer == "english"
     assert config.data.validation is config.data.test is config.data.vocabulary is None
     assert config.data.reverse_input is False
     assert (config.decoding.method, config.decoding.n_best) == ("greedy", 1)
@@ -56,9 +57,10 @@ def _assert_thesis(config: Config, words: int = 50_000) -> None:
     assert (model.cell, model.layers, model.attention) == ("lstm", 1, "additive")
     assert (model.hidden_size, model.projection_size, model.embedding_size) == (2048, 1024, 1024)
     assert (model.encoder_steps, model.decoder_steps) == (30, 30)
-    assert config.data.vocabulary_size == words
-    assert config.data.level == "word"
+    assert (model.unrolling, model.bidirectional, model.shared_embeddings) == ("static", False, False)
+    assert (config.data.vocabulary_size, config.data.context_turns) == (words, 1)
     assert (training.optimizer, training.learning_rate, training.gradient_clipping) == ("adagrad", 0.01, 10.0)
+    assert (training.gradient_clipping_by, training.scheduled_sampling) == ("norm", "none")
     assert (training.batch_size, training.sampled_softmax) == (64, 512)
     assert (training.steps, training.snapshot_every) == (3_000_000, 500_000)
 
@@ -83,6 +85,9 @@ def test_shipped_configurations(path: Path) -> None:
 def test_experiments_of_the_thesis(name: str, reverse: bool, words: int) -> None:
     config = load_config(CONFIGS / f"{name}.json")
     _assert_thesis(config, words)
+    assert config.data.tokenizer == "thesis"
+    assert config.data.pairing == ("alternating" if "reddit" in name else "sliding")
+    assert (config.decoding.method, config.decoding.length_penalty) == ("beam", 0)
     assert config.data.reverse_input is reverse
     assert config.model.dropout == 0
 
@@ -354,6 +359,7 @@ def _fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     checks = {
         "$ref": lambda limit: _fits(value, root["$defs"][limit.removeprefix("#/$defs/")], root),
         "anyOf": lambda limit: any(_fits(value, option, root) for option in limit),
+        "oneOf": lambda limit: sum(_fits(value, option, root) for option in limit) == 1,
         "type": lambda limit: _is_of_type(value, limit),
         "enum": lambda limit: value in limit,
         "const": lambda limit: value == limit,
@@ -483,3 +489,12 @@ def test_any_override_is_applied_or_rejected(override: str) -> None:
         parse(override)
     except ConfigError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("files", ["t.tsv", "T.TSV.xz", {"source": "a", "target": "b"}])
+@pytest.mark.parametrize("key", ["train", "validation", "test"])
+def test_context_turns_need_conversations(key: str, files: Any) -> None:
+    data = {"train": "t.txt", "context_turns": 2, key: files}
+    with pytest.raises(ConfigError, match=rf"context_turns is 2, but {key} .*pairs of texts; .*use context_turns 1"):
+        parse_config({"name": "x", "data": data}, "x.json")
+    parse_config({"name": "x", "data": data | {"context_turns": 1}}, "x.json")

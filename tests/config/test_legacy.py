@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.config import Config, ConfigError, load_config, override_decoding, parse_config
+from seq2seq_chat.config import Config, ConfigError, load_config, override_decoding, parse_config, upgrade_flat_settings
 from seq2seq_chat.config.legacy import RENAMED_KEYS
 
 OLD_VALUES = {
+    "data.level": "word",
     "data.most_buckets": 3,
     "data.swap_samples": True,
     "training.batch_parts": 2,
@@ -24,6 +25,9 @@ OLD_VALUES = {
     "decoding.no_repeated_ngrams": 3,
     "decoding.rerank_words": 4,
 }
+
+
+NEW_VALUES = {**OLD_VALUES, "data.level": "english"}
 
 
 def settings(**changes: Any) -> dict[str, Any]:
@@ -45,6 +49,14 @@ def value_of(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), key)
 
 
+@pytest.mark.parametrize(("level", "tokenizer"), [("word", "english"), ("character", "english_character")])
+def test_levels_are_tokenizers(level: str, tokenizer: str) -> None:
+    assert parse_config(settings(**{"data.level": level}), "old").data.tokenizer == tokenizer
+    assert upgrade_flat_settings({"data.level": level}) == {"data.tokenizer": tokenizer}
+    for value in (level, f'"{level}"'):
+        assert parse_config(settings(), "x", [f"data.level={value}"]).data.tokenizer == tokenizer
+
+
 def test_every_renamed_key_is_tested() -> None:
     assert set(OLD_VALUES) == set(RENAMED_KEYS)
 
@@ -54,8 +66,8 @@ def test_an_old_key_is_read_with_one_warning(old: str, tmp_path: Path, caplog: p
     new, path = RENAMED_KEYS[old], tmp_path / "old.json"
     path.write_text(json.dumps(settings(**{old: OLD_VALUES[old]})), encoding="utf-8")
     config = load_config(path)
-    assert value_of(config, new) == OLD_VALUES[old]
-    assert config == parse_config(settings(**{new: OLD_VALUES[old]}), "new")
+    assert value_of(config, new) == NEW_VALUES[old]
+    assert config == parse_config(settings(**{new: NEW_VALUES[old]}), "new")
     assert caplog.messages == [f"{path}: {old} was renamed to {new}"]
     assert caplog.records[0].levelno == logging.WARNING
     caplog.clear()
@@ -70,7 +82,7 @@ def test_an_old_key_overrides_the_new_one(old: str, caplog: pytest.LogCaptureFix
     override = f"{old}={json.dumps(OLD_VALUES[old])}"
     complete = json.loads(parse_config(settings(), "x").to_json())
     config = parse_config(complete, "config.json", [override], warn=False)
-    assert value_of(config, new) == OLD_VALUES[old]
+    assert value_of(config, new) == NEW_VALUES[old]
     assert caplog.messages == [f"--set {override}: {old} was renamed to {new}"]
 
 

@@ -16,13 +16,21 @@ from seq2seq_chat.runs.run import Run
 from tests.conftest import shipped_configs
 
 SMALLEST: dict[str, Any] = {"name": "smallest", "data": {"train": "train.txt", "validation": "validation.txt"}}
+PAIRS = ["data.train=x.tsv", "data.validation=y.tsv"]
 BEAM, SAMPLE = "decoding.method=beam", "decoding.method=sample"
 CASES = [  # a setting without effect, the cause, other settings that they need, a value with which it has one
+    ("data.lowercase=true", "data.tokenizer=english", [], "data.tokenizer=unicode"),
+    ("data.lowercase=true", "data.tokenizer=english", [], "data.target_tokenizer=unicode"),
+    ("data.subword_model=bpe", "data.tokenizer=english", [], "data.tokenizer=subword"),
+    ("data.pairing=alternating", "task=translation", PAIRS, "task=conversation"),
     ("data.max_buckets=3", "data.buckets=null", [], "data.buckets=auto"),
     ("data.max_buckets=3", "data.buckets=[[5, 5]]", [], "data.buckets=auto"),
     ("data.buckets=auto", "data.max_buckets=1", [], "data.max_buckets=2"),
     ("training.validate_every=5", "data.validation=null", [], "data.validation=x"),
     ("training.validation_limit=5", "data.validation=null", [], "data.validation=x"),
+    ("training.best_metric=bleu", "data.validation=null", ["task=translation", *PAIRS], "data.validation=y.tsv"),
+    ("training.bleu_limit=5", "data.validation=null", ["task=translation", *PAIRS], "data.validation=y.tsv"),
+    ("training.bleu_limit=5", "task=conversation", PAIRS, "task=translation"),
     ("training.sample_replies=2", "data.validation=null", [], "data.validation=x"),
     *(
         ("training.learning_rate_decay=0.3", "training.learning_rate_schedule=constant", [], f"{key}={value}")
@@ -57,6 +65,10 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
         "training.scheduled_sampling_probability=0.1",
     ),
     ("training.sampled_softmax=100", "data.vocabulary_size=100", [], "data.vocabulary_size=101"),
+    ("model.bridge=backward", "model.bidirectional=false", [], "model.bidirectional=true"),
+    ("model.attention_query=previous", "model.attention=none", [], "model.attention=dot"),
+    ("model.input_feeding=false", "model.attention=none", [], "model.attention=dot"),
+    ("model.input_feeding=false", "model.attention_query=previous", [], "model.attention_query=current"),
     ("decoding.diversity_penalty=1", "decoding.beam_groups=1", [BEAM], "decoding.beam_groups=2"),
     ("decoding.rerank=anti_language_model", "decoding.beam_width=1", [BEAM], "decoding.beam_width=2"),
     ("decoding.rerank=anti_language_model", "decoding.rerank_weight=0.0", [BEAM], "decoding.rerank_weight=0.1"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from seq2seq_chat.data.codec import Codec, Codecs
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
@@ -14,6 +16,6 @@ def _user_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def letters() -> Vocabulary:
+def letters() -> Codecs:
     """The words a (4) to j (13)."""
-    return Vocabulary([*SPECIAL_WORDS, *"abcdefghij"])
+    return Codecs.shared(Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"abcdefghij"])))

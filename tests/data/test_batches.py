@@ -9,6 +9,7 @@ import pytest
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.batches import Batches, evenly_spaced
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.scorer import Scorer
@@ -23,7 +24,7 @@ def corpus(tmp_path: Path) -> Dataset:
     lines = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(150)]
     (tmp_path / "corpus.txt").write_text("\n".join(lines) + "\n")
     vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1), 100)
-    return Dataset.open(tmp_path / "corpus.txt", vocabulary)
+    return Dataset.open(tmp_path / "corpus.txt", Codecs.of_words(vocabulary))
 
 
 def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
@@ -40,7 +41,7 @@ def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
     spaced = [n * 149 // 10 for n in range(10)]
     for limited in (
         corpus_loss(scorer, corpus, buckets, reverse_input=True, limit=10),
-        Validator(scorer, None, corpus, buckets, True, limit=10).loss(),  # type: ignore[arg-type]
+        Validator(scorer, None, None, corpus, buckets, True, limit=10).loss(),  # type: ignore[arg-type]
     ):
         assert (limited.samples, limited.tokens) == (10, each.tokens[spaced].sum())
         assert limited.nats == pytest.approx(each.nats[spaced].sum(), rel=1e-5)

@@ -14,17 +14,17 @@ from click.testing import CliRunner
 from seq2seq_chat.config import Data, load_config
 from seq2seq_chat.data.bundled import bundled_conversations
 from seq2seq_chat.data.corpus_file import read_utterances
-from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.tokenizers.english import clean
+from seq2seq_chat.data.samples import Tokenizers, read_samples
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean
 
 SAMPLE = bundled_conversations().parent
 FILES = ("conversations.txt", "validation.txt", "dialogues.txt", "dialogues_validation.txt")
 
 
 def samples(name: str) -> Iterator[tuple[str, str]]:
-    path = str(SAMPLE / name)
-    for source, target in read_samples(path, Data(train=path, pairing="alternating")):
-        yield " ".join(source), " ".join(target)
+    tokenizer, data = EnglishTokenizer(), Data(train=str(SAMPLE / name), pairing="alternating")
+    for sample in read_samples(SAMPLE / name, data, Tokenizers(tokenizer, tokenizer)):
+        yield " ".join(sample.source_tokens), " ".join(sample.target_tokens)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -11,6 +11,7 @@ import pytest
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data import cache, dataset
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
@@ -40,7 +41,7 @@ def caches(corpus: Path) -> list[Path]:
     return sorted(Path(f"{corpus}.cache").iterdir())
 
 
-def test_built_once_beside_the_corpus(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
+def test_built_once_beside_the_corpus(corpus_file: Write, letters: Codecs, builds: list[Path]) -> None:
     path = corpus_file("a / b")
     for _ in range(3):
         assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
@@ -55,15 +56,15 @@ def test_built_once_beside_the_corpus(corpus_file: Write, letters: Vocabulary, b
 
 
 def test_change_of_vocabulary_or_settings_builds_another(
-    corpus_file: Write, letters: Vocabulary, builds: list[Path]
+    corpus_file: Write, letters: Codecs, builds: list[Path]
 ) -> None:
     path = corpus_file("a / b / c")
     other = Vocabulary([*SPECIAL_WORDS, *"cab"])
     for _ in range(2):
         assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
-        assert first_sample(Dataset.open(path, other)) == [[5], [6]]
+        assert first_sample(Dataset.open(path, Codecs.of_words(other))) == [[5], [6]]
         assert len(Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))) == 1
-        assert len(Dataset.open(path, letters, Data(train=str(path), level="character"))) == 2
+        assert len(Dataset.open(path, letters, Data(train=str(path), swap_source_target=True))) == 2
         two_turns = Dataset.open(path, letters, Data(train=str(path), context_turns=2))
         assert two_turns.source_ids(1).tolist() == [4, UNKNOWN, 5]
         assert Dataset.open(path, letters, Data(train=str(path), context_turns=3)).source_ids(1).tolist() == [
@@ -75,7 +76,7 @@ def test_change_of_vocabulary_or_settings_builds_another(
 
 
 def test_change_of_the_corpus_rebuilds_and_deletes_the_old(
-    corpus_file: Write, letters: Vocabulary, builds: list[Path]
+    corpus_file: Write, letters: Codecs, builds: list[Path]
 ) -> None:
     path = corpus_file("a / b")
     root = Path(f"{path}.cache")
@@ -99,7 +100,7 @@ def test_change_of_the_corpus_rebuilds_and_deletes_the_old(
 @pytest.mark.parametrize("name", ["tokens", "offsets", "samples"])
 @pytest.mark.parametrize("damage", ["short", "empty", "gone", "other"])
 def test_damaged_cache_is_rebuilt(
-    corpus_file: Write, letters: Vocabulary, builds: list[Path], name: str, damage: str
+    corpus_file: Write, letters: Codecs, builds: list[Path], name: str, damage: str
 ) -> None:
     path = corpus_file("a b c / d e f")
     Dataset.open(path, letters)
@@ -123,7 +124,7 @@ def test_damaged_cache_is_rebuilt(
 
 @pytest.mark.parametrize("record", [None, "", "[]", "{}", '{"format": 1}', "\x00"])
 def test_cache_without_its_record_is_incomplete(
-    corpus_file: Write, letters: Vocabulary, builds: list[Path], record: str | None
+    corpus_file: Write, letters: Codecs, builds: list[Path], record: str | None
 ) -> None:
     path = corpus_file("a / b")
     Dataset.open(path, letters)
@@ -137,7 +138,7 @@ def test_cache_without_its_record_is_incomplete(
 
 
 def test_cache_of_a_process_that_finished_first_is_used(
-    corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch
+    corpus_file: Write, letters: Codecs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = corpus_file("a / b")
     encode = dataset.encode
@@ -158,7 +159,7 @@ def test_cache_of_a_process_that_finished_first_is_used(
     assert folder.stat().st_ino == other_inode[0]
 
 
-def test_concurrent_builds(corpus_file: Write, letters: Vocabulary) -> None:
+def test_concurrent_builds(corpus_file: Write, letters: Codecs) -> None:
     path = corpus_file(*["a b c / d e / f"] * 50)
     samples: list[list[list[int]]] = []
 
@@ -174,7 +175,7 @@ def test_concurrent_builds(corpus_file: Write, letters: Vocabulary) -> None:
     assert len(caches(path)) == 1
 
 
-def test_user_cache_if_the_folder_is_not_writable(corpus_file: Write, letters: Vocabulary, builds: list[Path]) -> None:
+def test_user_cache_if_the_folder_is_not_writable(corpus_file: Write, letters: Codecs, builds: list[Path]) -> None:
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
     for _ in range(2):
@@ -187,7 +188,7 @@ def test_user_cache_if_the_folder_is_not_writable(corpus_file: Write, letters: V
 
 def test_home_cache_without_xdg_variable(
     corpus_file: Write,
-    letters: Vocabulary,
+    letters: Codecs,
     builds: list[Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -202,7 +203,7 @@ def test_home_cache_without_xdg_variable(
 
 def test_temporary_folder_as_last_resort(
     corpus_file: Write,
-    letters: Vocabulary,
+    letters: Codecs,
     builds: list[Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -219,7 +220,7 @@ def test_temporary_folder_as_last_resort(
 
 
 def test_change_of_the_corpus_during_encoding_is_an_error(
-    corpus_file: Write, letters: Vocabulary, monkeypatch: pytest.MonkeyPatch
+    corpus_file: Write, letters: Codecs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = corpus_file("a / b")
     encode = dataset.encode
@@ -236,7 +237,7 @@ def test_change_of_the_corpus_during_encoding_is_an_error(
     assert not caches(path)
 
 
-def test_leftovers_of_interrupted_builds_are_deleted_after_a_day(corpus_file: Write, letters: Vocabulary) -> None:
+def test_leftovers_of_interrupted_builds_are_deleted_after_a_day(corpus_file: Write, letters: Codecs) -> None:
     path = corpus_file("a / b")
     root = Path(f"{path}.cache")
     for name, age in ((".x.1.tmp", 2 * cache._ABANDONED_SECONDS), (".x.2.tmp", 0.0)):
@@ -247,7 +248,7 @@ def test_leftovers_of_interrupted_builds_are_deleted_after_a_day(corpus_file: Wr
     assert names == [".x.2.tmp"]
 
 
-def test_failed_build_leaves_no_files(corpus_file: Write, letters: Vocabulary) -> None:
+def test_failed_build_leaves_no_files(corpus_file: Write, letters: Codecs) -> None:
     path = corpus_file("a")
     with pytest.raises(CorpusError):
         Dataset.open(path, letters)

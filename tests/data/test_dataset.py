@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.cache import DatasetArrays
+from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
 Write = Callable[..., Path]
@@ -23,7 +25,7 @@ def samples(corpus: Dataset) -> list[tuple[list[int], list[int]]]:
     return [(corpus.source_ids(i).tolist(), corpus.target_ids(i).tolist()) for i in range(len(corpus))]
 
 
-def test_sliding(corpus_file: Write, letters: Vocabulary) -> None:
+def test_sliding(corpus_file: Write, letters: Codecs) -> None:
     corpus = Dataset.open(corpus_file("a b / c / d x!", "e", "f / * / g"), letters)
     assert samples(corpus) == [([4, 5], [6]), ([6], [7, 3, 3]), ([9], [10])]
     assert corpus.source_lengths().tolist() == [2, 1, 1]
@@ -32,37 +34,38 @@ def test_sliding(corpus_file: Write, letters: Vocabulary) -> None:
     assert corpus.source_ids(0).dtype == np.int32
 
 
-def test_alternating(corpus_file: Write, letters: Vocabulary) -> None:
+def test_alternating(corpus_file: Write, letters: Codecs) -> None:
     path = corpus_file("a / b / c / d / e", "f / g")
     corpus = Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))
     assert samples(corpus) == [([4], [5]), ([6], [7]), ([9], [10])]
 
 
 def test_characters(corpus_file: Write) -> None:
-    vocabulary = Vocabulary([*SPECIAL_WORDS, "a", "b", "<space>"])
+    codec = Codec(EnglishCharacterTokenizer(), Vocabulary([*SPECIAL_WORDS, "a", "b", "<space>"]))
     path = corpus_file("a b / ba")
-    corpus = Dataset.open(path, vocabulary, Data(train=str(path), level="character"))
+    corpus = Dataset.open(path, Codecs.shared(codec))
     assert samples(corpus) == [([4, 6, 5], [5, 4])]
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(65_536, "uint16"), (65_537, "int32")])
 def test_ids_are_two_bytes_if_they_fit(corpus_file: Write, tmp_path: Path, size: int, dtype: str) -> None:
     words = [f"w{n}" for n in range(size - 4)]
-    corpus = Dataset.open(corpus_file(f"{words[0]} / {words[-1]}"), Vocabulary([*SPECIAL_WORDS, *words]))
+    codecs = Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
+    corpus = Dataset.open(corpus_file(f"{words[0]} / {words[-1]}"), codecs)
     assert samples(corpus) == [([4], [size - 1])]
     (tokens,) = tmp_path.glob("corpus.txt.cache/*/tokens.npy")
     assert np.load(tokens).dtype == dtype
 
 
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])
-def test_no_sample(corpus_file: Write, tmp_path: Path, letters: Vocabulary, pairing) -> None:
+def test_no_sample(corpus_file: Write, tmp_path: Path, letters: Codecs, pairing) -> None:
     path = corpus_file("a", "b / *")
     with pytest.raises(CorpusError, match=rf"with {pairing} pairing, none of its 2 usable"):
         Dataset.open(path, letters, Data(train=str(path), pairing=pairing))
     assert not list(tmp_path.glob("corpus.txt.cache/*"))
 
 
-def test_unreadable(tmp_path: Path, letters: Vocabulary) -> None:
+def test_unreadable(tmp_path: Path, letters: Codecs) -> None:
     with pytest.raises(CorpusError, match="does not exist"):
         Dataset.open(tmp_path / "none.txt", letters)
     with pytest.raises(CorpusError, match="is a folder"):
@@ -72,7 +75,7 @@ def test_unreadable(tmp_path: Path, letters: Vocabulary) -> None:
         Dataset.open(tmp_path / "bad.txt", letters)
 
 
-def test_batch_by_hand(corpus_file: Write, letters: Vocabulary) -> None:
+def test_batch_by_hand(corpus_file: Write, letters: Codecs) -> None:
     corpus = Dataset.open(corpus_file("a b c d / e f / g h i / j"), letters)
     batch = corpus.batch([2, 0, 1], size=4, source_steps=3, target_steps=3, reverse=False)
     assert batch.source.tolist() == [[10, 11, 12], [5, 6, 7], [8, 9, 0], [0, 0, 0]]
@@ -86,7 +89,7 @@ def test_batch_by_hand(corpus_file: Write, letters: Vocabulary) -> None:
     assert reverse.target.tolist() == batch.target[:3].tolist()
 
 
-def test_batch_of_no_samples_and_of_too_many(corpus_file: Write, letters: Vocabulary) -> None:
+def test_batch_of_no_samples_and_of_too_many(corpus_file: Write, letters: Codecs) -> None:
     corpus = Dataset.open(corpus_file("a / b"), letters)
     shape = {"source_steps": 2, "target_steps": 3, "reverse": True}
     batch = corpus.batch([], size=2, **shape)
@@ -120,7 +123,7 @@ def test_batch_matches_plain_python(
     folder = tmp_path_factory.mktemp("batch")
     lines = [[" ".join(words) for words in conversation] for conversation in conversations]
     write_conversations(folder / "c.txt", lines)
-    corpus = Dataset.open(folder / "c.txt", Vocabulary([*SPECIAL_WORDS, *"abcdefghij"]))
+    corpus = Dataset.open(folder / "c.txt", Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *"abcdefghij"])))
     ids = {letter: 4 + index for index, letter in enumerate("abcdefghij")} | {"x": 3}
     pairs = [
         ([ids[w] for w in source], [ids[w] for w in target])
@@ -155,12 +158,27 @@ def test_batch_matches_plain_python(
 
 
 def test_layout_of_the_arrays() -> None:
-    arrays = DatasetArrays(np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2], [1, 2]]))
+    arrays = DatasetArrays(np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2, 2], [1, 2, 2]]))
     corpus = Dataset(arrays)
     assert samples(corpus) == [([4, 5, 6], [7, 8, 9]), ([6], [7, 8, 9])]
     assert corpus.source_lengths().tolist() == [3, 1]
     batch = corpus.batch([0, 1], size=2, source_steps=2, target_steps=4, reverse=True)
     assert batch.source.tolist() == [[6, 5], [6, 0]]
+
+
+def test_layout_of_the_arrays_of_two_sides() -> None:
+    arrays = DatasetArrays(
+        tokens=np.arange(4, 10, dtype=np.uint16),
+        offsets=np.array([0, 2, 3, 6]),
+        samples=np.array([[0, 2, 1], [2, 3, 0]]),
+        target_tokens=np.array([20, 21, 22]),
+        target_offsets=np.array([0, 1, 3]),
+    )
+    corpus = Dataset(arrays)
+    assert samples(corpus) == [([4, 5, 6], [21, 22]), ([7, 8, 9], [20])]
+    assert corpus.target_lengths().tolist() == [2, 1]
+    batch = corpus.batch([1, 0], size=2, source_steps=3, target_steps=3, reverse=False)
+    assert (batch.source.tolist(), batch.target.tolist()) == ([[7, 8, 9], [4, 5, 6]], [[20, 2, 0], [21, 22, 2]])
 
 
 @pytest.mark.parametrize(
@@ -180,7 +198,7 @@ def test_fit_source(ids: list[int], steps: int, reverse: bool, expected: tuple[l
     assert source.dtype == np.int32
 
 
-def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Vocabulary, tmp_path: Path) -> None:
+def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Codecs, tmp_path: Path) -> None:
     path = corpus_file("a b / c / d x!", "e", "f / * / g")
     corpus = Dataset.open(path, letters)
     copied = tmp_path / "elsewhere.txt"
@@ -190,12 +208,13 @@ def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Vocab
     assert Dataset.open(copied, letters).fingerprint != corpus.fingerprint
 
 
-def test_unknown_share(corpus_file: Write, letters: Vocabulary) -> None:
+def test_unknown_share(corpus_file: Write, letters: Codecs) -> None:
     assert Dataset.open(corpus_file("a b / c x"), letters).unknown_share() == 0.25
 
 
 WORDS = ["a", "b", "c", "d", "e"]
 VOCABULARY = Vocabulary([*SPECIAL_WORDS, *WORDS, TURN])
+CODECS = Codecs.of_words(VOCABULARY)
 
 conversations = st.lists(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=6), min_size=1, max_size=4
@@ -229,7 +248,7 @@ def test_context_turns(
     if not expected:
         return
     path = write_corpus(tmp_path_factory.mktemp("corpus"), dialogues)
-    corpus = Dataset.open(path, VOCABULARY, Data(train=str(path), pairing=pairing, context_turns=turns))
+    corpus = Dataset.open(path, CODECS, Data(train=str(path), pairing=pairing, context_turns=turns))
     ids = [(corpus.source_ids(i), corpus.target_ids(i)) for i in range(len(corpus))]
     assert [(VOCABULARY.tokens(source), VOCABULARY.tokens(target)) for source, target in ids] == expected
     assert corpus.source_lengths().tolist() == [len(source) for source, _ in expected]
@@ -243,8 +262,8 @@ def test_context_turns(
 
 def test_swap_source_target(tmp_path: Path) -> None:
     path = write_corpus(tmp_path, [[["a"], ["b", "c"], ["d", "d", "d"]]])
-    plain = Dataset.open(path, VOCABULARY)
-    swapped = Dataset.open(path, VOCABULARY, Data(train=str(path), swap_source_target=True))
+    plain = Dataset.open(path, CODECS)
+    swapped = Dataset.open(path, CODECS, Data(train=str(path), swap_source_target=True))
     shape = {"size": 2, "source_steps": 4, "target_steps": 5, "reverse": False}
     one, other = (dataset.batch([0, 1], **shape) for dataset in (plain, swapped))
     for row in range(2):

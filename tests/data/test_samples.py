@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.samples import iterate_samples, read_tokens
-from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_utterances
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 
 Write = Callable[..., Path]
 
@@ -50,7 +50,9 @@ def test_unknown_pairing() -> None:
 
 def test_utterances_without_tokens_are_dropped(corpus_file: Write) -> None:
     path = corpus_file("Hi! / *** / Bo? / Yes", "--", "no / 你好")
-    tokens = list(read_tokens(path, get_tokenizer("word")))
+    tokenizer = EnglishTokenizer()
+    utterances = read_tokenized_utterances(path, Tokenizers(tokenizer, tokenizer))
+    tokens = [(utterance.conversation, utterance.source_tokens) for utterance in utterances]
     assert [words for _, words in tokens] == [["hi", "!"], ["bo", "?"], ["yes"], ["no"]]
     assert list(iterate_samples(tokens, "sliding")) == [
         (["hi", "!"], ["bo", "?"]),

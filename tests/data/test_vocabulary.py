@@ -8,18 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.config import Data
-from seq2seq_chat.data.tokenizers import get_tokenizer
 from seq2seq_chat.data.vocabulary import (
     EOS,
     GO,
     PAD,
-    TURN,
     UNKNOWN,
     Vocabulary,
     VocabularyError,
     strip_ids,
-    training_vocabulary,
 )
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
@@ -27,7 +23,13 @@ SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 
 def test_special_ids() -> None:
     assert (PAD, GO, EOS, UNKNOWN) == (0, 1, 2, 3)
-    assert Vocabulary(SPECIAL).ids(SPECIAL) == [0, 1, 2, 3]
+    assert Vocabulary(SPECIAL).tokens([0, 1, 2, 3]) == SPECIAL
+
+
+def test_special_words_in_a_text_are_unknown() -> None:
+    vocabulary = Vocabulary([*SPECIAL, "hi"])
+    assert vocabulary.ids([*SPECIAL, "hi"]) == [UNKNOWN] * 4 + [4]
+    assert "<eos>" not in vocabulary
 
 
 def test_ids_and_tokens() -> None:
@@ -40,12 +42,8 @@ def test_ids_and_tokens() -> None:
     assert "there" not in vocabulary
 
 
-def test_text_omits_end_and_padding() -> None:
-    vocabulary = Vocabulary([*SPECIAL, "hi", "you", "<space>"])
-    ids = np.array([4, 3, 5, EOS, PAD, PAD], dtype=np.int32)
-    assert strip_ids(ids) == [4, 3, 5]
-    assert vocabulary.text(ids, get_tokenizer("word")) == "hi <unknown> you"
-    assert vocabulary.text([4, 6, 5, EOS], get_tokenizer("character")) == "hi you"
+def test_strip_ids() -> None:
+    assert strip_ids(np.array([4, 3, 5, EOS, PAD, PAD], dtype=np.int32)) == [4, 3, 5]
 
 
 def test_from_counts_takes_the_most_frequent() -> None:
@@ -89,21 +87,6 @@ def test_save_and_load(tmp_path: Path) -> None:
     loaded = Vocabulary.load(tmp_path / "v")
     assert loaded.words == vocabulary.words
     assert loaded.fingerprint == vocabulary.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("size", "words"), [(7, ["a", "b", TURN]), (8, ["a", "b", "c", TURN]), (9, ["a", "b", "c", TURN])]
-)
-@pytest.mark.parametrize("from_file", [False, True])
-def test_the_marker_between_turns_is_the_last_word(
-    tmp_path: Path, size: int, words: list[str], from_file: bool
-) -> None:
-    """And one of ``vocabulary_size``."""
-    (tmp_path / "corpus.txt").write_text("a a a b b\nc\n")
-    Vocabulary([*SPECIAL, "a", "b", "c"]).save(tmp_path / "words.txt")
-    file = str(tmp_path / "words.txt") if from_file else None
-    data = Data(train=str(tmp_path / "corpus.txt"), vocabulary=file, vocabulary_size=size, context_turns=2)
-    assert training_vocabulary(data).words == [*SPECIAL, *words]
 
 
 def test_load_accepts_windows_line_ends_and_trailing_blank_lines(tmp_path: Path) -> None:

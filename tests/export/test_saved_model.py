@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,16 +14,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.variables import save_variables
-from seq2seq_chat.config import Decoding, parse_config
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.data.codec import Codec, Codecs
+from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, empty_hypotheses
 from seq2seq_chat.export.reply_model import ReplyModel
-from seq2seq_chat.export.saved_model import export_saved_model, exported_searches
+from seq2seq_chat.export.saved_model import copy_differences, export_saved_model, exported_searches
 from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.runs.run import Run, create_run
-from tests.random_weights import randomize
+from tests.random_runs import make_codec, random_run, small_config
 
 Cli = Callable[..., Any]
 
@@ -43,7 +43,9 @@ for job in json.load(sys.stdin):
     inputs = {"text": [bytes.fromhex(text) for text in job["texts"]]}
     if job["history"]:
         inputs["history"] = job["history"]
-    rows = [{name: [value[row]] for name, value in inputs.items()} for row in range(len(inputs["text"]))]
+    if job["tokens"]:
+        inputs["tokens"] = inputs.pop("text")
+    rows = [{name: [value[row]] for name, value in inputs.items()} for row in range(len(job["texts"]))]
     outputs.append({
         name: {"batch": reply(model.signatures[name], **inputs),
                "single": [reply(model.signatures[name], **row) for row in rows]}
@@ -82,51 +84,91 @@ ARCHITECTURES: dict[str, list[str]] = {
         *("decoding.method=beam", "decoding.beam_width=6", "decoding.n_best=4", "decoding.length_penalty=1.0"),
         *("decoding.beam_groups=3", "decoding.no_repeat_ngram_size=2", "decoding.min_length=2"),
     ],
-    "gru, bidirectional, general, reversed": [
+    "gru, bidirectional, general, queried with the previous state, maxout, reversed": [
         *("model.cell=gru", "model.bidirectional=true", "model.layers=2", "model.attention=general"),
+        *("model.attention_query=previous", "model.output=maxout"),
         *("data.reverse_input=true", "model.shared_embeddings=true", "model.projection_size=null"),
     ],
-    "rnn without attention, characters": [
-        *("model.cell=rnn", "model.attention=none", "data.level=character", "model.encoder_steps=12"),
+    "rnn without attention, thought vector at every step, maxout, characters": [
+        *("model.context=every_step", "model.output=maxout"),
+        *("model.cell=rnn", "model.attention=none", "data.tokenizer=english_character", "model.encoder_steps=12"),
         "decoding.repetition_penalty=1.3",
     ],
     "several turns, dot, reversed, dynamic": [
         *("data.context_turns=3", "model.attention=dot", "data.reverse_input=true", "model.unrolling=dynamic"),
     ],
-    "unknown words replaced, reversed": [
+    "unknown words replaced, reversed, without input feeding": [
+        "model.input_feeding=false",
         *("decoding.allow_unknown=true", "decoding.replace_unknown=true", "data.reverse_input=true"),
     ],
+    "every character": ["data.tokenizer=character", "model.encoder_steps=12"],
+    "words as they stand to clean characters, unknown words replaced": [
+        *("data.tokenizer=whitespace", "data.target_tokenizer=english_character"),
+        *("decoding.allow_unknown=true", "decoding.replace_unknown=true"),
+    ],
+    "the thesis's words to characters, several turns": [
+        *("data.tokenizer=thesis", "data.target_tokenizer=character", "data.context_turns=3"),
+    ],
+    "tokens of any language to text": ["data.tokenizer=unicode", "data.target_tokenizer=english"],
+    "characters to subwords, several turns": [
+        *("data.tokenizer=character", "data.target_tokenizer=subword", "data.context_turns=3"),
+        "model.encoder_steps=12",
+    ],
+    "subwords for both sides": ["data.tokenizer=subword", "model.encoder_steps=12"],
+}
+
+WORDS = [f"word{number}" for number in range(30)]
+CHARACTERS = [*"abcdeorw0123?"]
+VOCABULARIES: dict[TokenizerName, list[str]] = {
+    "english": [*WORDS, "?"],
+    "thesis": [*WORDS, "WORD3", "quux", "?", "!"],
+    "whitespace": [*WORDS, "?", "WORD3,", "quux!", "字"],
+    "unicode": [*WORDS, "?", "Wörd4", "字", "שלום"],
+    "english_character": [*CHARACTERS, "<space>"],
+    "character": [*CHARACTERS, "<space>", "ö", "W", "<U+0301>"],
 }
 
 
-def random_run(folder: Path, changes: list[str]) -> Run:
-    """A run with large random weights, whose replies depend on every word of the source."""
-    sizes = {"hidden_size": 12, "embedding_size": 10, "projection_size": 8, "encoder_steps": 8, "decoder_steps": 6}
-    settings = {"name": "random", "data": {"train": "train.txt"}, "model": sizes, "decoding": {"beam_width": 5}}
-    config = parse_config(settings, "x", changes)
-    words = [*"abcdeorw0123 ?", "<space>"] if config.data.level == "character" else [f"word{n}" for n in range(30)]
-    words = [word for word in words if word != " "]
-    vocabulary = Vocabulary([*SPECIAL_WORDS, *words, "?", TURN] if "?" not in words else [*SPECIAL_WORDS, *words])
-    run = create_run(folder, config, vocabulary, {})
-    model = Seq2Seq(config.model, len(vocabulary), config.seed)
-    randomize(model, seed=5, scale=1.5)
-    if config.decoding.allow_unknown:
-        model.output.bias.assign_add(12 * tf.one_hot(UNKNOWN, len(vocabulary)))
-    save_variables(run.checkpoint_path(7), model.trainable_variables, {"step": 7})
-    return run
+def codec_of(tokenizer: TokenizerName) -> Codec:
+    """A codec that knows many of the tokens in TEXTS."""
+    if tokenizer != "subword":
+        return make_codec(tokenizer, [*VOCABULARIES[tokenizer], TURN])
+    texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
+    trained = train_tokenizer(TokenizerSettings("subword"), texts, 400)
+    assert trained.tokens
+    return Codec(trained, Vocabulary([*SPECIAL_WORDS, *trained.tokens, TURN]))
 
 
-@pytest.mark.slow
+def codecs_of(config: Config) -> Codecs:
+    source = codec_of(config.data.source_text.tokenizer)
+    if config.data.has_shared_vocabulary:
+        return Codecs.shared(source)
+    return Codecs(source, codec_of(config.data.target_text.tokenizer))
+
+
+@pytest.mark.slow(minutes=2)
 def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
     """Every architecture, single texts and batches, in a process that does not import this package."""
     jobs, bots = [], []
     for number, changes in enumerate(ARCHITECTURES.values()):
-        run = random_run(tmp_path / "results" / str(number), changes)
+        config = small_config(*changes)
+        run = random_run(tmp_path / "results" / str(number), config, codecs_of(config))
         folder = tmp_path / f"exported {number}"
-        export_saved_model(run, folder, n_best=4)
-        bots.append(Chatbot.load(run))
-        history = HISTORIES if run.config.data.context_turns > 1 else None
-        jobs.append({"folder": str(folder), "texts": [text.hex() for text in TEXTS], "history": history})
+        about = export_saved_model(run, folder, n_best=4)
+        bot, history, read = Chatbot.load(run), HISTORIES, list(TEXTS)
+        if about["input"] == "tokens":
+            encode = bot.codecs.source.tokenizer.encode
+            read = [" ".join(encode(text.decode("utf-8", errors="replace"))).encode() for text in TEXTS]
+            history = [[" ".join(encode(turn)) for turn in turns] for turns in HISTORIES]
+        bots.append(bot)
+        jobs.append(
+            {
+                "folder": str(folder),
+                "texts": [text.hex() for text in read],
+                "history": history if config.data.context_turns > 1 else None,
+                "tokens": about["input"] == "tokens",
+            }
+        )
     command = [sys.executable, "-c", PLAIN_TENSORFLOW]
     process = subprocess.run(command, check=False, input=json.dumps(jobs), capture_output=True, text=True, timeout=300)
     assert process.returncode == 0, process.stderr[-2000:]
@@ -138,6 +180,8 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
             exported, scores = outputs[signature]["batch"]
             if signature == "greedy":
                 exported, scores = [[text] for text in exported], [[score] for score in scores]
+            if bot.config.data.target_text.tokenizer == "subword":  # tokens
+                exported = [[bot.codecs.target.text(text.split()) for text in row] for row in exported]
             for reply, reply_texts, reply_scores in zip(expected, exported, scores, strict=True):
                 expected_texts = [hypothesis.text for hypothesis in reply.hypotheses]
                 missing = len(reply_texts) - len(expected_texts)
@@ -155,17 +199,20 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
     assert len(distinct) > 6 * len(ARCHITECTURES), "too few distinct replies for a meaningful comparison"
 
 
-def test_context_reversed_input_and_copied_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [[], ["data.tokenizer=whitespace", "data.target_tokenizer=thesis"]],
+    ids=["one tokenizer", "two tokenizers"],
+)
+def test_context_reversed_input_and_copied_words(tmp_path: Path, changes: list[str]) -> None:
     """The same with one graph that is not saved: three turns, read last word first, <unknown> replaced."""
-    run = random_run(
-        tmp_path,
-        [
-            *("data.context_turns=3", "data.reverse_input=true", "model.encoder_steps=12"),
-            *("decoding.allow_unknown=true", "decoding.replace_unknown=true"),
-        ],
+    config = small_config(
+        *("data.context_turns=3", "data.reverse_input=true", "model.encoder_steps=12"),
+        *("decoding.allow_unknown=true", "decoding.replace_unknown=true", *changes),
     )
+    run = random_run(tmp_path, config, codecs_of(config))
     bot, decoding = Chatbot.load(run), run.config.decoding
-    model = ReplyModel(bot._model, run.path / "vocabulary.txt", run.config, {"greedy": decoding})
+    model = ReplyModel(bot._model, run.path, run.config, {"greedy": decoding})
     output = model.functions["greedy"](tf.constant(TEXTS), tf.constant(HISTORIES))
     texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
     expected = bot.replies(texts, decoding, HISTORIES)
@@ -193,7 +240,7 @@ def test_the_printed_program_gives_the_replies_of_chat(
     assert (result.status, result.err) == (0, "")
     first, _, program = result.out.split("\n", 2)
     assert first == f"{folder}: {run_copy.name}, 10 (step 10), 60 words, 7,196 parameters; to use it:"
-    questions = b"how are you ?\ntell me a joke .\n"
+    questions = b"how are you?\ntell me a joke.\n"
     greedy = cli("chat", run_copy, "--snapshot", "10", stdin=questions).out.splitlines()
     beam = cli("chat", run_copy, "--snapshot", "10", "--n-best", 2, stdin=questions).out.splitlines()
     exec(program, {})
@@ -204,9 +251,37 @@ def test_the_printed_program_gives_the_replies_of_chat(
     assert [float(score) for score, _ in exported] == pytest.approx([float(score) for score, _ in expected], abs=2e-4)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     assert (about["step"], about["vocabulary_size"], about["differences_from_chat"]) == (10, 60, [])
+    assert (about["tokenizer"], about["input"], about["output"]) == ("english", "text", "text")
     assert about["signatures"]["beam"]["n_best"] == 2
     assert sorted(path.name for path in folder.parent.iterdir()) == ["exported"]  # no temporary files
     assert "already exists" in cli("export", run_copy, "--output", folder).error_message
+
+
+def test_the_printed_program_for_tokens(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tokenizers are loaded from the folder, which is all that is left of the run."""
+    config = small_config(
+        *("data.tokenizer=unicode", "data.lowercase=true", "data.target_tokenizer=subword", "data.context_turns=2"),
+    )
+    run, folder = random_run(tmp_path / "run", config, codecs_of(config)), tmp_path / "exported"
+    result = cli("export", run.path, "--output", folder, "--n-best", 2)
+    assert (result.status, result.err) == (0, "")
+    first, _, note, _, program = result.out.split("\n", 4)
+    assert first.endswith("parameters; to use it:")
+    assert (
+        note == "input and output: tokens separated by spaces, as TensorFlow has no operations for unicode and subword"
+    )
+    texts, histories = ["how are you?", "tell me a joke."], [["hello.", "hi! how are you?"], ["", ""]]
+    expected = [reply.text for reply in Chatbot.load(run).replies(texts, histories=histories)]
+    shutil.rmtree(run.path)
+    exec(program, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 + 2 * 2
+    assert printed[:2] == expected
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    assert [about[key] for key in ("input", "output", "tokenizer", "target_tokenizer", "lowercase")] == [
+        *("tokens", "tokens", "unicode", "subword", True),
+    ]
+    assert sorted(path.name for path in folder.glob("*tokenizer*")) == ["target_tokenizer.json"]
 
 
 def test_invalid_output_is_rejected(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
@@ -243,3 +318,20 @@ def test_differences_from_chat(decoding: Decoding, not_exported: list[str]) -> N
     if decoding.method == "beam":
         assert searches["beam"].length_penalty == decoding.length_penalty
         assert searches["beam"].n_best == decoding.n_best
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        (["data.target_tokenizer=subword"], True),
+        (["data.tokenizer=unicode", "data.target_tokenizer=english"], True),
+        (["data.tokenizer=subword", "data.target_vocabulary_size=500"], True),  # each trained on its side
+        (["data.tokenizer=unicode", "data.target_vocabulary_size=500"], False),
+        (["data.tokenizer=subword"], False),
+        (["data.tokenizer=whitespace", "data.target_tokenizer=character"], False),  # in the graph
+    ],
+)
+def test_copies_that_the_graph_cannot_convert_are_a_difference(changes: list[str], differs: bool) -> None:
+    options = ["decoding.allow_unknown=true", "decoding.replace_unknown=true"]
+    assert bool(copy_differences(small_config(*changes, *options))) == differs
+    assert not copy_differences(small_config(*changes))

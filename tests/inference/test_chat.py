@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Config, Decoding, parse_config
+from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
+from seq2seq_chat.data.tokenizers import create_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
-from seq2seq_chat.inference.terminal import UNREADABLE, converse
+from seq2seq_chat.inference.terminal import NOT_UTF8, ReplyFormat, converse
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
@@ -49,10 +51,11 @@ def random_bot(**overrides: Any) -> Chatbot:
             *(f"{key}={value}" for key, value in overrides.items()),
         ],
     )
-    vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
-    model = Seq2Seq(config.model, len(vocabulary), config.seed)
+    tokenizer = create_tokenizer(tokenizer_settings(config.data.source_text))
+    codecs = Codecs.shared(Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *WORDS])))
+    model = Seq2Seq(config.model, len(codecs.target.vocabulary), config.seed)
     randomize(model, seed=5, scale=1.5)
-    return Chatbot(model, vocabulary, config)
+    return Chatbot(model, codecs, config)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +137,8 @@ def test_terminal_shows_that_the_model_is_loading(cli: Cli, tiny_run: Path, monk
 def test_sample_replies_of_a_training_run(tiny_run: Path, bot: Chatbot, corpora: Path) -> None:
     """Utterances of the validation corpus, the last time with the replies of the trained model."""
     text = (corpora / "validation.txt").read_text(encoding="utf-8").replace("<<<<<END-CONV>>>>>\n", "")
-    pairs = list(zip(*[iter(text.splitlines())] * 2, strict=True))
+    lines = [line.replace(" ,", ",").replace(" ?", "?").replace(" !", "!") for line in text.splitlines()]
+    pairs = list(zip(*[iter(lines)] * 2, strict=True))
     samples = list(read_json_lines(tiny_run / "samples.jsonl"))
     assert [(sample["source"], sample["target"]) for sample in samples] == [pairs[0], pairs[5]] * 2
     assert [sample["reply"] for sample in samples[2:]] == [bot.reply(pairs[n][0]).text for n in (0, 5)]
@@ -216,7 +220,7 @@ def test_each_reply_is_flushed_before_the_next_line_is_read(bot: Chatbot) -> Non
             self.unflushed = ""
 
     pipe: Any = Pipe()
-    answer_lines(bot, bot.config.decoding, False, pipe, pipe)
+    answer_lines(bot, bot.config.decoding, ReplyFormat(), pipe, pipe)
     assert pipe.lines == 4
 
 
@@ -227,7 +231,7 @@ def test_each_reply_is_flushed_before_the_next_line_is_read(bot: Chatbot) -> Non
 def talk(bot: Chatbot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     """A conversation: typed lines, or exceptions → the printed lines."""
 
-    def talk(*typed: str | BaseException, scores: bool = False) -> list[str]:
+    def talk(*typed: str | BaseException, scores: bool = False, tokens: bool = False) -> list[str]:
         remaining: Iterator[str | BaseException] = iter(typed)
 
         def fake_input(prompt: str) -> str:
@@ -238,7 +242,7 @@ def talk(bot: Chatbot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
             return event
 
         monkeypatch.setattr(builtins, "input", fake_input)
-        converse(bot, Decoding(method="beam", beam_width=3, n_best=3 if scores else 1), scores)
+        converse(bot, Decoding(method="beam", beam_width=3, n_best=3 if scores else 1), ReplyFormat(scores, tokens))
         assert next(remaining, None) is None  # all input was read
         return capsys.readouterr().out.splitlines()
 
@@ -262,7 +266,8 @@ def test_unusual_input_in_a_conversation(talk: Callable[..., list[str]]) -> None
     lines = talk("/why", "/nonsense", "😀", broken, "\udcff", "you \udcff see", "/quit")[2:]
     assert lines[0] == "no reply yet"
     assert lines[1].startswith("/quit or Ctrl-D")
-    assert lines[2:5] == [UNREADABLE] * 3
+    unreadable = "(This model reads only the letters a to z, digits and . , ! ?)"
+    assert lines[2:5] == [unreadable, NOT_UTF8, unreadable]
     assert len(lines) == 6
 
 
@@ -270,10 +275,13 @@ def test_why_explains_the_last_reply(talk: Callable[..., list[str]], bot: Chatbo
     lines = talk("you frobnicate the tree1 ?", "/why", "/quit", scores=True)[2:]
     reply = bot.reply("you frobnicate the tree1 ?", Decoding(method="beam", beam_width=3, n_best=3))
     assert lines[:3] == [f"bot: {hypothesis.score:.4f}\t{hypothesis.text}" for hypothesis in reply.hypotheses]
-    assert lines[3:5] == ["words read: you frobnicate the tree1 ?", "unknown words: frobnicate"]
+    assert lines[3:5] == ["tokens read: you frobnicate the tree1 ?", "not in the vocabulary: frobnicate"]
     assert [line.split(maxsplit=1)[1] for line in lines[5:8]] == [hypothesis.text for hypothesis in reply.hypotheses]
-    attended = dict(pair.split(" ← ") for pair in lines[8].removeprefix("attention: ").split(", ") if " ← " in pair)
-    assert set(attended.values()) <= set(reply.source_words)
+    words, attended = zip(
+        *(pair.split(" ← ") for pair in lines[8].removeprefix("attention: ").split("   ")), strict=True
+    )
+    assert list(words) == reply.hypotheses[0].words
+    assert set(attended) <= set(reply.source_words)
     assert len(lines) == 9
 
 
@@ -311,7 +319,7 @@ def test_hypotheses_are_distinct_and_sorted(forward: Chatbot) -> None:
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(hypothesis.words) for hypothesis in hypotheses}) == 6
         for hypothesis in hypotheses:
-            assert hypothesis.text == " ".join(hypothesis.words)
+            assert hypothesis.text == " ".join(hypothesis.words)  # without punctuation marks
             assert not set(hypothesis.words) & set(SPECIAL_WORDS)
             assert len(hypothesis.words) <= 6
             assert hypothesis.ended == (len(hypothesis.words) < 6)
@@ -371,7 +379,7 @@ def test_reverse_input_equals_reversed_words(forward: Chatbot, reversed_bot: Cha
 def test_attention_is_in_the_order_of_the_text(reversed_bot: Chatbot) -> None:
     """The model, given the last word first, attends to the same words."""
     words = ["word3", "word1", "word4", "word7"]
-    ids = reversed_bot.vocabulary.ids(words)
+    ids = reversed_bot.codecs.source.vocabulary.ids(words)
     source = np.zeros((1, STEPS), np.int32)
     source[0, : len(ids)] = ids[::-1]
     hypotheses = reversed_bot.search(BEAM)(source, np.array([len(ids)], np.int32))
@@ -389,7 +397,7 @@ def test_hypotheses_without_attention() -> None:
 
 
 def test_character_model() -> None:
-    bot = random_bot(**{"data.level": "character", "data.reverse_input": "true"})
+    bot = random_bot(**{"data.tokenizer": "english_character", "data.reverse_input": "true"})
     reply = bot.reply("ab c", BEAM)
     assert reply.source_words == ["a", "b", "<space>", "c"]
     assert reply.hypotheses[0].text == "".join(reply.hypotheses[0].words)
@@ -402,8 +410,9 @@ def test_character_model() -> None:
 def two_turn_bot(**overrides: Any) -> Chatbot:
     """A model of large random weights that reads two turns."""
     bot = random_bot(**{"data.context_turns": 2, **overrides})
-    vocabulary = Vocabulary([*bot.vocabulary.words[:-1], "<turn>"])
-    return Chatbot(bot._model, vocabulary, bot.config)
+    codec = bot.codecs.source
+    vocabulary = Vocabulary([*codec.vocabulary.words[:-1], "<turn>"])
+    return Chatbot(bot._model, Codecs.shared(codec._replace(vocabulary=vocabulary)), bot.config)
 
 
 def test_history_is_read_with_markers_between_turns() -> None:
@@ -435,7 +444,7 @@ def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     bot = two_turn_bot(**{"data.context_turns": 3})  # which reads what both said before
     typed = iter(["word1", "word2", "/reset", "word2", "/quit"])
     monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
-    converse(bot, BEAM, False)
+    converse(bot, BEAM, ReplyFormat())
     printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bot: ")]
     first = bot.reply("word1", BEAM).text
     expected = [first, bot.reply("word2", BEAM, ["word1", first]).text, bot.reply("word2", BEAM).text]
@@ -483,7 +492,7 @@ def test_rerank_anti_language_model(forward: Chatbot) -> None:
     assert {h.text for h in reranked} == {h.text for h in plain}
     model, ranks = forward._model, []
     for hypothesis in reranked:
-        ids = [*forward.vocabulary.ids(hypothesis.words), *([2] if hypothesis.ended else [])]
+        ids = [*forward.codecs.source.vocabulary.ids(hypothesis.words), *([2] if hypothesis.ended else [])]
         target = np.zeros([1, 6], np.int32)
         target[0, : len(ids)] = ids
         empty_source = np.zeros([1, STEPS], np.int32), np.zeros(1, np.int32)
@@ -517,7 +526,10 @@ def test_rerank_bidirectional(tiny_run: Path, tmp_path: Path) -> None:
     for hypothesis in hypotheses:
         log_p = backward.log_probabilities([[hypothesis.words]], [text.split()])
         source, target = (np.zeros([1, 8], np.int32) for _ in range(2))
-        ids, words = backward.vocabulary.ids(hypothesis.words), [*backward.vocabulary.ids(text.split()), EOS]
+        ids, words = (
+            backward.codecs.source.vocabulary.ids(hypothesis.words),
+            [*backward.codecs.source.vocabulary.ids(text.split()), EOS],
+        )
         source[0, : len(ids)], target[0, : len(words)] = ids, words
         loss = backward._model.loss(source, np.array([len(ids)]), target, np.array([len(words)]))
         assert float(log_p[0, 0]) == pytest.approx(-float(loss.nats), rel=1e-4)

@@ -17,6 +17,7 @@ from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.attention import ATTENTIONS
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 from tests.pairwise import pairwise
@@ -30,6 +31,8 @@ COMBINATIONS = pairwise(
         "layers": (1, 2),
         "bidirectional": (False, True),
         "attention": ("additive", "concat", "dot", "general", "none"),
+        "input_feeding": (True, False),
+        "context": ("initial_state", "every_step"),
         "projection_size": (None, 4),
         "reverse": (False, True),
         "length_penalty": (0.0, 0.7),
@@ -106,10 +109,10 @@ def check_agreement(reverse: bool, length_penalty: float, **architecture: Any) -
             False,
             0.7,
         ),
-        ({"cell": "gru", "attention": "dot", "projection_size": None}, True, 0.0),
-        ({"cell": "rnn", "layers": 2, "attention": "none"}, False, 0.7),
+        ({"cell": "gru", "attention": "dot", "projection_size": None, "input_feeding": False}, True, 0.0),
+        ({"cell": "rnn", "layers": 2, "attention": "none", "context": "every_step"}, False, 0.7),
     ],
-    ids=["lstm, additive", "gru, dot", "rnn, no attention"],
+    ids=["lstm, additive", "gru, dot without input feeding", "rnn, thought vector at every step"],
 )
 def test_losses_and_replies_agree(architecture: dict[str, Any], reverse: bool, length_penalty: float) -> None:
     check_agreement(reverse, length_penalty, **architecture)
@@ -182,6 +185,9 @@ def test_unsupported_settings_are_rejected_or_use_our_search() -> None:
     with pytest.raises(ConfigError, match="the dynamic decoder computes in float32"):
         settings = {"model": {"unrolling": "dynamic"}, "training": {"precision": "bfloat16"}}
         parse_config({"name": "x", "data": {"train": "t"}, **settings}, where="test")
+    model, _ = make_model_and_batch(attention_query="previous")
+    with pytest.raises(UserError, match=r"does not support model\.attention_query previous; use static"):
+        ReplySearch(model, Decoding(unrolling="dynamic"))
     model, batch = make_model_and_batch(unrolling="dynamic")
     hypotheses = ReplySearch(model, Decoding(no_repeat_ngram_size=1))(batch.source, batch.source_length)
     for words in hypotheses.words[:, 0]:

@@ -23,7 +23,18 @@ Utterances = tuple[np.ndarray, np.ndarray]
 Search = Callable[[Decoding], ReplySearch]
 
 
-@pytest.fixture(scope="module", params=[{}, {"layers": 2}, {"attention": "none"}], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[
+        {},
+        {"layers": 2},
+        {"attention": "none"},
+        {"cell": "gru", "bidirectional": True, "attention_query": "previous", "output": "maxout"},
+        {"attention": "none", "context": "every_step", "output": "maxout"},
+        {"input_feeding": False, "context": "every_step"},
+    ],
+    ids=str,
+)
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
     settings = {"hidden_size": 8, "embedding_size": 6, "projection_size": 5, "encoder_steps": 5, "decoder_steps": STEPS}
     model = Seq2Seq(Model(**(settings | request.param)), VOCABULARY, seed=4)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.vocabulary import GO, Vocabulary
 from seq2seq_chat.inference import scorer as scorer_module
@@ -27,7 +28,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     lines = [" ".join(rng.choice(words, rng.integers(1, 8))) for _ in range(60)]
     path: Path = tmp_path_factory.mktemp("scorer") / "corpus.txt"
     path.write_text("\n".join(lines) + "\n")
-    return Dataset.open(path, Vocabulary.from_counts(dict.fromkeys(words, 1), 100))
+    return Dataset.open(path, Codecs.of_words(Vocabulary.from_counts(dict.fromkeys(words, 1), 100)))
 
 
 @pytest.fixture(scope="module")

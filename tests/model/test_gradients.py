@@ -15,6 +15,7 @@ from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.clipping import sum_repeated_rows
+from tests.model.test_architectures import VALUES, is_valid
 from tests.pairwise import pairwise
 
 VOCABULARY = 23
@@ -50,16 +51,14 @@ def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
 
 COMBINATIONS = pairwise(
     {
-        "attention": ("additive", "concat", "dot", "general", "none"),
-        "cell": ("lstm", "gru", "rnn"),
-        "layers": (1, 2),
-        "bidirectional": (False, True),
+        **VALUES,
+        "attention": (*VALUES["attention"], "concat"),
         "projection_size": (6, None),
         "shared_embeddings": (False, True),
         "dropout": (0.3, 0.0),
         "sampled_softmax": (None, 8),
     },
-    is_valid=lambda settings: not (settings["attention"] == "dot" and settings["bidirectional"]),  # unequal sizes
+    is_valid=is_valid,
 )
 
 

@@ -13,6 +13,7 @@ from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
 from tests.random_weights import randomize
+from tests.reference_model import Reference
 
 VOCABULARY = 19
 
@@ -28,89 +29,6 @@ def make_model(**changes: object) -> Seq2Seq:
     model = Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=2)
     randomize(model, seed=1, scale=0.6)
     return model
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-class Reference:
-    """The equations for one sample at a time, in float64."""
-
-    def __init__(self, model: Seq2Seq) -> None:
-        self.v = {v.name.split(":")[0]: v.numpy().astype(np.float64) for v in model.trainable_variables}
-        self.config = model.config
-        self.layers, self.attends = model.config.layers, model.config.attention != "none"
-        self.projects = model.config.projection_size is not None
-
-    def cell(self, name: str, inputs: list[np.ndarray], state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        h, bias, input_matrix = state[0], self.v[f"{name}/bias"], self.v.get(f"{name}/input")
-        recurrent_input = np.concatenate([*inputs[0 if input_matrix is None else 1 :], h])
-        x = (0 if input_matrix is None else inputs[0] @ input_matrix) + bias
-        if self.config.cell == "rnn":
-            return (np.tanh(x + recurrent_input @ self.v[f"{name}/recurrent"]),)
-        if self.config.cell == "gru":
-            x_z, x_r, x_h = np.split(x, 3)
-            u_z, u_r = np.split(self.v[f"{name}/recurrent"], 2, axis=1)
-            z, r = sigmoid(x_z + recurrent_input @ u_z), sigmoid(x_r + recurrent_input @ u_r)
-            after_reset = np.concatenate([recurrent_input[: len(recurrent_input) - len(h)], r * h])
-            return ((1 - z) * h + z * np.tanh(x_h + after_reset @ self.v[f"{name}/candidate"]),)
-        i, f, o, g = np.split(x + recurrent_input @ self.v[f"{name}/recurrent"], 4)
-        c = sigmoid(f) * state[1] + sigmoid(i) * np.tanh(g)
-        return sigmoid(o) * np.tanh(c), c
-
-    def encode(self, source: list[int], zero: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[tuple]]:
-        steps, states = [self.v["embedding/source"][word] for word in source], []
-        for layer in range(self.layers):
-            name, directions = f"encoder/layer{layer}", []
-            for direction in ("", "/backward")[: 2 if self.config.bidirectional else 1]:
-                state, outputs = zero, []
-                for x in steps[::-1] if direction else steps:
-                    state = self.cell(name + direction, [x], state)
-                    outputs.append(state[0])
-                directions.append((outputs[::-1] if direction else outputs, state))
-            steps = [np.concatenate(both) for both in zip(*(outputs for outputs, _ in directions), strict=True)]
-            states.append(directions[0][1])
-            if self.config.bidirectional:
-                parts = []
-                for part, both in zip(
-                    ("output", "memory"), zip(*(state for _, state in directions), strict=True), strict=False
-                ):
-                    joined = np.concatenate(both) @ self.v[f"{name}/bridge/{part}"]
-                    parts.append(joined + self.v[f"{name}/bridge/{part}/bias"])
-                states[-1] = (np.tanh(parts[0]), *parts[1:])
-        return steps, states
-
-    def score(self, h: np.ndarray, d: np.ndarray) -> float:
-        if self.config.attention == "dot":
-            return float(d @ h)
-        w1 = self.v["decoder/attention/key"]
-        if self.config.attention == "general":
-            return float(d @ (h @ w1))
-        return float(self.v["decoder/attention/score"] @ np.tanh(h @ w1 + d @ self.v["decoder/attention/query"]))
-
-    def loss(self, source: list[int], target: list[int]) -> float:
-        hidden = self.v["output/projection" if self.projects else "output/words"].shape[0 if self.projects else 1]
-        zero = (np.zeros(hidden),) * (2 if self.config.cell == "lstm" else 1)
-        outputs, states = self.encode(source, zero)
-        attentional, nats = np.zeros(hidden), 0.0
-        for previous, word in zip([GO, *target], target, strict=False):
-            inputs = [self.v["embedding/target"][previous], *([attentional] if self.attends else [])]
-            for layer in range(self.layers):
-                states[layer] = self.cell(f"decoder/layer{layer}", inputs, states[layer])
-                inputs = [states[layer][0]]
-            d = attentional = states[-1][0]
-            if self.attends:
-                u = np.array([self.score(h, d) for h in outputs])
-                a = np.exp(u) / np.exp(u).sum()
-                context = a @ np.array(outputs)
-                attentional = np.tanh(
-                    context @ self.v["decoder/combine/context"] + d @ self.v["decoder/combine/output"]
-                )
-            p = attentional @ self.v["output/projection"] if self.projects else attentional
-            logits = self.v["output/words"] @ p + self.v["output/bias"]
-            nats -= logits[word] - np.log(np.exp(logits).sum())
-        return nats
 
 
 def padded(rows: list[list[int]], steps: int) -> tuple[np.ndarray, np.ndarray]:

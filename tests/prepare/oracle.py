@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from seq2seq_chat.data.tokenizers import Tokenizer
 from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare.split import fill_empty_splits
@@ -155,16 +156,25 @@ def read_corpus_files(folder: Path) -> dict[str, list[list[str]]]:
     """The conversations in the corpus files."""
     splits = {}
     for name in SPLITS:
-        text = (folder / f"{name}.txt").read_text(encoding="ascii")
+        text = (folder / f"{name}.txt").read_bytes().decode()
         assert text == "" or text.endswith("\n<<<<<END-CONV>>>>>\n")
-        splits[name] = [part.splitlines() for part in text.split("<<<<<END-CONV>>>>>\n")[:-1]]
+        splits[name] = [part.split("\n")[:-1] for part in text.split("<<<<<END-CONV>>>>>\n")[:-1]]
     return splits
 
 
 def check(
-    folder: Path, conversations: Conversations, shares: tuple[float, float, float] = (97, 1, 2), seed: int = 1
+    folder: Path,
+    conversations: Conversations,
+    shares: tuple[float, float, float] = (97, 1, 2),
+    seed: int = 1,
+    tokenizer: Tokenizer | None = None,
 ) -> None:
-    """Compare corpus files, table, vocabulary and statistics to those of the oracle for these conversations."""
+    """Compare corpus files, table, vocabulary and statistics to those of the oracle for these conversations.
+
+    Args:
+        tokenizer: If given, corpus files hold texts as they are, and this encodes them.
+    """
+    encode = str.split if tokenizer is None else tokenizer.encode
     expected = oracle_split(conversations, shares, seed)
     assert read_corpus_files(folder) == expected
     rows = pq.read_table(folder / "utterances.parquet").to_pylist()
@@ -175,24 +185,29 @@ def check(
         for position, text in enumerate(texts)
     ]
     assert [(row["split"], row["conversation"], row["position"], row["text"]) for row in rows] == numbered
-    assert all(row["words"] == len(row["text"].split()) for row in rows)
-    counts = Counter(word for texts in expected["train"] for text in texts for word in text.split())
-    words = sorted(counts, key=lambda word: (-counts[word], word))
+    assert all(row["words"] == len(encode(row["text"])) for row in rows)
+    if tokenizer is not None:
+        assert [row["tokens"].split(" ") for row in rows] == [encode(row["text"]) for row in rows]
+    counts = Counter(word for texts in expected["train"] for text in texts for word in encode(text))
     vocabulary = Vocabulary.load(folder / "vocabulary.txt").words
-    assert vocabulary[4:] == words[: len(vocabulary) - 4]
+    if tokenizer is None or tokenizer.tokens is None:
+        ranked = sorted(counts.keys() - set(vocabulary[:4]), key=lambda word: (-counts[word], word))
+        assert vocabulary[4:] == ranked[: len(vocabulary) - 4]
+    else:
+        assert vocabulary[4:] == list(tokenizer.tokens)
     known_words = set(vocabulary[4:])
     statistics = json.loads((folder / "statistics.json").read_text())
     for name in SPLITS:
         texts = [text for conversation in expected[name] for text in conversation]
-        known = sum(word in known_words for text in texts for word in text.split())
-        total = sum(len(text.split()) for text in texts)
+        words = [word for text in texts for word in encode(text)]
+        known = sum(word in known_words for word in words)
         assert statistics[name] | {"samples": 0, "too_long_percent": 0} == {
             "conversations": len(expected[name]),
             "utterances": len(texts),
             "samples": 0,
-            "words": total,
-            "distinct_words": len({word for text in texts for word in text.split()}),
-            "coverage_percent": round(100 * known / total, 2) if total else 0.0,
+            "words": len(words),
+            "distinct_words": len(set(words)),
+            "coverage_percent": round(100 * known / len(words), 2) if words else 0.0,
             "too_long_percent": 0,
         }
 

@@ -15,6 +15,7 @@ import ibis
 import ibis.expr.types as ir
 import pytest
 
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.engine import fetch_rows, memory_bytes, open_engine
 from seq2seq_chat.prepare.pipeline import prepare
@@ -84,15 +85,20 @@ def test_folder_name_that_looks_like_a_pattern(tmp_path: Path, name: str) -> Non
     [
         ("reddit", {"pairing": "alternating"}),
         ("opensubtitles", {"split": (3, 1, 1)}),
-        ("opensubtitles", {"max_gap": None, "level": "character", "split": (1, 0, 0)}),
+        ("opensubtitles", {"max_gap": None, "tokenizer": TokenizerSettings("character"), "split": (1, 0, 0)}),
+        ("reddit", {"tokenizer": TokenizerSettings("unicode", lowercase=True), "pairing": "alternating"}),
+        ("opensubtitles", {"tokenizer": TokenizerSettings("subword"), "split": (3, 1, 1)}),
         ("lines", {}),
+        ("lines", {"tokenizer": TokenizerSettings("whitespace")}),
     ],
 )
 def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[str, Any]) -> None:
     source = tmp_path / "source"
     source.mkdir()
     if corpus == "lines":
-        (source / "one.txt").write_text("".join(f"w{n % 7} w{n}\n" for n in range(1000)))
+        (source / "one.txt").write_text(
+            "".join(f"W{n % 7}  größer?你\U0001f600 <pad> w{n}\n" for n in range(1000)), "utf-8"
+        )
         (source / "two.txt").write_text("a\nb\n<<<<<END-CONV>>>>>\nc\nd\n<<<<<END-CONV>>>>>\n")
     else:
         (write_comments if corpus == "reddit" else write_films)(source)
@@ -101,7 +107,7 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
         "spark": tmp_path / "by [spark] 1",
     }  # with characters that must be escaped
     for engine, output in outputs.items():
-        prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=200, **options), [source], output)
+        prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=300, **options), [source], output)
     assert contents(outputs["duckdb"]) == contents(outputs["spark"])
     query_functions: dict[str, Callable[[ir.Table], ir.Table]] = {
         "bigrams": lambda table: queries.most_frequent(queries.ngram_counts(table, 2), 50, "ngram"),

@@ -69,20 +69,23 @@ def test_concurrent_preparations_are_rejected(months: Path, tmp_path: Path, monk
 STOPPED = """
 import os, signal, sys
 from seq2seq_chat.cli import main
-from seq2seq_chat.prepare import engine, inputs, workers
+from seq2seq_chat.prepare import engine, inputs, subwords, workers
+subwords._MIN_PARALLEL_GROUPS = 1
 workers._MIN_PARALLEL_BYTES, inputs._RANGE_BYTES, inputs._TASK_BYTES = 0, 10_000, 20_000
 place, number = sys.argv.pop(), getattr(signal, sys.argv.pop())
-read, stored = workers._read_in_pool, engine._DuckDB.materialize
-def read_and_stop(*arguments):
-    for result in read(*arguments):
-        if place == "reading":
-            os.kill(os.getpid(), number)
-        yield result
+def stopping(function, stops):
+    def run(*arguments):
+        for result in function(*arguments):
+            if stops:
+                os.kill(os.getpid(), number)
+            yield result
+    return run
 def materialize_and_stop(self, *arguments):
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     self._connection.con.sql("SELECT count(*) FROM range(100000000000) WHERE sqrt(range) = 0.5").fetchall()
-workers._read_in_pool = read_and_stop
+workers._read_in_pool = stopping(workers._read_in_pool, place == "reading")
+subwords.map_in_processes = stopping(subwords.map_in_processes, True)
 if place == "engine":
     engine._DuckDB.materialize = materialize_and_stop
 main()
@@ -92,8 +95,14 @@ main()
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.parametrize(
     ("place", "long"),
-    [("reading", False), ("reading", True), ("engine", False), pytest.param("engine", True, marks=pytest.mark.slow)],
-    ids=["reading, forked", "reading, spawned", "engine, forked", "engine, spawned"],
+    [
+        ("reading", False),
+        ("reading", True),
+        ("tokenizing", False),
+        ("engine", False),
+        pytest.param("engine", True, marks=pytest.mark.slow),
+    ],
+    ids=["reading, forked", "reading, spawned", "tokenizing, forked", "engine, forked", "engine, spawned"],
 )
 def test_signal_leaves_no_temporary_files(
     months: Path, tmp_path: Path, name: str, status: int, place: str, long: bool
@@ -101,12 +110,15 @@ def test_signal_leaves_no_temporary_files(
     # The socket of the fork server cannot be in a folder with a long name.
     with tempfile.TemporaryDirectory(prefix="x" * 90 if long else "x") as temporary:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": temporary}
-        arguments = ["prepare", "reddit", str(months), "--output", str(tmp_path / "output"), "--jobs", "2", name, place]
+        options = ["--tokenizer", "subword", "--vocabulary-size", "300"] if place == "tokenizing" else []
+        options += ["--output", str(tmp_path / "output"), "--jobs", "2"]
+        arguments = ["prepare", "reddit", str(months), *options, name, place]
         run = subprocess.run(
             [sys.executable, "-c", STOPPED, *arguments], env=environment, check=False, capture_output=True, timeout=240
         )
         message = "seq2seq-chat: stopped; run the same command again to continue"
-        assert (run.returncode, run.stderr.decode().strip()) == (status, message)
+        printed = [line for line in run.stderr.decode().splitlines() if line and "training a subword" not in line]
+        assert (run.returncode, printed) == (status, [message])
         assert not list(Path(temporary).iterdir())
     assert list((tmp_path / "output" / ".preparing").glob("*.json"))
     for output in ("output", "uninterrupted"):

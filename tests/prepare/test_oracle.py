@@ -186,7 +186,9 @@ def test_film_equals_oracle(text: str) -> None:
     content = text.encode()
     scanned = scan_sentences(content)
     if scanned is not None:
-        assert columns(scanned) == columns(parse_sentences(content))
+        parsed = parse_sentences(content)
+        assert scanned.lines == parsed.lines
+        assert columns(scanned) == columns(parsed)
     assert read_film(content) == oracle_film(content)
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.data.vocabulary import Vocabulary, VocabularyError
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -72,7 +74,7 @@ def test_vocabulary_counts_train_and_statistics_count_all(raw: Path, tmp_path: P
     assert statistics["total"]["conversations"] == statistics["total"]["samples"] == 300
     assert statistics["total"]["words"] == 1500
     assert statistics["total"]["too_long_percent"] == 100
-    corpus = Dataset.open(output / "train.txt", Vocabulary(words))
+    corpus = Dataset.open(output / "train.txt", Codecs.of_words(Vocabulary(words)))
     assert len(corpus) == len(train)
 
 
@@ -81,10 +83,10 @@ def test_vocabulary_size(raw: Path, tmp_path: Path) -> None:
     assert Vocabulary.load(tmp_path / "output" / "vocabulary.txt").words[4:] == ["!", "x"]
 
 
-def test_character_level(raw: Path, tmp_path: Path) -> None:
-    prepare(PrepareSettings("dailydialog", level="character"), [raw], tmp_path / "output")
+def test_characters(raw: Path, tmp_path: Path) -> None:
+    prepare(PrepareSettings("dailydialog", tokenizer=TokenizerSettings("character")), [raw], tmp_path / "output")
     words = Vocabulary.load(tmp_path / "output" / "vocabulary.txt").words
-    assert set(words[4:]) == {"<space>", *"abxy!0123456789"}
+    assert set(words[4:]) == {"<space>", *"ABXy!0123456789"}
 
 
 def test_repeatable(raw: Path, tmp_path: Path) -> None:
@@ -234,7 +236,8 @@ def test_a_corpus_whose_letters_are_removed_is_refused(tmp_path: Path, corpus: s
     """Its punctuation marks would be left."""
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(
-        CorpusError, match=r"Cleaning removes \d+ % of the letters in the inputs\. It keeps only a to z"
+        CorpusError,
+        match=r"The tokenizer english removes [\d.]+ % of the letters in the inputs\. Use the tokenizer unicode",
     ):
         prepare(PrepareSettings(corpus), [tmp_path / name], tmp_path / "output")
     assert not (tmp_path / "output").exists()

@@ -102,18 +102,33 @@ def test_time_lags(counted: Any, tmp_path: Path) -> None:
     assert dict(rows(lambda table, _: queries.time_lags(table, "starts"), folder, tmp_path)) == expected
 
 
-def test_silences_by_hand(tmp_path: Path) -> None:
-    """From the end of an utterance to the start of the next one of its conversation."""
-    times = [(0, 1.0, 2.0), (0, 5.0, 9.0), (0, 8.0, None), (0, 20.0, 21.0), (1, 30.0, 31.0), (1, None, 33.0)]
-    positions = [0, 1, 2, 3, 0, 1]
-    utterances = [
-        {"split": "train", "thread": str(conversation), "conversation": conversation, "position": position}
-        | {"text": "a", "words": 1, "start": start, "end": end}
-        for position, (conversation, start, end) in zip(positions, times, strict=True)
-    ]
-    pq.write_table(pa.Table.from_pylist(utterances, PREPARED), tmp_path / "utterances.parquet")
+def write_times(folder: Path, utterances: list[tuple[str, int, int, float | None, float | None]]) -> None:
+    """Write a table of utterances: thread, conversation, position, start, end."""
+    names = ("thread", "conversation", "position", "start", "end")
+    table = [dict(zip(names, row, strict=True)) | {"split": "train", "text": "a", "words": 1} for row in utterances]
+    pq.write_table(pa.Table.from_pylist(table, PREPARED), folder / "utterances.parquet")
+
+
+@pytest.mark.parametrize(
+    ("between", "lags"),
+    [("starts", [(3, 1), (4, 2), (28, 1), (None, 2)]), ("silence", [(-1, 2), (3, 1), (10, 1), (None, 2)])],
+)
+def test_time_lags_by_hand(tmp_path: Path, between: str, lags: list[tuple[int | None, int]]) -> None:
+    """A film is cut twice, before 36 seconds and where a start is unknown; another film follows."""
+    film = [("A", 0, 0, 1.0, 2.0), ("A", 0, 1, 5.0, 9.0), ("A", 0, 2, 8.0, None)]
+    film += [("A", 1, 0, 36.0, 41.0), ("A", 1, 1, 40.0, 43.0), ("A", 2, 0, None, 50.0), ("A", 2, 1, 60.0, 61.0)]
+    write_times(tmp_path, [*film, ("B", 3, 0, 1.0, 2.0)])
     (scratch := tmp_path / "scratch").mkdir()
-    assert rows(lambda table, _: queries.time_lags(table, "silence"), tmp_path, scratch) == [(-1, 1), (3, 1), (None, 2)]
+    assert rows(lambda table, _: queries.time_lags(table, between), tmp_path, scratch) == lags
+
+
+def test_time_lags_of_replies(tmp_path: Path) -> None:
+    """The lags of a submission are those between a comment and a reply, not from one pair to the next."""
+    pairs = [("s", 0, 0, 100.0, None), ("s", 0, 1, 107.0, None), ("s", 1, 0, 100.0, None), ("s", 1, 1, 130.0, None)]
+    write_times(tmp_path, [*pairs, ("t", 2, 0, 140.0, None), ("t", 2, 1, 141.0, None)])
+    (scratch := tmp_path / "scratch").mkdir()
+    found = rows(lambda table, _: queries.time_lags(table, "starts"), tmp_path, scratch)
+    assert found == [(1, 1), (7, 1), (30, 1)]
 
 
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])
@@ -128,18 +143,26 @@ def test_samples(counted: Any, tmp_path: Path, pairing: Any) -> None:
     assert row == ("train", 30, sum(map(len, lengths)), words, len(pairs), too_long)
 
 
-def real_films() -> Iterator[list[tuple[str, float | None, float | None]]]:
-    """The conversations of the real films, cut at silences of ten seconds, with their times."""
-    for item in find_inputs("opensubtitles", [data_folder("opensubtitles")]):
-        conversation: list[tuple[str, float | None, float | None]] = []
-        before = None
-        for text, start, end in oracle_film(gzip.decompress(item.path.read_bytes())):
-            if start is not None and before is not None and abs(start - before) > 10:
-                yield conversation
-                conversation = []
-            conversation.append((text, start, end))
-            before = start if end is None else end
-        yield conversation
+Sentences = list[tuple[str, float | None, float | None]]
+
+
+def real_films() -> list[Sentences]:
+    """The sentences of each real film, with their times."""
+    items = find_inputs("opensubtitles", [data_folder("opensubtitles")])
+    return [oracle_film(gzip.decompress(item.path.read_bytes())) for item in items]
+
+
+def cut_at_silences(film: Sentences) -> Iterator[Sentences]:
+    """The conversations of a film, cut at silences of ten seconds."""
+    conversation: Sentences = []
+    before = None
+    for text, start, end in film:
+        if start is not None and before is not None and abs(start - before) > 10:
+            yield conversation
+            conversation = []
+        conversation.append((text, start, end))
+        before = start if end is None else end
+    yield conversation
 
 
 def real_replies() -> Iterator[list[tuple[str, None, None]]]:
@@ -154,7 +177,8 @@ def real_replies() -> Iterator[list[tuple[str, None, None]]]:
 @pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
 def test_real_counts(tmp_path: Path, corpus: str) -> None:
     films = corpus == "opensubtitles"
-    conversations: list[Any] = list(real_films() if films else real_replies())
+    real = real_films() if films else []
+    conversations: list[Any] = [c for film in real for c in cut_at_silences(film)] or list(real_replies())
     source = data_folder(corpus) if films else data_folder(corpus) / "RC_2005-12.zst"
     prepare(
         PrepareSettings(corpus, split=(1, 0, 0), keep_copies=True, vocabulary_size=1000), [source], tmp_path / "out"
@@ -176,11 +200,10 @@ def test_real_counts(tmp_path: Path, corpus: str) -> None:
         return
     for between, place in (("starts", 1), ("silence", 2)):
         lags: Counter[int | None] = Counter()
-        for conversation in conversations:
-            for before, after in pairwise(conversation):
-                known_times = before[place] is not None and after[1] is not None
-                lag = after[1] - before[place] if known_times else 0.0
-                lags[int(math.copysign(math.floor(abs(lag) + 0.5), lag)) if known_times else None] += 1
-        assert len(lags) > 5
+        for before, after in (pair for film in real for pair in pairwise(film)):
+            known_times = before[place] is not None and after[1] is not None
+            lag = after[1] - before[place] if known_times else 0.0
+            lags[int(math.copysign(math.floor(abs(lag) + 0.5), lag)) if known_times else None] += 1
+        assert sum(pairs for lag, pairs in lags.items() if lag is not None and lag > 10) > 40, "the cuts hide them"
         by_engine = rows(lambda table, _, between=between: queries.time_lags(table, between), folder, tmp_path)
         assert dict(by_engine) == lags

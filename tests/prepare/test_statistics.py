@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 
@@ -37,7 +38,13 @@ def test_counts_by_hand(corpus_file: Write, tmp_path: Path) -> None:
 
 def test_characters_and_alternating_pairs(corpus_file: Write, tmp_path: Path) -> None:
     statistics = prepare(
-        PrepareSettings("lines", split=(1, 0, 0), level="character", pairing="alternating", vocabulary_size=8),
+        PrepareSettings(
+            "lines",
+            split=(1, 0, 0),
+            tokenizer=TokenizerSettings("character"),
+            pairing="alternating",
+            vocabulary_size=8,
+        ),
         [corpus_file("a b / c / d")],
         tmp_path / "output",
     )["train"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.runs.find import find_run, list_runs
+from seq2seq_chat.runs.find import find_run, find_snapshot, list_runs
 from seq2seq_chat.runs.run import RunError
 
 
@@ -79,3 +79,42 @@ def test_a_run_without_a_time_in_its_name_is_not_the_latest(results: Path) -> No
     (results / "2025-01-01_00-00-00_tiny").rename(results / "my-best")
     assert find_run("my-", results).name == "my-best"
     assert find_run("latest", results).name == "2026-03-01_00-00-00_reddit"
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "snapshot"),
+    [
+        ("reddit", "2026-03-01_00-00-00_reddit", None),
+        ("reddit:0.5M", "2026-03-01_00-00-00_reddit", "0.5M"),
+        ("latest:latest", "2026-03-01_00-00-00_reddit", "latest"),
+        ("2025:best", "2025-01-01_00-00-00_tiny", "best"),
+        ("{results}/2025-01-01_00-00-00_tiny:best", "2025-01-01_00-00-00_tiny", "best"),
+        ("a:best", "a:best", None),  # the entire text is tried first
+        ("a:best:0.5M", "a:best", "0.5M"),
+        ("a:", "a:best", None),
+    ],
+)
+def test_snapshots(results: Path, name: str, folder: str, snapshot: str | None) -> None:
+    (results / "2026-02-01_00-00-00_tiny").rename(results / "a:best")
+    for run in list_runs(results):
+        for file in (run.best_path, run.checkpoint_path(3), run.snapshot_path(500_000)):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"")
+    found = find_snapshot(name.format(results=results), results)
+    assert (found.run.path, found.snapshot) == (results / folder, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("reddit", "has no checkpoint yet"),
+        ("reddit:7", "has no snapshot '7'"),
+        ("red:best", "no run 'red' in"),
+        (":best", "the name of the run is empty"),
+        ("2026", "is ambiguous"),
+        ("2026:best", "is ambiguous"),
+    ],
+)
+def test_no_such_snapshot(results: Path, name: str, message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        find_snapshot(name, results)

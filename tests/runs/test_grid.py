@@ -126,6 +126,7 @@ def test_figures_of_a_comparison_by_hand(run_copy: Path) -> None:
     assert figures == {
         "state": "finished",
         "steps": 20,
+        "initialized from": None,
         "best validation loss (nats per token)": 2.5,
         "best validation perplexity": 12.18,
         "reached at step": 5,

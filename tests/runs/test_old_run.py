@@ -38,7 +38,7 @@ def test_it_loads_silently_under_the_new_names(old_run: Path, caplog: pytest.Log
 
 
 def test_it_chats_and_evaluates_as_before(cli: Cli, old_run: Path) -> None:
-    result = cli("chat", old_run, "--n-best", 3, stdin=EXPECTED["chat_input"].encode())
+    result = cli("chat", old_run, "--tokens", "--n-best", 3, stdin=EXPECTED["chat_input"].encode())
     assert (result.status, result.err) == (0, "")
     lines, expected_lines = result.out.splitlines(), EXPECTED["chat_output"].splitlines()
     assert [line.partition("\t")[2] for line in lines] == [line.partition("\t")[2] for line in expected_lines]

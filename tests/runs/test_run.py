@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.runs import run as run_module
 from seq2seq_chat.runs.find import list_runs
@@ -35,11 +36,11 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fixed_time")
 def test_a_new_run_is_complete(tmp_path: Path) -> None:
-    run = create_run(tmp_path / "deep" / "results", config(), VOCABULARY, {"python": "3.11"})
+    run = create_run(tmp_path / "deep" / "results", config(), Codecs.of_words(VOCABULARY), {"python": "3.11"})
     assert run.path == tmp_path / "deep" / "results" / "2026-05-04_17-03-22_tiny"
     assert names(run.path) == ["checkpoints", "config.json", "environment.json", "snapshots", "vocabulary.txt"]
     assert run.config == config()
-    assert run.vocabulary.words == VOCABULARY.words
+    assert run.codecs.source.vocabulary.words == VOCABULARY.words
     assert json.loads((run.path / "environment.json").read_text(encoding="utf-8")) == {"python": "3.11"}
     assert names(run.path.parent) == [run.name]
     assert run.path.stat().st_mode & 0o755 == 0o755
@@ -54,14 +55,14 @@ def test_a_new_run_appears_atomically(tmp_path: Path, monkeypatch: pytest.Monkey
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", record)
-    run = create_run(tmp_path, config(), VOCABULARY, {})
+    run = create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
     assert renamed == [(["checkpoints", "config.json", "environment.json", "snapshots", "vocabulary.txt"], [])]
     assert names(tmp_path) == [run.name]
 
 
 @pytest.mark.usefixtures("fixed_time")
 def test_runs_of_the_same_second_are_numbered(tmp_path: Path) -> None:
-    created = [create_run(tmp_path, config(), VOCABULARY, {}).name for _ in range(3)]
+    created = [create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {}).name for _ in range(3)]
     assert created == ["2026-05-04_17-03-22_tiny", "2026-05-04_17-03-22_tiny-2", "2026-05-04_17-03-22_tiny-3"]
     assert names(tmp_path) == created
 
@@ -71,7 +72,7 @@ def test_runs_of_the_same_second_are_numbered(tmp_path: Path) -> None:
     [(UserError("no room"), UserError), (OSError("no room"), UserError), (KeyboardInterrupt(), KeyboardInterrupt)],
     ids=repr,
 )
-@pytest.mark.parametrize("where", ["seq2seq_chat.runs.run.Run.save_config", "seq2seq_chat.runs.run.Vocabulary.save"])
+@pytest.mark.parametrize("where", ["seq2seq_chat.runs.run.Run.save_config", "seq2seq_chat.runs.run.Codecs.save"])
 def test_a_run_that_could_not_be_created_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, expected: type[BaseException], where: str
 ) -> None:
@@ -82,14 +83,14 @@ def test_a_run_that_could_not_be_created_leaves_nothing(
 
     monkeypatch.setattr(where, fail)
     with pytest.raises(expected):
-        create_run(tmp_path, config(), VOCABULARY, {})
+        create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
     assert names(tmp_path) == []
 
 
 def test_results_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="_tiny could not be written: Not a directory"):
-        create_run(tmp_path / "file" / "results", config(), VOCABULARY, {})
+        create_run(tmp_path / "file" / "results", config(), Codecs.of_words(VOCABULARY), {})
 
 
 @given(st.integers(0, 10**9) | st.integers(0, 10**6).map(lambda number: 1000 * number))

@@ -67,7 +67,18 @@ def test_an_invalid_end_is_ignored(run: Run, content: bytes) -> None:
 
 def test_an_end_with_an_invalid_step(run: Run) -> None:
     write_end(run, state="finished", step="many", reason=7)
-    assert summarize(run)._replace(changed=0)[1:] == ("finished", 0, STEPS, None, None, 0, None)
+    assert summarize(run)._replace(changed=0)[1:] == (
+        "finished",
+        0,
+        STEPS,
+        "conversation",
+        None,
+        None,
+        None,
+        0,
+        None,
+        None,
+    )
 
 
 def test_a_damaged_configuration_is_the_reason_of_a_failure(run: Run) -> None:
@@ -90,3 +101,19 @@ def test_the_best_validation_has_the_lowest_loss(run: Run) -> None:
 def test_a_perplexity_that_overflows_is_none(run: Run) -> None:
     run.metrics_file.write_text(line(10, 10_000.0, "validation"), encoding="utf-8")
     assert summarize(run).best_perplexity is None
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        (b'{"step": 0, "initialized_from": {"run": "old", "step": 2000}}\n{"step": 9}\n', "old at step 2,000"),
+        (b'{"step": 0}\n{"step": 9, "initialized_from": {"run": "old", "step": 2000}}\n', None),
+        (b'{"step": 0, "initialized_from": {"run": 3, "step": 2000}}\n', None),
+        (b'{"step": 0, "initialized_from": "old"}\n', None),
+        (b"\xff{", None),
+    ],
+)
+def test_whose_weights_it_started_from(run: Run, history: bytes, expected: str | None) -> None:
+    assert summarize(run).initialized_from is None
+    run.history_file.write_bytes(history)
+    assert summarize(run).initialized_from == expected

@@ -56,18 +56,81 @@ def test_analysis_of_a_corpus_file(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "ngrams_graph.png").stat().st_size > 5000
 
 
+def test_compare_tokenizers(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Où est Bob ?\nIci, près d'Anne.\n" * 40, encoding="utf-8")
+    output = run("compare_tokenizers", "text.txt", "--lines", 1, "--vocabulary-size", 300)
+    for line in (
+        *("english: ou | est | bob | ?", "thesis: est | Bob | ?", "unicode: Où | est | Bob | ?"),
+        *("  → ou est bob?", "  → Où est Bob?", "  → Où est Bob ?", "character: O | ù | <space> | e"),
+    ):
+        assert line in output, output
+    rows = {cells[0]: cells[1:] for cells in map(str.split, output.splitlines()[-6:])}
+    assert rows["unicode"] == ["4.5", "9", "50.0", "%"]  # the ? loses its space
+    assert rows["character"][2:] == rows["subword"][2:] == ["100.0", "%"]
+    assert "unicode: ça | va | !" in run("compare_tokenizers", "--text", "Ça va!", "--lowercase")
+
+
+def test_tokens_of_a_prepared_folder_and_of_its_corpus_file(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
+    (tmp_path / "chats.txt").write_text("Größe, ja?\nJa, ja: Größe!\nUnd <unknown>?\n", "utf-8")
+    options = ["--tokenizer", "unicode", "--lowercase", "--split", "1,0,0", "--output", tmp_path / "data"]
+    assert cli("prepare", "lines", tmp_path / "chats.txt", *options).status == 0
+    results = []
+    for corpus, arguments in (("data", []), ("data/train.txt", ["--tokenizer", "unicode", "--lowercase"])):
+        run("build_vocabulary", corpus, "--size", 8, "--output", "v", *arguments)
+        run("analyze_coverage", corpus, "--vocabulary", "v/vocabulary_8.txt", *arguments)
+        run("analyze_ngrams", corpus, "--no-marks", *arguments)
+        run("corpus_statistics", corpus, *arguments)
+        (statistics,) = json.loads((tmp_path / "corpora.json").read_text())
+        results.append(
+            (
+                (tmp_path / "v" / "vocabulary_8.txt").read_text("utf-8").split()[4:],
+                json.loads((tmp_path / "coverage.json").read_text())[0]["missing"],
+                {(row["ngram"], row["count"]) for row in json.loads((tmp_path / "ngrams.json").read_text())},
+                statistics["words"],
+            )
+        )
+    words = {("ja", 3), ("größe", 2), ("und", 1), ("unknown", 1), ("<", 1), (">", 1), (":", 1)}
+    marks_between = {("ja :", 1), (": größe", 1), ("ja : größe", 1)}
+    tag = {("und <", 1), ("< unknown", 1), ("unknown >", 1), ("und < unknown", 1), ("< unknown >", 1)}
+    assert results[0] == (["ja", ",", "?", "größe"], {"0": 1, "2": 1, "4": 1}, words | marks_between | tag, 15)
+    assert results[1] == results[0]
+
+
+def test_sides_of_pairs(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
+    (tmp_path / "raw.tsv").write_text("Who?\tQui ?\nWho, who?\tQui, été ?\nI\t-\n", "utf-8")
+    options = ["--split", "1,0,0", "--tokenizer", "english", "--output", tmp_path / "data"]
+    assert cli("prepare", "pairs", tmp_path / "raw.tsv", *options).status == 0
+    for corpus in ("data", "raw.tsv"):
+        for side, words, sizes in (("source", ["who", "?", ","], 6), ("target", ["?", "qui", ",", "ete"], 6)):
+            prefix = "target_" if side == "target" else ""
+            run("build_vocabulary", corpus, "--side", side, "--size", 100, "--output", corpus.replace(".", "_"))
+            vocabulary = tmp_path / corpus.replace(".", "_") / f"{prefix}vocabulary_100.txt"
+            assert vocabulary.read_text().split()[4:] == words
+            run("corpus_statistics", corpus, "--side", side)
+            (row,) = json.loads((tmp_path / "corpora.json").read_text())
+            assert (row["utterances"], row["words"]) == (2, sizes)
+    run("analyze_coverage", "data", "--side", "target")
+    rows = json.loads((tmp_path / "coverage.json").read_text())
+    assert [row["vocabulary"] for row in rows] == ["target_vocabulary.txt", "target_vocabulary_100.txt"]
+    assert all(row["missing"] == {"0": 2} for row in rows)
+    run("corpus_statistics", "data")
+    (row,) = json.loads((tmp_path / "corpora.json").read_text())
+    assert (row["samples"], row["utterances"]) == (2, 4)
+
+
 def test_missing_corpus(tmp_path: Path) -> None:
     result = CliRunner().invoke(import_module("analyze_ngrams").main, [str(tmp_path / "missing.txt")])
     assert result.exit_code == 2
     assert "missing.txt does not exist" in result.output
 
 
+@pytest.mark.parametrize("max_gap", ["off", "4"])
 @pytest.mark.parametrize(
     ("between", "pairs", "close"),
     [("starts", {"0": 1, "2": 1, "5": 1, "9": 1}, 75.0), ("silence", {"0": 1, "1": 3, "5": 1}, 100.0)],
 )
 def test_time_lags(
-    cli: Callable[..., Any], run: Run, tmp_path: Path, between: str, pairs: dict[str, int], close: float
+    cli: Callable[..., Any], run: Run, tmp_path: Path, between: str, pairs: dict[str, int], close: float, max_gap: str
 ) -> None:
     # Start and end of seven utterances in seconds; the start of the last but one is unknown.
     clocks = [(1.0, 1.1), (1.4, 2.2), (3.4, 7.0), (8.4, 12.6), (17.4, 18.0), (None, 20.0), (21.0, 22.0)]
@@ -81,8 +144,9 @@ def test_time_lags(
         ]
         film += f'<s id="{number}">{times[0]}<w id="1">said</w><w id="2">{number}</w>{times[1]}</s>'
     (tmp_path / "1.xml").write_text(f"<document>{film}</document>")
-    answer = cli("prepare", "opensubtitles", tmp_path / "1.xml", "--output", tmp_path / "data", "--max-gap", "off")
+    answer = cli("prepare", "opensubtitles", tmp_path / "1.xml", "--output", tmp_path / "data", "--max-gap", max_gap)
     assert answer.status == 0, answer
+    assert (tmp_path / "data" / "train.txt").read_text().count("END-CONV") == (1 if max_gap == "off" else 2)
     printed = run("analyze_time_lags", tmp_path / "data", "--between", between, "--max-seconds", 10)
     (result,) = json.loads((tmp_path / "time_lags.json").read_text())
     assert {row["seconds"]: row["pairs"] for row in result["histogram"] if row["pairs"]} == pairs
@@ -104,8 +168,9 @@ def test_thesis_configurations_train(cli: Callable[..., Any], run: Run, tmp_path
         benchmark_prepare.generate_opensubtitles(tmp_path / "tree", 150)
         arguments = [tmp_path / "tree", "--split", "97,1,2", "--max-gap", "off"]
     data = tmp_path / "data" / corpus
-    answer = cli("prepare", corpus, *arguments, "--output", data)
+    answer = cli("prepare", corpus, *arguments, "--tokenizer", "thesis", "--output", data)
     assert answer.status == 0, answer
+    assert any(word != word.lower() for word in (data / "vocabulary.txt").read_text().split())
     run("build_vocabulary", data, "--split", "train", "--size", 100_000, "--output", data)
     assert len((data / "vocabulary.txt").read_text().split()) == 50_000
     assert len((data / "vocabulary_100000.txt").read_text().split()) == 100_000

@@ -225,9 +225,9 @@ def damage(path: Path, kind: str, position: int) -> None:
 def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
     """The previous checkpoint is loaded, or the newest one, if none of its values are damaged."""
     run = Run(run_copy)
-    config, vocabulary = run.config, run.vocabulary
-    corpus = Dataset.open(config.data.train, vocabulary, config.data)
-    learner, inputs = build_learner(config, vocabulary, corpus), TrainingInputs(run, config, vocabulary, corpus)
+    config, codecs = run.config, run.codecs
+    corpus = Dataset.open(config.data.train, codecs, config.data)
+    learner, inputs = build_learner(config, codecs, corpus), TrainingInputs(run, config, codecs, corpus)
     newest, previous = run.checkpoint_path(20), run.checkpoint_path(15)
     content, expected = newest.read_bytes(), {20: arrays(newest), 15: arrays(previous)}
     rng, size = random.Random(5), len(content)

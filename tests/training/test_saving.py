@@ -258,11 +258,11 @@ with Run({str(run_copy)!r}).lock():
 def test_another_batch_size_starts_a_new_order_that_can_be_resumed(run_copy: Path) -> None:
     """Step numbers mean other samples with another batch size. The new order continues when it is resumed."""
     run = Run(run_copy)
-    config, vocabulary = run.config, run.vocabulary
-    corpus = Dataset.open(config.data.train, vocabulary, config.data)
+    config, codecs = run.config, run.codecs
+    corpus = Dataset.open(config.data.train, codecs, config.data)
     training = config.training.model_copy(update={"batch_size": 12})
     smaller = config.model_copy(update={"training": training})
-    original, changed, resumed = (build_learner(c, vocabulary, corpus) for c in (config, smaller, smaller))
+    original, changed, resumed = (build_learner(c, codecs, corpus) for c in (config, smaller, smaller))
     assert original.resume_at(20, original.sampler_state)
     assert not changed.resume_at(20, original.sampler_state)
     assert changed.sampler_state == {"batch_size": 12, "order_begun": 20}

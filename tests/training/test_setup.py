@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import parse_config
+from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.source_noise import SourceNoise
-from seq2seq_chat.data.vocabulary import training_vocabulary
 from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
@@ -33,7 +33,7 @@ def test_both_tables_start_with_the_vectors(tiny_settings: dict[str, Any], tmp_p
         (model.target_embedding.table, "embedding/shared" if shared else "embedding/target"),
     ):
         expected = Embedding(name, 60, 8, run.config.seed).table.numpy()
-        expected[run.vocabulary.ids(["you", "?"])] = vectors[[0, 2]]
+        expected[run.codecs.source.vocabulary.ids(["you", "?"])] = vectors[[0, 2]]
         np.testing.assert_array_equal(table, expected)
 
 
@@ -47,14 +47,14 @@ def test_batches_validator_and_rate(
     tiny_settings["training"] |= {"source_noise": 0.4, "validation_limit": 4}
     run, trainer = build(tiny_settings, tmp_path)
     config, learner = run.config, trainer.state.learner
-    noise = SourceNoise(0.4, run.vocabulary, config.seed)
+    noise = SourceNoise(0.4, run.codecs.source.vocabulary, config.seed)
     for step in (0, 5):
         plain = learner.batches.batch(*learner._sampler.batch(step))
         assert np.any(plain.source != learner._batch(step).source)
         np.testing.assert_array_equal(learner._batch(step).source, noise(plain, step).source)
-    _, replies, corpus, buckets, reverse, limit = validator.call_args.args
+    _, replies, _, corpus, buckets, reverse, limit = validator.call_args.args
     assert (buckets, reverse, limit) == ([(5, 6), (8, 8)], True, 4)
-    marks = run.vocabulary.ids(["?", "!", "."])
+    marks = run.codecs.source.vocabulary.ids(["?", "!", "."])
     assert learner.batches.batch(1, np.array([0])).source[0, 0] in marks, "the last word is first"
     sample = replies._batch.source[0, : replies._batch.source_length[0]]
     np.testing.assert_array_equal(sample, corpus.source_ids(0)[::-1])
@@ -79,6 +79,6 @@ def test_each_step_trains_on_its_batch(tiny_settings: dict[str, Any], tmp_path: 
 def build(settings: dict[str, Any], results: Path) -> tuple[Run, Trainer]:
     """A new run and its trainer."""
     config = parse_config(settings, where="test")
-    run = create_run(results, config, training_vocabulary(config.data), {})
+    run = create_run(results, config, build_codecs(config.data), {})
     with run.lock():
         return run, build_trainer(run, config, SINGLE_DEVICE)

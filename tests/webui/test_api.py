@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,49 @@ import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
+from tests.random_runs import make_codec, random_run, small_config
+from webui.app import close_app, create_app
 from webui.limits import Limits
 
 QUESTION = "You see the tree1, zebra?"
 BEAM = {"method": "beam", "beam_width": 4, "n_best": 3}
 FIELDS = {"reply", "alternatives", "unknown_words", "attention", "source_words", "reply_words", "seconds"}
+
+
+ODD_TEXTS = [
+    *(
+        "\ud800",
+        "\udfff",
+        "a\udc00\ud800b",
+        "\x00",
+        "\x1b[2J",
+        "\ufeff",
+        "\u202e\u2067",
+        "👩\u200d👩\u200d👧",
+        "e\u0301" * 50,
+    ),
+    *("\u2028\u2029\x85", "\uffff\ufdd0", "<pad><eos>", "\U0010ffff"),
+]
+
+
+@pytest.fixture(scope="module")
+def odd_client(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+    """A client of the run ``tiny``, and of ``characters``, whose tokenizer loses nothing."""
+    results = tmp_path_factory.mktemp("odd")
+    shutil.copytree(tiny_run, results / "tiny")
+    source = make_codec("character", ["s", "e", "y", "o", "u", "<space>", "<U+0000>"])
+    target = make_codec("character", ["n", "<U+D800>", "<newline>"])
+    config = small_config("data.tokenizer=character", "data.target_vocabulary_size=7")
+    run = random_run(results / "new", config, Codecs(source, target))
+    run.path.rename(results / "characters")
+    app = create_app(results, Limits())
+    yield app.test_client()
+    close_app(app)
 
 
 @pytest.fixture
@@ -70,7 +106,7 @@ def test_reply_equals_that_of_the_chatbot(shared_client: FlaskClient, chatbot: C
     assert scores == pytest.approx([h.score for h in expected.hypotheses], abs=1e-3)
     assert body["source_words"] == ["you", "see", "the", "tree1", ",", "zebra", "?"]
     assert body["unknown_words"] == ["zebra"]
-    assert " ".join(body["reply_words"]) == body["reply"]
+    assert body["reply_words"] == expected.hypotheses[0].words
     assert len(body["attention"]) == len(body["reply_words"])
     for row in body["attention"]:
         assert len(row) == len(body["source_words"])
@@ -108,10 +144,41 @@ def test_an_ambiguous_name_of_a_run(client: FlaskClient, results: Path) -> None:
     assert message == "'tin' is ambiguous: it matches 2 runs (tint, tiny); use a longer prefix"
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "*** ---", "😀", "שלום"])
+@pytest.mark.parametrize("text", ["", " \n\t", "*** ---", "😀", "שלום", "\ufeff\u202e\x00"])
 def test_unreadable_text_gets_an_empty_reply(shared_client: FlaskClient, text: str) -> None:
     body = chat(shared_client, text=text).get_json()
     assert (body["reply"], body["alternatives"], body["source_words"]) == ("", [], [])
+    assert body["warnings"] == ["This model reads only the letters a to z, digits and . , ! ?"]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=ascii)
+@pytest.mark.parametrize("run", ["tiny", "characters"])
+def test_odd_characters(odd_client: FlaskClient, run: str, text: str) -> None:
+    """In the text, in the history, and as escapes in JSON that is otherwise ASCII."""
+    text = f"see {text} you"
+    response = chat(odd_client, run=run, text=text, history=[text, text], decoding={**BEAM, "min_length": 3})
+    assert response.status_code == 200, response.text
+    body = json.loads(response.get_data())
+    json.dumps(body, ensure_ascii=False).encode()  # no surrogates, which strict programs refuse
+    tokenizer = CharacterTokenizer() if run == "characters" else EnglishTokenizer()
+    read = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert body["source_words"] == tokenizer.encode(read)[-8:]
+    assert body["reply"]
+    assert [len(row) for row in body["attention"]] == [len(body["source_words"])] * len(body["reply_words"])
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\0", "\ufeff", "\u202e"], ids=ascii)
+def test_odd_characters_in_names(shared_client: FlaskClient, name: str) -> None:
+    for field in ("run", "snapshot"):
+        body = {"run": "tiny", "text": "you", field: name}
+        assert shared_client.post("/api/chat", json=body).status_code in (400, 404)
+    for decoding in ({"backward_run": name, "rerank": "bidirectional", **BEAM}, {name: 1}, {"method": name}):
+        assert chat(shared_client, decoding=decoding).status_code in (400, 404)
+
+
+def test_a_text_of_10_mb_is_refused(shared_client: FlaskClient) -> None:
+    error_of(chat(shared_client, text="a " * 5_000_000), 413)
+    error_of(chat(shared_client, history=["😀" * 2_500_000]), 413)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +290,17 @@ def test_incomplete_weights_are_loaded_once_complete(client: FlaskClient, result
 
 
 @pytest.mark.usefixtures("no_version_cache")
+def test_a_translation_has_no_history(client: FlaskClient, results: Path) -> None:
+    file = results / "tiny" / "config.json"
+    config = json.loads(file.read_text())
+    config["data"] |= {"train": "x.tsv", "validation": None, "test": None, "shared_vocabulary": True}
+    file.write_text(json.dumps(config | {"task": "translation"}))
+    assert "history: a translation has no earlier turns" in error_of(chat(client, history=["hello"]), 400)
+    assert chat(client, history=[]).status_code == 200
+    (summary,) = client.get("/api/runs").get_json()["runs"]
+    assert (summary["task"], summary["best_bleu"]) == ("translation", None)
+
+
 def test_newer_weights_are_used_during_training(client: FlaskClient, results: Path) -> None:
     run = results / "tiny"
     newest = run / "checkpoints" / "0000000020.npz"

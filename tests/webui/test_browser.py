@@ -92,6 +92,36 @@ def test_explanation_of_a_reply(page: Any, shared_server: str, expect: Any) -> N
     expect(inner.locator(".map thead th.unknown-word")).to_have_text(["zebra"])
 
 
+def test_tokens_of_two_vocabularies_are_legible(page: Any, shared_server: str, expect: Any) -> None:
+    """Subwords and bytes of the source, characters of a reply that is written from right to left."""
+    source, reply = ["▁Hallo", "▁", "<0x0A>", "<U+200D>", "<unknown>"], ["ש", "<space>", "<newline>", "<U+0301>"]
+    answer = {
+        "reply": "ש \n\u0301",
+        "alternatives": [{"text": "ש \n\u0301", "score": -1.0}, {"text": " ", "score": -2.0}],
+        "unknown_words": ["<U+200D>"],
+        "attention": [[0.2] * 5] * 4,
+        "source_words": source,
+        "reply_words": reply,
+        "seconds": 0.1,
+        "step": 7,
+        "warnings": [],
+    }
+    open_page(page, shared_server)
+    page.route("**/api/chat", lambda route: route.fulfill(json=answer))
+    message = send(page, "שלום עולם (world)")
+    direction = "node => getComputedStyle(node).direction"
+    assert page.locator(".message.you .message-text").evaluate(direction) == "rtl"
+    assert message.locator(".message-text").evaluate(direction) == "rtl"
+    inner = explanation(message)
+    expect(inner.locator(".map thead th")).to_have_text(["␣Hallo", "␣", "0A", "U+200D", "<unknown>"])
+    expect(inner.locator(".map tbody th")).to_have_text(["ש", "␣", "↵", "U+0301"])
+    expect(inner.locator(".map thead th.unknown-word")).to_have_text(["U+200D"])
+    expect(inner.locator(".word")).to_have_text(["U+200D"])
+    expect(inner.locator(".hypothesis")).to_have_text([re.compile("ש"), "(empty)"])
+    expect(inner.locator(".facts-list dd").last).to_have_text("ש ␣ ↵ U+0301")
+    assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
+
+
 def test_switching_models_within_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     send(page, QUESTION)
@@ -255,6 +285,23 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         open_page(page, address)
         page.locator("#run").select_option("other")
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
+
+
+def test_a_translation_is_sent_without_a_history(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    file = results / "tiny" / "config.json"
+    config = json.loads(file.read_text())
+    config["data"] |= {"train": "x.tsv", "validation": None, "shared_vocabulary": True}
+    file.write_text(json.dumps(config | {"task": "translation"}))
+    with serve(results) as address:
+        open_page(page, address, "/?run=tiny")
+        for _ in range(2):
+            expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
+        open_page(page, address, "/compare?run=tiny")
+        page.get_by_role("button", name="Add column").click()
+        for count in (1, 2):
+            page.locator("#text").fill(QUESTION)
+            page.keyboard.press("Enter")
+            expect(page.locator(".lane .message-text")).to_have_count(count, timeout=REPLY_TIMEOUT)
 
 
 def test_the_server_restarts_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:

@@ -10,7 +10,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from seq2seq_chat.analysis.figures.style import HEATMAP_COLORS, WHITE_TEXT_ABOVE, new_figure, plot_label
+from seq2seq_chat.analysis.figures.style import (
+    HEATMAP_COLORS,
+    WHITE_TEXT_ABOVE,
+    installed_fonts,
+    new_figure,
+    plot_label,
+)
 from seq2seq_chat.inference.chatbot import Hypothesis, Reply
 from seq2seq_chat.system.errors import UserError
 
@@ -61,7 +67,7 @@ def draw_overlay(source: Sequence[str], hypothesis: Hypothesis) -> Figure:
     figure = new_figure(2 + 0.105 * (sum(len(word) + 2 for word in source)), 0.9 + 0.3 * len(hypothesis.words))
     axes = figure.subplots()
     colors = mpl.colormaps[HEATMAP_COLORS]
-    text_style: dict[str, Any] = {"va": "center", "family": "monospace", "fontsize": 9}
+    text_style: dict[str, Any] = {"va": "center", "family": installed_fonts("DejaVu Sans Mono"), "fontsize": 9}
     vmax = _max_weight([hypothesis])
     ends = np.cumsum([len(word) + 2 for word in source])  # in characters
     for row, (reply_word, weights) in enumerate(zip(hypothesis.words, hypothesis.attention, strict=True)):

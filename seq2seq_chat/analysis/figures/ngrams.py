@@ -1,4 +1,4 @@
-"""Word and bigram frequencies: by rank, the most frequent ones, and divergence from the training corpus."""
+"""Frequencies of n-grams: by rank, the most frequent ones, and their divergence from the training corpus."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_POINTS = 300  # of a rank curve
 
 def draw_rank_frequency(profiles: Sequence[NgramProfile]) -> Figure:
     """Relative frequency by rank for each n; Zipf's law is a straight line."""
-    figure = new_figure(11, 4.6)
-    for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):
+    figure = new_figure(15, 4.6)
+    for axes, (n, name) in zip(figure.subplots(1, len(ORDERS)), ORDERS.items(), strict=True):
         for index, profile in enumerate(profiles):
             counts = np.sort(profile.orders[n].counts)[::-1]
             if len(counts):
@@ -40,8 +40,8 @@ def draw_rank_frequency(profiles: Sequence[NgramProfile]) -> Figure:
 
 def draw_top_ngrams(profile: NgramProfile, corpus: NgramProfile, vocabulary: Vocabulary) -> Figure:
     """The most frequent n-grams of a profile, next to their frequency in the training corpus."""
-    figure = new_figure(11, 2.2 + 0.24 * TOP_NGRAMS)
-    for axes, (n, name) in zip(figure.subplots(1, 2), ORDERS.items(), strict=True):
+    figure = new_figure(15, 2.2 + 0.24 * TOP_NGRAMS)
+    for axes, (n, name) in zip(figure.subplots(1, len(ORDERS)), ORDERS.items(), strict=True):
         codes = profile.orders[n].top(TOP_NGRAMS)
         positions = np.arange(len(codes))
         for index, shown in enumerate((profile, corpus)):

@@ -7,12 +7,17 @@ can be printed in grayscale. Source: Okabe & Ito 2008, "Color universal design".
 from __future__ import annotations
 
 import base64
+import functools
 import io
+import logging
+import re
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager as font_manager
 
 from seq2seq_chat.system.files import write_atomically
 
@@ -26,7 +31,15 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 HEATMAP_COLORS = "Blues"  # varies in lightness only, so it prints in grayscale
 WHITE_TEXT_ABOVE = 0.6  # of a heat map's scale
 
-_STYLE = {
+_SCRIPTS = ("CJK SC", "CJK JP", "Arabic", "Hebrew", "Devanagari", "Bengali", "Tamil", "Telugu", "Thai")
+_FALLBACK_FONTS = ("DejaVu Sans", *(f"Noto Sans {script}" for script in _SCRIPTS), "WenQuanYi Zen Hei")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # which SVG cannot represent
+_MISSING_GLYPH = re.compile(r"Glyph (\d+) .* missing from font")
+_characters_without_font: set[str] = set()
+
+logger = logging.getLogger(__name__)
+
+_STYLE: dict[str, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -39,9 +52,16 @@ _STYLE = {
 }
 
 
+@functools.cache
+def installed_fonts(first: str) -> list[str]:
+    """A font family, and the installed ones for what it cannot draw."""
+    names = set(font_manager.get_font_names())
+    return [first, *(name for name in _FALLBACK_FONTS if name in names and name != first)]
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Create an empty figure in the common style; sizes in inches."""
-    mpl.rcParams.update(_STYLE)
+    mpl.rcParams.update(_STYLE | {"font.family": installed_fonts("DejaVu Sans")})
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -52,17 +72,38 @@ def line_style(index: int, marker: bool = True) -> dict[str, Any]:
 
 
 def plot_label(text: str, max_length: int = 60) -> str:
-    """Truncate text, and escape dollar signs, between which matplotlib expects mathematics."""
+    """Truncate text, replace control characters, and escape dollar signs, which matplotlib takes for mathematics."""
     truncated = text if len(text) <= max_length else text[: max_length - 1] + "…"
-    return truncated.replace("$", r"\$")
+    return _CONTROL.sub(" ", truncated).replace("$", r"\$")
 
 
 def render(figure: Figure, file_format: Format) -> bytes:
-    """The contents of a figure's file."""
+    """The contents of a figure's file. Warns of the first character that no installed font can draw."""
     stream = io.BytesIO()
     metadata: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[file_format]
-    figure.savefig(stream, format=file_format, dpi=DPI, metadata=metadata)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(stream, format=file_format, dpi=DPI, metadata=metadata)
+    missing = []
+    for warning in caught:
+        if match := _MISSING_GLYPH.match(str(warning.message)):
+            missing.append(chr(int(match[1])))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if missing:
+        _warn_of_missing_font(missing[0])
     return stream.getvalue()
+
+
+def _warn_of_missing_font(character: str) -> None:
+    """Warn once in a process."""
+    if not _characters_without_font:
+        logger.warning(
+            "no installed font has %s, so figures show boxes for some characters; install one, for example from the "
+            "packages fonts-noto-core and fonts-noto-cjk",
+            character,
+        )
+    _characters_without_font.add(character)
 
 
 def save(figure: Figure, path: str | Path, file_format: Format = "png") -> None:

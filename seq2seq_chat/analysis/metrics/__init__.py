@@ -1,5 +1,6 @@
 """Metrics of plain texts, independent of the model, and the sentence vectors they need.
 
-Read ``bleu``, ``diversity`` and ``ngrams`` first, then ``sent2vec`` (the model format), ``sent2vec_training`` and
-``sentence_vectors`` (which model a run uses), and ``distance`` (the metric on those vectors).
+Read ``diversity`` and ``ngrams`` first, then ``sent2vec`` (the model format), ``sent2vec_training`` and
+``sentence_vectors`` (which model a run uses), and ``distance`` (the metric on those vectors). BLEU is in ``training``,
+which validates with it.
 """

@@ -1,4 +1,4 @@
-"""Word and bigram frequencies of replies, compared with those of the training corpus."""
+"""Frequencies of words, bigrams and trigrams in replies, compared with those in the training corpus."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from seq2seq_chat.analysis.metrics.diversity import jensen_shannon
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.tokenizers import Level, get_tokenizer
-from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.data.vocabulary import UNKNOWN, Vocabulary
 from seq2seq_chat.runs.run import Run
 
 MAX_UTTERANCES = 500_000  # counted in the training corpus, evenly spaced
 BLOCK_SIZE = 50_000  # utterances counted together
-ORDERS = {1: "words", 2: "bigrams"}  # the names of n-grams
+ORDERS = {1: "words", 2: "bigrams", 3: "trigrams"}  # the names of n-grams
+MAX_BASE = 2_097_151  # the largest integer whose cube, the number of trigrams, is less than 2**63
 
 
 class NgramCounts(NamedTuple):
-    """Occurrences of n-grams. The code of an n-gram is its word ids read as digits to the base ``len(vocabulary)``."""
+    """Occurrences of n-grams. The code of an n-gram is its word ids read as digits to the base ``code_base``."""
 
     codes: np.ndarray  # int64 [distinct n-grams], ascending
     counts: np.ndarray  # int64 [distinct n-grams]
@@ -51,15 +51,23 @@ class NgramProfile(NamedTuple):
     orders: dict[int, NgramCounts]  # for each n of ORDERS
 
 
+def code_base(vocabulary_size: int) -> int:
+    """The base of the codes of n-grams. Words with ids beyond it, the rarest of millions, count as <unknown>."""
+    return min(vocabulary_size, MAX_BASE)
+
+
 def count_ngrams(sentences: Iterable[Sequence[int] | np.ndarray], n: int, vocabulary_size: int) -> NgramCounts:
     """Count the n-grams of sentences of word ids. Memory grows with the number of distinct n-grams only."""
+    base = code_base(vocabulary_size)
     counted = NgramCounts(np.zeros(0, np.int64), np.zeros(0, np.int64))
     block: list[np.ndarray] = []
     for sentence in sentences:
         ids = np.asarray(sentence, dtype=np.int64)
+        if vocabulary_size > base:
+            ids = np.where(ids < base, ids, UNKNOWN)
         codes = np.zeros(max(0, len(ids) - n + 1), np.int64)
         for offset in range(n):
-            codes = codes * vocabulary_size + ids[offset : len(ids) - n + 1 + offset]
+            codes = codes * base + ids[offset : len(ids) - n + 1 + offset]
         block.append(codes)
         if len(block) == BLOCK_SIZE:
             counted, block = _merge(counted, block), []
@@ -89,17 +97,16 @@ def divergences(profile: NgramProfile, reference: NgramProfile) -> dict[int, flo
 
 def corpus_profile(run: Run) -> NgramProfile:
     """The profile of the training targets. Raises UserError if the corpus is unavailable."""
-    data, vocabulary = run.config.data, run.vocabulary
-    corpus = Dataset.open(data.train, vocabulary, data)
+    data, codecs = run.config.data, run.codecs
+    corpus, vocabulary = Dataset.open(data.train, codecs, data), codecs.target.vocabulary
     samples = evenly_spaced(len(corpus), MAX_UTTERANCES)
     counts = {n: count_ngrams((corpus.target_ids(int(s)) for s in samples), n, len(vocabulary)) for n in ORDERS}
     return NgramProfile("training corpus", counts)
 
 
-def text_profile(label: str, texts: Iterable[str], vocabulary: Vocabulary, level: Level) -> NgramProfile:
-    """The profile of texts; words outside the vocabulary count as <unknown>."""
-    tokenizer = get_tokenizer(level)
-    ids = [np.asarray(vocabulary.ids(tokenizer.encode(text)), np.int32) for text in texts]
+def text_profile(label: str, texts: Iterable[Sequence[str]], vocabulary: Vocabulary) -> NgramProfile:
+    """The profile of texts, as tokens; words outside the vocabulary count as <unknown>."""
+    ids = [np.asarray(vocabulary.ids(tokens), np.int32) for tokens in texts]
     return NgramProfile(label, {n: count_ngrams(ids, n, len(vocabulary)) for n in ORDERS})
 
 
@@ -107,6 +114,6 @@ def ngram_text(code: int, n: int, vocabulary: Vocabulary) -> str:
     """The words of an n-gram."""
     ids: list[int] = []
     for _ in range(n):
-        code, word = divmod(int(code), len(vocabulary))
+        code, word = divmod(int(code), code_base(len(vocabulary)))
         ids.insert(0, word)
     return " ".join(vocabulary.tokens(ids))

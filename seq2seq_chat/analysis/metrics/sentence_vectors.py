@@ -9,7 +9,6 @@ from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.metrics.sent2vec_training import train_sent2vec
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.tokenizers import get_tokenizer
 from seq2seq_chat.data.vocabulary import UNKNOWN
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -56,8 +55,8 @@ def _train(run: Run, path: Path) -> None:
 
 def training_utterances(run: Run, limit: int) -> Iterator[list[str]]:
     """The known words of up to ``limit`` evenly spaced training targets."""
-    data, vocabulary = run.config.data, run.vocabulary
-    corpus = Dataset.open(data.train, vocabulary, data)
+    data, codecs = run.config.data, run.codecs
+    corpus = Dataset.open(data.train, codecs, data)
     for sample in evenly_spaced(len(corpus), limit):
         known = [int(word) for word in corpus.target_ids(int(sample)) if word != UNKNOWN]
-        yield vocabulary.text(known, get_tokenizer(data.level)).split()
+        yield codecs.target.words(known)

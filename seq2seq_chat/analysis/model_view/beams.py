@@ -13,6 +13,7 @@ from seq2seq_chat.analysis.metrics.distance import paired_cosine_similarity
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.data.tokenizers import Tokenizer
 
 WIDTHS = (1, 2, 5, 10, 25, 50, 100, 200)
 MAX_HYPOTHESES = 400  # decoded together: replies hold the attention of every hypothesis
@@ -24,7 +25,7 @@ class BestReply(NamedTuple):
     width: int
     text: str
     score: float  # log-probability, nats
-    length: int  # words
+    length: int  # tokens
 
 
 class BeamStudy(NamedTuple):
@@ -67,8 +68,10 @@ def plain_beam(decoding: Decoding, width: int, n_best: int) -> Decoding:
     return override_decoding(greedy(decoding), method="beam", beam_width=width, n_best=n_best)
 
 
-def rank_favorites(studies: Sequence[BeamStudy], favorites: Sequence[str], vectors: Sent2Vec | None) -> list[Rank]:
-    """Rank the favorite reply to each utterance in the widest beam.
+def rank_favorites(
+    studies: Sequence[BeamStudy], favorites: Sequence[str], tokenizer: Tokenizer, vectors: Sent2Vec | None
+) -> list[Rank]:
+    """Rank the favorite reply to each utterance in the widest beam, comparing tokens of the target's tokenizer.
 
     If the beam does not contain it, the reply nearest in meaning is ranked instead; without ``vectors``, none.
     """
@@ -77,10 +80,11 @@ def rank_favorites(studies: Sequence[BeamStudy], favorites: Sequence[str], vecto
         texts = [text for text, _ in study.widest]
         if not texts or not favorite:
             continue
-        if favorite in texts:
-            index = texts.index(favorite)
+        tokenized_favorite, *tokenized = tokenizer.encode_lines([favorite, *texts])
+        if tokenized_favorite in tokenized:
+            index = tokenized.index(tokenized_favorite)
         elif vectors is not None:
-            embedded = vectors.embed([favorite, *texts]).astype(np.float64)
+            embedded = vectors.embed([tokenized_favorite, *tokenized]).astype(np.float64)
             target = np.broadcast_to(embedded[0], embedded[1:].shape)
             index = int(np.argmax(paired_cosine_similarity(embedded[1:], target)))
         else:

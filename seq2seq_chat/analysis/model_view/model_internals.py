@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset, fit_source
-from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell
 from seq2seq_chat.model.deferred import DeferredGradients
@@ -54,10 +53,10 @@ class GateActivations(NamedTuple):
     meanings: dict[str, str]  # by gate: its symbol and what it does when open
 
 
-def gradient_norms(loaded: LoadedRun, data: str | Path) -> GradientNorms:
+def gradient_norms(loaded: LoadedRun, data: Corpus) -> GradientNorms:
     """Norms of weights and gradients for the mean loss of evenly spaced samples of a corpus file."""
     settings, model = loaded.config.data, loaded.model
-    corpus = Dataset.open(str(data), loaded.vocabulary, settings)
+    corpus = Dataset.open(data, loaded.codecs, settings)
     samples = evenly_spaced(len(corpus), GRADIENT_SAMPLES)
     batch = corpus.batch(
         samples,
@@ -105,14 +104,14 @@ def gate_activations(loaded: LoadedRun, text: str) -> dict[str, GateActivations]
     model, config = loaded.config.model, loaded.config.data
     if type(loaded.model.encoder.cells[0]) not in GATES:
         raise UserError(f'{model.cell} cells (model.cell = "{model.cell}") have no gates')
-    words = get_tokenizer(config.level).encode(text)
+    words = loaded.codecs.source.tokenizer.encode(text)
     if not words:
         raise UserError(f"{text!r} has no words; try another utterance")
-    ids, length = fit_source(loaded.vocabulary.ids(words), model.encoder_steps, config.reverse_input)
+    ids, length = fit_source(loaded.codecs.source.vocabulary.ids(words), model.encoder_steps, config.reverse_input)
     result = {"encoder": _encoder_gates(loaded, ids[:length])}
     reply = loaded.chatbot.reply(text)
     if reply.hypotheses:
-        target = [*loaded.vocabulary.ids(reply.hypotheses[0].words), EOS][: model.decoder_steps]
+        target = [*loaded.codecs.target.vocabulary.ids(reply.hypotheses[0].words), EOS][: model.decoder_steps]
         result["decoder"] = _decoder_gates(loaded, ids, length, target)
     return result
 
@@ -124,7 +123,7 @@ def _encoder_gates(loaded: LoadedRun, ids: np.ndarray) -> GateActivations:
     for t in range(len(ids)):
         steps.append(cell_gates(cell, inputs[t : t + 1], None, state))
         state = cell(inputs[t : t + 1], None, state)
-    return _stack(loaded.vocabulary.tokens(ids), cell, steps)
+    return _stack(loaded.codecs.source.vocabulary.tokens(ids), cell, steps)
 
 
 def _decoder_gates(loaded: LoadedRun, ids: np.ndarray, length: int, target: list[int]) -> GateActivations:
@@ -132,18 +131,18 @@ def _decoder_gates(loaded: LoadedRun, ids: np.ndarray, length: int, target: list
     state, memory = model.start(model.encode(tf.constant(ids[np.newaxis]), tf.constant([length])))
     steps = []
     for word in [GO, *target[:-1]]:
-        inputs = model.decoder.project_inputs(model.target_embedding(tf.constant([word])))
-        attentional = state.attentional if memory is not None else None
-        steps.append(cell_gates(cell, inputs, attentional, state.cells[0]))
+        inputs = model.decoder.project_inputs(model.target_embedding(tf.constant([word])), memory.thought)
+        step_input, _ = model.decoder.step_input(state, memory)
+        steps.append(cell_gates(cell, inputs.cell, step_input, state.cells[0]))
         _, state, _ = model.decoder.step(inputs, state, memory)
-    words = ["(end)" if word == EOS else loaded.vocabulary.words[word] for word in target]
+    words = ["(end)" if word == EOS else loaded.codecs.target.vocabulary.words[word] for word in target]
     return _stack(words, cell, steps)
 
 
-def cell_gates(cell: Cell, inputs: tf.Tensor, attentional: tf.Tensor | None, state: Any) -> dict[str, np.ndarray]:
+def cell_gates(cell: Cell, inputs: tf.Tensor, step_input: tf.Tensor | None, state: Any) -> dict[str, np.ndarray]:
     """The gates of one step of a cell for a single sample: [hidden] each; arguments are those of the cell."""
     names = GATES[type(cell)]
-    recurrent_input = state.output if attentional is None else tf.concat([attentional, state.output], axis=1)
+    recurrent_input = state.output if step_input is None else tf.concat([step_input, state.output], axis=1)
     width = len(names) * cell.hidden_size  # the remaining columns are the candidate's
     logits = inputs[:, :width] + cell.recurrent(recurrent_input)[:, :width]
     values = tf.split(tf.sigmoid(logits), len(names), axis=1)

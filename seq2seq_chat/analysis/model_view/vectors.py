@@ -12,8 +12,6 @@ import tensorflow as tf
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.data.tokenizers import get_tokenizer
-from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, atomic_write, write_atomically
@@ -47,12 +45,15 @@ class Cluster(NamedTuple):
 
 
 def thought_vectors(loaded: LoadedRun, texts: Sequence[str]) -> Vectors:
-    """The final encoder states of utterances, all cells concatenated; duplicates and empty utterances are dropped."""
+    """The final encoder states of utterances, all cells concatenated; duplicates and empty utterances are dropped.
+
+    The labels are the utterances as the model reads them.
+    """
     model, data = loaded.config.model, loaded.config.data
-    tokenizer = get_tokenizer(data.level)
-    tokens = {clean(text): tokenizer.encode(text) for text in texts}
+    source = loaded.codecs.source
+    tokens = {source.text(words): words for words in map(source.tokenizer.encode, texts)}
     fitted = {
-        label: fit_source(loaded.vocabulary.ids(words), model.encoder_steps, data.reverse_input)
+        label: fit_source(source.vocabulary.ids(words), model.encoder_steps, data.reverse_input)
         for label, words in tokens.items()
         if words
     }
@@ -83,7 +84,7 @@ def _encode_graph(loaded: LoadedRun) -> tf.types.experimental.GenericFunction:
 
 def word_vectors(loaded: LoadedRun, count: int = 1000) -> Vectors:
     """The encoder's embeddings of the most frequent words. Raises UserError if there are fewer than three."""
-    words = loaded.vocabulary.words[len(SPECIAL_WORDS) :][:count]
+    words = loaded.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :][:count]
     if len(words) < 3:
         raise UserError(f"a comparison needs at least 3 words, but the vocabulary has {len(words)}")
     table = loaded.model.source_embedding.table.numpy()

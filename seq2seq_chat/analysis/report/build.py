@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from seq2seq_chat.analysis.report import chapters, model_chapters
+from seq2seq_chat.analysis.report import chapters, evaluation_chapter, model_chapters
 from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, measure_run, shared_vectors
 from seq2seq_chat.analysis.report.page import Page
 from seq2seq_chat.runs.run import Run
@@ -16,7 +16,7 @@ FILE, FIGURES = "report.html", "report"
 
 CHAPTERS: tuple[Callable[[Page, Report], None], ...] = (
     chapters.overview,
-    chapters.evaluation,
+    evaluation_chapter.evaluation,
     chapters.language_over_time,
     chapters.replies_over_time,
     chapters.learning_curves,
@@ -52,7 +52,7 @@ def write_report(
     if not path.absolute().parent.is_dir():
         raise UserError(f"{path}: the folder does not exist; create it first")
     for run in runs:
-        _ = run.config, run.vocabulary  # fail early if the folder is damaged
+        _ = run.config, run.codecs  # fail early if the folder is damaged
     on_progress("loading sentence vectors")
     vectors, origin = shared_vectors(runs, options)
     figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from seq2seq_chat import __version__
 from seq2seq_chat.analysis.figures import curves
-from seq2seq_chat.analysis.figures.metrics import draw_metrics
 from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
@@ -27,37 +26,14 @@ from seq2seq_chat.analysis.report.page import (
     format_number,
     format_percent,
 )
+from seq2seq_chat.config import Model
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.summary import read_initialization
 from seq2seq_chat.system.errors import UserError
 
 MAX_LINES = 5  # snapshots drawn in one figure, so that the lines remain distinguishable
 MAX_STEPS = 8  # validation steps shown in a table of replies
-
-
-def _digits(digits: int) -> Callable[[Any], str]:
-    return lambda value: format_number(value, digits)
-
-
-METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("loss", "loss, nats per token ↓", format_number),
-    ("loss_bits", "loss, bits per token ↓", format_number),
-    ("perplexity", "perplexity, e^loss ↓", _digits(2)),
-    ("two_to_the_loss", "2^loss, the “perplexity” of the thesis's tables ↓", _digits(2)),
-    ("word_accuracy", "word accuracy under teacher forcing ↑", format_percent),
-    ("bleu", "BLEU, 0–100 ↑", _digits(2)),
-    ("sent2vec_distance", "Sent2Vec distance, as in the thesis ↓", format_number),
-    ("sent2vec_cosine", "Sent2Vec cosine similarity ↑", format_number),
-    ("sent2vec_distance_varied", f"… distance without the {TOP_REPLIES} most frequent replies ↓", format_number),
-    ("sent2vec_cosine_varied", f"… similarity without the {TOP_REPLIES} most frequent replies ↑", format_number),
-    ("distinct_1", "distinct-1: distinct words / words ↑", _digits(4)),
-    ("distinct_2", "distinct-2: distinct bigrams / bigrams ↑", _digits(4)),
-    ("distinct_replies", "distinct replies / replies ↑", format_percent),
-    ("words_used", "distinct words", _digits(0)),
-    ("word_entropy_bits", "entropy of the words, bits ↑", _digits(2)),
-    ("most_frequent_share", f"share of the {TOP_REPLIES} most frequent replies ↓", format_percent),
-    ("mean_length", "mean length of a reply, words", _digits(2)),
-)
 
 
 def run_prefix(report: Report, run: RunMeasurements) -> str:
@@ -92,6 +68,8 @@ def overview(page: Page, report: Report) -> None:
     head = ["run", "model", "parameters", "vocabulary", "training corpus", "snapshots (training steps)"]
     chapter.add(Table(head, rows))
     for run in report.runs:
+        if origin := read_initialization(run.run):
+            chapter.add(Paragraph(f"{run.name} was initialized from {origin}."))
         add_error(chapter, run, "model")
         for part, error in run.errors.items():
             if part.startswith("snapshot"):
@@ -111,91 +89,29 @@ def _overview_row(run: RunMeasurements) -> list[str]:
     config = run.config
     architecture = (
         f"{config.model.layers} × {config.model.cell}, {config.model.hidden_size} units, "
-        f"{config.model.attention} attention" + (", input reversed" if config.data.reverse_input else "")
+        + ", ".join(_decoder(config.model))
+        + (", input reversed" if config.data.reverse_input else "")
     )
     parameters = format_number(sum(parameter_counts(run.loaded.model).values()), 0) if run.loaded else NO_VALUE
     return [
         run.name,
         architecture,
         parameters,
-        format_number(len(run.run.vocabulary), 0),
-        config.data.train,
+        format_number(run.run.codecs.words, 0),
+        str(config.data.train),
         ", ".join(snapshot.label for snapshot in run.snapshots) or NO_VALUE,
     ]
 
 
-def evaluation(page: Page, report: Report) -> None:
-    """All metrics of every snapshot."""
-    chapter = page.chapter("Evaluation on the test corpus")
-    for run in report.runs:
-        add_error(chapter, run, "evaluation")
-    evaluated = [
-        (f"{run_prefix(report, run)}{snapshot.label}", snapshot.metrics)
-        for run in report.runs
-        for snapshot in run.snapshots
-        if snapshot.metrics is not None
-    ]
-    if not evaluated:
-        chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics."))
-        return
-    for run in report.runs:
-        if metrics := next((s.metrics for s in run.snapshots if s.metrics is not None), None):
-            chapter.add(
-                Paragraph(
-                    f"{run_prefix(report, run)}{metrics['samples']:,} samples of {run.corpus_file}, "
-                    f"{metrics['tokens']:,} target tokens; replies by greedy search."
-                )
-            )
-    chapter.add(_metrics_table(report, evaluated))
-    chapter.add(
-        Paragraph(
-            "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
-            "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
-            "samples are added, so compare them only for equal numbers of samples. BLEU is sacrebleu's, "
-            f"{evaluated[0][1]['bleu_signature']}; it is low because many replies to small talk are good, but only "
-            f"one of them is the reference. Sent2Vec distances use {report.vectors_origin}; compare them only with "
-            "distances from the same vectors."
-        )
-    )
-    over_time = [
-        (run.config.name, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
-    ]
-    chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
-    chapter.add(_bleu_by_length(evaluated))
-    for run in report.runs:
-        if run.examples:
-            rows = [[p.source, p.reply or "(empty)", p.expected, format_number(p.score, 2)] for p in run.examples]
-            head = ["utterance", "reply", "expected reply", "log-probability of the reply, nats"]
-            title = f"{run_prefix(report, run)}test samples and the replies at the newest snapshot"
-            chapter.add(Details(title, [Table(head, rows, numbers_from=3)]))
-
-
-def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
-    rows = [[name, *(show(metrics[key]) for _, metrics in evaluated)] for key, name, show in METRICS]
-    labels = [label for label, _ in evaluated]
-    reference = report.runs[0].reference_diversity
-    if reference is not None and len(report.runs) == 1:
-        values = reference.metrics()
-        for row, (key, _, show) in zip(rows, METRICS, strict=True):
-            row.append(show(values[key]) if key in values else "")
-        labels.append("expected replies")
-    return Table(
-        ["metric", *labels], rows, "By training steps; ↓: lower is better, ↑: higher is better", numbers_from=1
-    )
-
-
-def _bleu_by_length(evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
-    by_length = [metrics["bleu_by_source_length"] for _, metrics in evaluated]
-    rows = [
-        [first["words"], format_number(first["samples"], 0), *(format_number(b[n]["bleu"], 2) for b in by_length)]
-        for n, first in enumerate(by_length[0])
-    ]
-    head = ["words of the utterance", "samples", *(label for label, _ in evaluated)]
-    return Table(head, rows, "BLEU by the length of the utterance", numbers_from=1)
+def _decoder(model: Model) -> list[str]:
+    """The attention, and the settings of the decoder that differ from their defaults."""
+    settings = {key: getattr(model, key) for key in ("attention_query", "input_feeding", "context", "output")}
+    changed = {key: value for key, value in settings.items() if value != Model.model_fields[key].default}
+    return [f"{model.attention} attention", *(f"{key} {str(value).lower()}" for key, value in changed.items())]
 
 
 def language_over_time(page: Page, report: Report) -> None:
-    """Word and bigram frequencies of the replies, compared with those of the corpus."""
+    """Frequencies of words, bigrams and trigrams in the replies, compared with those in the corpus."""
     chapter = page.chapter("Language over time")
     for run in report.runs:
         add_error(chapter, run, "language")
@@ -207,8 +123,8 @@ def language_over_time(page: Page, report: Report) -> None:
         baselines = ([run.training_profile] if run.training_profile else []) + [run.reference_profile]
         figure = draw_rank_frequency([*baselines, *sample_evenly([profile for _, profile in profiles])])
         caption = (
-            "Relative frequency of words and bigrams by rank. A curve that drops early means that few words are used, "
-            "and used often."
+            "Relative frequency of words, bigrams and trigrams by rank. A curve that drops early means that few are "
+            "used, and used often."
         )
         chapter.add(page.picture(f"{run.config.name}_ranks", figure, caption))
         if run.training_profile is not None:
@@ -252,9 +168,10 @@ def _compare_with_corpus(
     chapter.add(Table(["Jensen–Shannon divergence, bits", *labels, "expected replies"], rows, numbers_from=1))
     for index, (snapshot, profile) in enumerate(profiles, start=1):
         caption = (
-            f"The most frequent words and bigrams at {snapshot.label}, and their frequency in the training corpus."
+            f"The most frequent words, bigrams and trigrams at {snapshot.label}, and their frequency in the training "
+            "corpus."
         )
-        figure = draw_top_ngrams(profile, corpus, run.run.vocabulary)
+        figure = draw_top_ngrams(profile, corpus, run.run.codecs.target.vocabulary)
         picture = page.picture(f"{name}_ngrams_{snapshot.label}", figure, caption)
         chapter.add(
             picture if index == len(profiles) else Details(f"Most frequent words at {snapshot.label}", [picture])
@@ -263,33 +180,34 @@ def _compare_with_corpus(
 
 def replies_over_time(page: Page, report: Report) -> None:
     """Replies to the same questions at every snapshot, of every run, and in transcripts."""
-    chapter = page.chapter("Replies over time")
-    questions = report.options.questions
+    outputs = report.labels.outputs
+    chapter = page.chapter(f"{outputs.capitalize()} over time")
+    questions, source = report.options.questions, report.labels.source
     for run in report.runs:
         if run.snapshots:
-            caption = f"{run_prefix(report, run)}replies at every snapshot, with the decoding settings of the run"
-            chapter.add(_reply_table(questions, [snapshot.replies for snapshot in run.snapshots], caption))
+            caption = f"{run_prefix(report, run)}{outputs} at every snapshot, with the decoding settings of the run"
+            chapter.add(_reply_table(source, questions, [snapshot.replies for snapshot in run.snapshots], caption))
         else:
             add_error(chapter, run, "model")
     newest = [(run.config.name, run.snapshots[-1]) for run in report.runs if run.snapshots]
     columns = [snapshot.replies._replace(label=f"{name}, {snapshot.label}") for name, snapshot in newest]
     columns += report.options.transcripts
     if len(columns) > 1:
-        chapter.add(_reply_table(questions, columns, "Side by side: the newest snapshots, and transcripts"))
+        chapter.add(_reply_table(source, questions, columns, "Side by side: the newest snapshots, and transcripts"))
     else:
         chapter.add(
             Paragraph(
-                "To compare replies, add other runs, or the replies of another system with --transcript FILE "
-                "(lines of question<TAB>reply, or one reply per line in the order above)."
+                f"To compare {outputs}, add other runs, or the {outputs} of another system with --transcript FILE "
+                f"(lines of question<TAB>reply, or one {report.labels.output} per line in the order above)."
             )
         )
     for run in report.runs:
         _add_validation_replies(chapter, report, run)
 
 
-def _reply_table(questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
+def _reply_table(source: str, questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
     rows = [[question, *(column.replies[n] or "(empty)" for column in columns)] for n, question in enumerate(questions)]
-    return Table(["utterance", *(column.label for column in columns)], rows, caption)
+    return Table([source, *(column.label for column in columns)], rows, caption)
 
 
 def _add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
@@ -303,8 +221,9 @@ def _add_validation_replies(chapter: Chapter, report: Report, run: RunMeasuremen
     targets = {line["source"]: line.get("target", NO_VALUE) for line in reversed(lines)}
     sources = dict.fromkeys(line["source"] for line in lines)
     rows = [[source, *(replies.get((source, step), NO_VALUE) for step in shown), targets[source]] for source in sources]
-    head = ["utterance", *(f"step {step:,}" for step in shown), "expected reply"]
-    title = f"{run_prefix(report, run)}replies to validation utterances during training"
+    labels = report.labels
+    head = [labels.source, *(f"step {step:,}" for step in shown), labels.reference]
+    title = f"{run_prefix(report, run)}{labels.outputs} of validation samples during training"
     chapter.add(Details(title, [Table(head, rows)]))
 
 

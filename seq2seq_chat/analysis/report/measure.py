@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_metrics, evaluation_corpus
+from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, find_leakage
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.diversity import Diversity
 from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, corpus_profile, text_profile
@@ -20,7 +19,9 @@ from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.model_view.model_internals import GradientNorms, gradient_norms
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.replies import QUESTIONS, ReplyColumn, reply_to_all
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import LABELS, Config, Labels
+from seq2seq_chat.data.leakage import Leakage
+from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
@@ -58,13 +59,14 @@ class RunMeasurements:
 
     run: Run
     loaded: LoadedRun | None = None  # with the newest weights
-    corpus_file: str | Path | None = None
+    corpus_file: Corpus | None = None
     snapshots: list[SnapshotMeasurements] = field(default_factory=list)
     training_profile: NgramProfile | None = None  # of the training targets
     reference_profile: NgramProfile | None = None  # of the expected replies
     reference_diversity: Diversity | None = None
     examples: list[Prediction] = field(default_factory=list)  # at the newest snapshot
     test_sources: list[str] = field(default_factory=list)
+    leakage: Leakage | str | None = None  # of the predicted samples, or why it is unknown
     errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
 
     @property
@@ -94,6 +96,16 @@ class Report(NamedTuple):
     vectors: Sent2Vec | None  # shared by all runs, as distances are only comparable with the same vectors
     vectors_origin: str  # where they come from, or why there are none
     on_progress: OnProgress
+
+    @property
+    def task(self) -> str:
+        """The task of the first run, for the words of the report."""
+        return self.runs[0].config.task
+
+    @property
+    def labels(self) -> Labels:
+        """What source, output and target are called in the report."""
+        return LABELS[self.task]
 
 
 def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Vec | None, str]:
@@ -128,7 +140,7 @@ def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_p
                 result.loaded = LoadedRun(run, snapshot.name)
             result.loaded.load_snapshot(snapshot.name)
             on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
-            result.snapshots.append(_measure_snapshot(result, result.loaded, options, vectors))
+            result.snapshots.append(_measure_snapshot(result, result.loaded, options, vectors, on_progress))
     with result.record_errors("model"):
         if result.loaded is None:
             result.loaded = LoadedRun(run)  # raises an error that says why there is no model
@@ -136,14 +148,21 @@ def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_p
 
 
 def _measure_snapshot(
-    result: RunMeasurements, loaded: LoadedRun, options: ReportOptions, vectors: Sent2Vec | None
+    result: RunMeasurements,
+    loaded: LoadedRun,
+    options: ReportOptions,
+    vectors: Sent2Vec | None,
+    on_progress: OnProgress,
 ) -> SnapshotMeasurements:
     metrics, profile, gradients = None, None, None
     with result.record_errors("evaluation"):
         if result.corpus_file is not None:
             predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
-            metrics = compute_metrics(predictions, vectors)
-            profile = _profile(f"replies at {loaded.label}", [p.reply for p in predictions], loaded)
+            if result.leakage is None:  # the same for all snapshots
+                on_progress(f"{result.name}: looking for the samples in the training corpus")
+                result.leakage = find_leakage(loaded, result.corpus_file, predictions)
+            metrics = compute_all_metrics(predictions, vectors, result.leakage)
+            profile = _profile(f"replies at {loaded.label}", [p.reply_tokens for p in predictions], loaded)
             step = max(1, predictions.samples // EXAMPLES)
             result.examples = [p for index, p in enumerate(predictions) if index % step == 0][:EXAMPLES]
             if result.reference_diversity is None:  # the same for all snapshots
@@ -156,7 +175,7 @@ def _measure_snapshot(
 
 
 def _measure_references(result: RunMeasurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
-    references = [p.expected for p in predictions]
+    references = [p.expected_tokens for p in predictions]
     result.reference_diversity = Diversity()
     result.reference_diversity.add(references)
     result.reference_profile = _profile("expected replies", references, loaded)
@@ -166,4 +185,4 @@ def _measure_references(result: RunMeasurements, loaded: LoadedRun, predictions:
 
 
 def _profile(label: str, texts: Sequence[str], loaded: LoadedRun) -> NgramProfile:
-    return text_profile(label, texts, loaded.vocabulary, loaded.config.data.level)
+    return text_profile(label, map(str.split, texts), loaded.codecs.target.vocabulary)

@@ -76,11 +76,12 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasur
     samples = [p for p in run.examples if p.expected.split()]
     studies = beams.study_beams(loaded, [*questions, *(p.source for p in samples)], beams.WIDTHS)
     question_studies, sample_studies = studies[: len(questions)], studies[len(questions) :]
+    tokenizer = loaded.codecs.target.tokenizer
     if report.options.favorites is not None:
-        ranks = beams.rank_favorites(question_studies, report.options.favorites.replies, report.vectors)
+        ranks = beams.rank_favorites(question_studies, report.options.favorites.replies, tokenizer, report.vectors)
         favorite = "your favorite reply"
     else:
-        ranks = beams.rank_favorites(sample_studies, [p.expected for p in samples], report.vectors)
+        ranks = beams.rank_favorites(sample_studies, [p.expected for p in samples], tokenizer, report.vectors)
         favorite = "the reply nearest in meaning to the expected one"
     caption = (
         "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "

@@ -3,40 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
+from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
+from seq2seq_chat.data.tokenizers.subword_training import SubwordModel
+from seq2seq_chat.data.tokenizers.thesis import ThesisTokenizer
+from seq2seq_chat.data.tokenizers.tokenizer import Tokenizer, TokenizerError
+from seq2seq_chat.data.tokenizers.unicode import UnicodeTokenizer
+from seq2seq_chat.data.tokenizers.whitespace import WhitespaceTokenizer
 
-Level = Literal["word", "character"]
-"""The values of ``data.level``: what a token is."""
+__all__ = [
+    "TOKENIZER_FILE",
+    "SubwordModel",
+    "Tokenizer",
+    "TokenizerError",
+    "TokenizerName",
+    "TokenizerSettings",
+    "create_tokenizer",
+    "train_tokenizer",
+]
 
+TOKENIZER_FILE = "tokenizer.json"
 
-class Tokenizer(Protocol):
-    """Turns text into tokens and back. A token never contains white space."""
-
-    @property
-    def name(self) -> str:
-        """The value of ``data.level``."""
-
-    def encode(self, text: str) -> list[str]:
-        """The tokens of a text."""
-
-    def decode(self, tokens: Iterable[str]) -> str:
-        """The text of tokens: the inverse of ``encode``, except for cleaning."""
-
-
-_TOKENIZERS: dict[str, Tokenizer] = {
-    tokenizer.name: tokenizer for tokenizer in (EnglishTokenizer(), CharacterTokenizer())
+_SIMPLE_TOKENIZERS: dict[str, type[Tokenizer]] = {
+    tokenizer.name: tokenizer
+    for tokenizer in (
+        CharacterTokenizer,
+        EnglishCharacterTokenizer,
+        EnglishTokenizer,
+        ThesisTokenizer,
+        WhitespaceTokenizer,
+    )
 }
 
+TokenizerName = Literal["english", "thesis", "unicode", "whitespace", "character", "subword", "english_character"]
 
-def get_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer with this name.
+
+class TokenizerSettings(NamedTuple):
+    """What determines a tokenizer, apart from its file."""
+
+    name: TokenizerName = "english"
+    lowercase: bool = False  # unicode only
+    subword_model: SubwordModel = "unigram"  # subword only, when it is trained
+
+
+def create_tokenizer(settings: TokenizerSettings, file: bytes | None = None, origin: str = "") -> Tokenizer:
+    """A tokenizer that needs no file, or one with the contents of its file.
+
+    Args:
+        origin: Names the file in error messages.
 
     Raises:
-        ValueError: There is no such tokenizer.
+        TokenizerError: The file is damaged, or belongs to another tokenizer or version.
+        ValueError: There is no such tokenizer, or it needs a file.
     """
-    if name not in _TOKENIZERS:
-        raise ValueError(f"tokenizer must be {' or '.join(map(repr, _TOKENIZERS))}, not {name!r}")
-    return _TOKENIZERS[name]
+    if settings.name == "unicode":
+        return UnicodeTokenizer(settings.lowercase)
+    if settings.name == "subword" and file is not None:
+        return SubwordTokenizer.load(file, origin)
+    try:
+        return _SIMPLE_TOKENIZERS[settings.name]()
+    except KeyError:
+        raise ValueError(f"no tokenizer {settings.name} without a file") from None
+
+
+def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+    """Train a tokenizer that has a file; with the special words, its tokens fill a vocabulary of this size.
+
+    Raises:
+        TokenizerError: The vocabulary is too small, or there is too little text.
+    """
+    return SubwordTokenizer.train(texts, vocabulary_size, settings.subword_model)

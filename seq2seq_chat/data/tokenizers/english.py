@@ -9,8 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from seq2seq_chat.data.tokenizers.tokenizer import Tokenizer
+
 _MARKS = ".,!?"
 _TOKEN = re.compile(r"[a-z0-9]+|[.,!?]")
+_SPACE_BEFORE_MARK = re.compile(r" (?=[.,!?](?: |$))")
 _SPACE = ord(" ")
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
 _VALID = f"{string.ascii_lowercase}{string.digits}{_MARKS}\n"
@@ -49,22 +52,31 @@ def clean(text: str) -> str:
     return " ".join(_TOKEN.findall(_to_ascii(text).lower()))
 
 
+def join_lines(texts: Sequence[str]) -> str:
+    """The texts as the lines of one text; line feeds within them become spaces."""
+    joined = "\n".join(texts)
+    if joined.count("\n") != len(texts) - 1:
+        joined = "\n".join([text.replace("\n", " ") for text in texts])
+    return joined
+
+
 def clean_lines(texts: Sequence[str]) -> list[str]:
     """``clean`` of each text, but many times faster for many texts."""
     if not texts:
         return []
-    joined = "\n".join(texts)
-    if joined.count("\n") != len(texts) - 1:
-        joined = "\n".join([text.replace("\n", " ") for text in texts])
-    return clean_block(_to_ascii(joined).encode("ascii")).decode("ascii").split("\n")
+    return clean_block(_to_ascii(join_lines(texts)).encode("ascii")).decode("ascii").split("\n")
 
 
 def clean_block(lines: bytes) -> bytes:
     """``clean`` of each line of a UTF-8 text. Every step is a single pass in C over all lines."""
     if not lines.isascii():
         lines = _to_ascii(lines.decode()).encode("ascii")
-    data = lines.translate(_CLEANED)
-    for mark in _MARKS.encode():
+    return separate_marks(lines.translate(_CLEANED))
+
+
+def separate_marks(data: bytes, marks: bytes = _MARKS.encode()) -> bytes:
+    """Make each mark a word, and separate words by single spaces, in lines without other codes below the space."""
+    for mark in marks:
         data = data.replace(b"%c" % mark, b" %c " % mark)
     codes = np.frombuffer(data, np.uint8)
     redundant = codes == _SPACE  # a space is kept only before a word
@@ -72,15 +84,25 @@ def clean_block(lines: bytes) -> bytes:
     return codes[~redundant].tobytes().replace(b"\n ", b"\n").removeprefix(b" ")
 
 
-class EnglishTokenizer:
+def attach_marks(tokens: Iterable[str]) -> str:
+    """Tokens separated by spaces, with punctuation marks after the words."""
+    return _SPACE_BEFORE_MARK.sub("", " ".join(tokens))
+
+
+class EnglishTokenizer(Tokenizer):
     """Cleans a text; each remaining word or punctuation mark is a token."""
 
-    name = "word"  # the value of data.level
+    name = "english"
+    cleans = True
 
     def encode(self, text: str) -> list[str]:
         """The words and punctuation marks of the cleaned text."""
         return clean(text).split()
 
+    def encode_lines(self, texts: Sequence[str]) -> list[str]:
+        """Each cleaned text."""
+        return clean_lines(texts)
+
     def decode(self, tokens: Iterable[str]) -> str:
-        """The words, separated by spaces."""
-        return " ".join(tokens)
+        """The words, separated by spaces, with punctuation marks after the words."""
+        return attach_marks(tokens)

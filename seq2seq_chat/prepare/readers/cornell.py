@@ -22,7 +22,7 @@ def read_cornell(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     """
     lines_file = Path(piece.companion) if piece.companion else lines_file_of(Path(piece.path))
     texts = _read_texts(piece, lines_file, shard)
-    conversations = ConversationWriter(piece, shard)
+    conversations = ConversationWriter(piece, settings, shard)
     for lines in line_batches(piece, shard, legacy=True):
         for number, line in lines:
             if not line.strip():

@@ -15,7 +15,7 @@ def read_dailydialog(piece: Piece, settings: ReaderSettings, shard: Shard) -> No
     Raises:
         OSError: The file cannot be opened.
     """
-    conversations = ConversationWriter(piece, shard)
+    conversations = ConversationWriter(piece, settings, shard)
     for lines in line_batches(piece, shard):
         for number, line in lines:
             if not line.strip():

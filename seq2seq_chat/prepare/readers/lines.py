@@ -20,7 +20,7 @@ def read_lines(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     if settings.turns == "odd-even":
         read_tweets(piece, settings, shard)
         return
-    conversations = ConversationWriter(piece, shard)
+    conversations = ConversationWriter(piece, settings, shard)
     conversation = 0
     for lines in line_batches(piece, shard):
         for number, line in lines:
@@ -45,7 +45,7 @@ def read_tweets(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     Raises:
         OSError: The file cannot be opened.
     """
-    conversations = ConversationWriter(piece, shard, complete_size=2)
+    conversations = ConversationWriter(piece, settings, shard, complete_size=2)
     first = ""
     count = 0
     for lines in line_batches(piece, shard, keep_damaged=True):

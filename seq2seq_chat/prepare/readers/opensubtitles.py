@@ -7,16 +7,17 @@ import struct
 import zipfile
 import zlib
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 
-from seq2seq_chat.data.tokenizers.english import clean_block
+from seq2seq_chat.data.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
 from seq2seq_chat.prepare.arrow import floats, integers, lines
-from seq2seq_chat.prepare.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
 from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.tokenizing import tokenize_block
 
 SKETCH_SIZE = 32
 """Fingerprints in the sketch of a film: the smallest hashes of its distinct long sentences."""
@@ -25,7 +26,6 @@ ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplemente
 """Exceptions that reading a damaged or modified archive may raise."""
 
 _LONG_SENTENCE = 8  # words; shorter sentences occur in many films
-_SAMPLE_SENTENCES = 100  # to find out whether a film is in the Latin alphabet
 
 
 def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
@@ -42,13 +42,13 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
         return
     finally:
         shard.add_bytes(piece.size)
-    block = clean_block(sentences.lines)
-    shard.add_letters(_first_lines(sentences.lines), _first_lines(block))
+    block, tokens = tokenize_block(sentences.lines, settings.tokenizer, shard)
     starts, ends = sentences.starts, sentences.ends
-    if block.startswith(b"\n") or block.endswith(b"\n") or b"\n\n" in block:  # some sentences are empty after cleaning
+    if block.startswith(b"\n") or block.endswith(b"\n") or b"\n\n" in block:  # nothing is left of some sentences
         texts = block.split(b"\n")
         kept = np.fromiter(map(bool, texts), bool, len(texts))
         block, starts, ends = b"\n".join(filter(None, texts)), starts[kept], ends[kept]
+        tokens = None if tokens is None else b"\n".join(compress(tokens.split(b"\n"), texts))
     if not block:
         return
     shard.piece.conversations = 1
@@ -57,6 +57,7 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
         conversation=0,
         position=integers(np.arange(len(starts))),
         text=lines(block),
+        tokens=None if tokens is None else lines(tokens),
         start=floats(starts),
         end=floats(ends),
         previous_end=floats(np.append(np.nan, np.where(np.isnan(ends), starts, ends)[:-1])),
@@ -64,10 +65,6 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
     exact, sketch = film_fingerprints(block)
     shard.add_fingerprints(True, [exact])
     shard.add_fingerprints(False, sketch)
-
-
-def _first_lines(block: bytes) -> list[str]:
-    return [line.decode() for line in block.split(b"\n", _SAMPLE_SENTENCES)[:_SAMPLE_SENTENCES]]
 
 
 def film_fingerprints(block: bytes) -> tuple[int, list[int]]:

@@ -12,7 +12,7 @@ words. All other files are parsed with lxml, which gives the same sentences or a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ Array = Any
 """A NumPy array."""
 
 _TIME_VALUE = re.compile(rb"(\d{1,9}):(\d{1,9}):(\d{1,9})(?:[,.](\d*))?")
-_NAMED_ENTITY = re.compile(rb"&(?:amp|lt|gt|quot|apos);")
+_ENTITIES = ((b"&lt;", b"<"), (b"&gt;", b">"), (b"&quot;", b'"'), (b"&apos;", b"'"), (b"&amp;", b"&"))  # & is the last
 _TIME_TAG = re.compile(rb'<time id="([^"]*)" value="([^"]*)" ?/>')
 _OTHER_ENCODING = re.compile(rb"encoding *= *[\"'](?!utf-?8[\"'])", re.IGNORECASE)
 _NONCHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
@@ -146,9 +146,13 @@ def scan_sentences(content: bytes) -> Sentences | None:
         _invalid_utf8(content) is not None or any(character in body for character in _NONCHARACTERS)
     ):
         return None
-    if b"&" in body:
-        body = _NAMED_ENTITY.sub(b" ", body)  # cleaning replaces all five characters by spaces
-    return _split_words(body)
+    sentences = _split_words(body)
+    if b"&" not in sentences.lines:
+        return sentences
+    lines = sentences.lines
+    for entity, character in _ENTITIES:
+        lines = lines.replace(entity, character)
+    return replace(sentences, lines=lines)
 
 
 def _is_frame(head: bytes, tail: bytes) -> bool:
@@ -164,7 +168,7 @@ def _is_frame(head: bytes, tail: bytes) -> bool:
 
 
 def _split_words(body: bytes) -> Sentences:
-    """The sentences of a text in the format of OPUS without entities."""
+    """The sentences of a text in the format of OPUS, with their entities."""
     codes = np.frombuffer(body, np.uint8)
     brackets = np.flatnonzero((codes & _BRACKET_MASK) == _OPENING)
     opening, closing = brackets[0::2], brackets[1::2]

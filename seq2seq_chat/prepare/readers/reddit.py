@@ -21,11 +21,11 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from seq2seq_chat.data.tokenizers.english import clean_lines
+from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.prepare.arrow import floats, integers, strings
-from seq2seq_chat.prepare.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.tokenizing import tokenize
 
 MAX_FILE_BYTES = 1 << 44
 """The ordinal of a comment is the number of its file times this, plus the offset of its line."""
@@ -45,26 +45,22 @@ _COMMENT_PREFIX = "t1_"
 def read_reddit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     """Read the comments of a dump, or of a byte range of one, into a shard of COMMENTS.
 
-    Skips comments of other subreddits, deleted and removed comments, those that are empty or too long after cleaning,
-    and those with too low a score. Lines that are not UTF-8, not a JSON object or not a comment are damage. (Lines that
-    do not mention a selected subreddit are only checked for UTF-8 and braces.)
+    Skips comments of other subreddits, deleted and removed comments, those that have no words or too many, and those
+    with too low a score. Lines that are not UTF-8, not a JSON object or not a comment are damage. (Lines that do not
+    mention a selected subreddit are only checked for UTF-8 and braces.)
 
     Raises:
         OSError: The file cannot be opened.
     """
     comments = _CommentReader(piece, settings, shard)
-    blocks = LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes)
     offset = piece.start
     try:
-        for begin, block in blocks:
+        for begin, block in LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes):
             comments.read(begin, block)
             offset = begin + len(block)
     except DamagedFile as error:
         shard.add_damage(f"after byte {offset} and {shard.piece.records} lines", str(error), incomplete=True)
     comments.flush()
-    for start in blocks.too_long:
-        shard.piece.records += 1
-        shard.add_damage(f"byte {start}", "line too long")
 
 
 class _Comment(NamedTuple):
@@ -162,14 +158,13 @@ class _CommentReader:
             self._pending.append(_Comment(self._first_ordinal + offset, link, name, parent, body, created))
 
     def flush(self) -> None:
-        """Clean the collected comments and add them to the shard."""
+        """Tokenize the collected comments and add them to the shard."""
         if not self._pending:
             return
         bodies = [comment.body for comment in self._pending]
-        texts = clean_lines(bodies)
-        self._shard.add_letters(bodies, texts)
+        texts = tokenize(bodies, self._settings.tokenizer, self._shard)
         limit = self._settings.max_words
-        kept = [index for index, text in enumerate(texts) if text and (limit is None or text.count(" ") < limit)]
+        kept = [index for index in texts.kept() if limit is None or texts.words(index) <= limit]
         comments = [self._pending[index] for index in kept]
         self._pending = []
         if comments:
@@ -178,7 +173,7 @@ class _CommentReader:
                 link=strings([comment.link.encode() for comment in comments]),
                 id=strings([comment.name.encode() for comment in comments]),
                 parent=strings([comment.parent.encode() for comment in comments]),
-                text=strings([texts[index].encode() for index in kept]),
+                **texts.columns(kept),
                 created=floats(np.array([comment.created for comment in comments], np.float64)),
             )
 

@@ -1,4 +1,4 @@
-"""Shared by the readers of text corpora: read text files line by line into conversations of cleaned utterances.
+"""Shared by the readers of text corpora: read text files line by line into conversations of tokenized utterances.
 
 An invalid line is counted as damage and skipped.
 """
@@ -9,25 +9,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
-from seq2seq_chat.data.tokenizers.english import clean_lines
-from seq2seq_chat.prepare.compressed import DamagedFile, LineBlocks
+from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.tokenizing import tokenize
 
 BLOCK_UTTERANCES = 100
 """Utterances per block when a file is a single conversation; even, to keep alternating pairs."""
 
 
 class ConversationWriter:
-    """Cleans utterances, and numbers the conversations and utterances of a file that are not empty afterwards.
+    """Tokenizes utterances, and numbers the conversations and utterances of a file that are not empty afterwards.
 
     Args:
         complete_size: If given, drop conversations that do not have exactly this many non-empty utterances.
     """
 
-    def __init__(self, piece: Piece, shard: Shard, complete_size: int | None = None) -> None:
+    def __init__(self, piece: Piece, settings: ReaderSettings, shard: Shard, complete_size: int | None = None) -> None:
         self._piece, self._shard, self._complete_size = piece, shard, complete_size
+        self._tokenizer = settings.tokenizer
         self._raw: list[str] = []
         self._raw_conversations: list[int] = []
         self._last_conversation: int | None = None
@@ -40,9 +42,8 @@ class ConversationWriter:
 
     def flush(self) -> None:
         """Write the added utterances to the shard. With ``complete_size``, call it between conversations only."""
-        texts = clean_lines(self._raw)
-        self._shard.add_letters(self._raw, texts)
-        kept = [index for index, text in enumerate(texts) if text]
+        texts = tokenize(self._raw, self._tokenizer, self._shard)
+        kept = texts.kept()
         if self._complete_size is not None:
             sizes = Counter(self._raw_conversations[index] for index in kept)
             kept = [index for index in kept if sizes[self._raw_conversations[index]] == self._complete_size]
@@ -57,7 +58,7 @@ class ConversationWriter:
             file=self._piece.file,
             conversation=conversations,
             position=range(self._position, self._position + len(kept)),
-            text=[texts[index] for index in kept],
+            **texts.columns(kept),
             start=unknown,
             end=unknown,
         )
@@ -68,7 +69,7 @@ class ConversationWriter:
 def line_batches(
     piece: Piece, shard: Shard, *, keep_damaged: bool = False, legacy: bool = False
 ) -> Iterator[Iterable[tuple[int, str]]]:
-    """Yield the lines of a text file, numbered from 1, a batch at a time. Consume each batch before the next one.
+    """Yield the lines of a piece of text, numbered from 1, a batch at a time. Consume each batch before the next one.
 
     Lines end at a line feed, with or without a carriage return; a byte order mark at the start is dropped.
 
@@ -85,17 +86,17 @@ def line_batches(
 
     def lines(block: bytes) -> Iterator[tuple[int, str]]:
         nonlocal number
-        if number == 0 and is_utf16(block):
+        if number == piece.start == 0 and is_utf16(block):
             raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
         for raw in block.removesuffix(b"\n").split(b"\n"):
             number += 1
             line, damage = decode(raw)
             if damage:
                 shard.piece.records += not keep_damaged
-                shard.add_damage(f"line {number}", damage)
+                shard.add_damage(line_position(piece, number), damage)
                 if not keep_damaged:
                     continue
-            yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
+            yield number, (line.removeprefix("\ufeff") if number == 1 and not piece.start else line).removesuffix("\r")
 
     def decode(raw: bytes) -> tuple[str, str | None]:
         """The text of a line, and what is wrong with it, if anything."""
@@ -108,12 +109,13 @@ def line_batches(
                 return raw.decode("cp1252", errors="replace"), None
             return "", f"byte {error.start} of the line is not UTF-8"
 
-    blocks = LineBlocks(Path(piece.path), on_progress=shard.add_bytes)
     try:
-        for _, block in blocks:
+        for _, block in LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes):
             yield lines(bytes(block))
     except DamagedFile as error:
-        shard.add_damage(f"after line {number}", str(error), incomplete=True)
-    for start in blocks.too_long:
-        shard.piece.records += 1
-        shard.add_damage(f"byte {start}", "line too long")
+        shard.add_damage(f"after {line_position(piece, number)}", str(error), incomplete=True)
+
+
+def line_position(piece: Piece, number: int) -> str:
+    """The position of a line in its file for people; ``number`` is its number in the piece."""
+    return f"line {number}" + (f" after byte {piece.start}" if piece.start else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.analysis.metrics import ngrams
 from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, count_ngrams, divergence, ngram_text, text_profile
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 VOCABULARY = Vocabulary([*SPECIAL_WORDS, "a", "b", "c"])
 
@@ -34,13 +35,39 @@ def test_counts_equal_brute_force(sentences: list[list[int]], n: int, block_size
 
 
 def test_profile_of_texts() -> None:
-    profile = text_profile("x", ["A b!", "", "a zebra b"], VOCABULARY, "word")
-    words, bigrams = profile.orders[1], profile.orders[2]
+    profile = text_profile("x", [["a", "b", "!"], [], ["a", "zebra", "b"]], VOCABULARY)
+    words, bigrams, trigrams = profile.orders.values()
     assert [ngram_text(code, 1, VOCABULARY) for code in words.top(9)] == ["<unknown>", "a", "b"]  # twice each
     assert {ngram_text(code, 2, VOCABULARY) for code in bigrams.codes} == {
         *("a b", "b <unknown>", "a <unknown>", "<unknown> b")
     }
+    assert {ngram_text(code, 3, VOCABULARY) for code in trigrams.codes} == {"a b <unknown>", "a <unknown> b"}
     np.testing.assert_allclose(words.shares(np.array([4, 5, 6])), [2 / 6, 2 / 6, 0])
+
+
+class LargeVocabulary(Vocabulary):
+    """Words that are their ids; the number of trigrams may exceed 64 bits."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def tokens(self, ids: Any) -> list[str]:
+        return [str(word) for word in ids]
+
+
+@pytest.mark.parametrize("size", [100_000, 2_097_151, 2_097_152, 5_000_000])
+def test_trigrams_of_a_large_vocabulary(size: int) -> None:
+    """Codes do not overflow; the words that have no code are the rarest ones, which count as unknown."""
+    words = [word for word in (size - 1, 2_097_150, 2_097_151, 0, 5) if word < size] * 2
+    counts = count_ngrams([words], 3, size)
+    known = [str(word if word < 2_097_151 else UNKNOWN) for word in words]
+    expected = Counter(" ".join(known[start : start + 3]) for start in range(len(known) - 2))
+    assert (counts.codes >= 0).all()
+    texts = [ngram_text(code, 3, LargeVocabulary(size)) for code in counts.codes]
+    assert dict(zip(texts, counts.counts, strict=True)) == expected
 
 
 def test_divergence_of_texts_by_hand() -> None:
@@ -53,7 +80,7 @@ def test_divergence_of_texts_by_hand() -> None:
 def test_figures_of_one_word_and_of_none() -> None:
     empty = NgramProfile("empty", {n: count_ngrams([], n, 7) for n in ngrams.ORDERS})
     one = NgramProfile("one", {n: count_ngrams([[4]], n, 7) for n in ngrams.ORDERS})
-    assert len(draw_rank_frequency([empty, one]).axes) == 2
+    assert len(draw_rank_frequency([empty, one]).axes) == 3
     assert len(draw_top_ngrams(one, empty, VOCABULARY).axes[0].patches) == 2
-    figure = draw_divergences([10], [{1: None, 2: 0.5}], {1: 0.25, 2: None})
-    assert sorted(tuple(line.get_ydata()) for line in figure.axes[0].lines) == [(0.25, 0.25), (0.5,)]
+    figure = draw_divergences([10], [{1: None, 2: 0.5, 3: 0.75}], {1: 0.25, 2: None, 3: None})
+    assert sorted(tuple(line.get_ydata()) for line in figure.axes[0].lines) == [(0.25, 0.25), (0.5,), (0.75,)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from seq2seq_chat.analysis.figures.beams import draw_beams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favorites, study_beams
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 
 QUESTION = "you see the tree1 ?"
 
@@ -21,6 +22,8 @@ def test_replies_by_beam_width(loaded: LoadedRun) -> None:
 
 
 def test_ranks_by_hand() -> None:
-    study = BeamStudy("q", [BestReply(3, "x", -1.0, 1)], [("x", -1.0), ("y", -2.0), ("z", -3.0)])
-    assert rank_favorites([study], ["y"], None) == [Rank("q", "y", "y", 2, 3)]
-    assert rank_favorites([study, study], ["not in the beam", ""], None) == []
+    tokenizer = EnglishTokenizer()
+    study = BeamStudy("q", [BestReply(3, "x", -1.0, 1)], [("x", -1.0), ("yes, y!", -2.0), ("z", -3.0)])
+    for favorite in ("yes, y!", "yes , y !", "Yes,y!"):
+        assert rank_favorites([study], [favorite], tokenizer, None) == [Rank("q", favorite, "yes, y!", 2, 3)]
+    assert rank_favorites([study, study], ["not in the beam", ""], tokenizer, None) == []

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.model_view.model_internals import cell_gates, gate_activations, gradient_norms
+from seq2seq_chat.analysis.model_view.model_internals import (
+    _decoder_gates,
+    cell_gates,
+    gate_activations,
+    gradient_norms,
+)
+from seq2seq_chat.config import Model
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.vocabulary import EOS, GO, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.model.cells import GRUCell, HiddenState
+from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
+from tests.random_weights import randomize
 
 QUESTION = "you see the tree1 ?"
 
@@ -23,14 +34,14 @@ def test_lstm_gates_reproduce_the_state(loaded: LoadedRun) -> None:
     words = QUESTION.split()
     assert activations["encoder"].words == words
     cell = loaded.model.encoder.cells[0]
-    inputs = cell.project_inputs(loaded.model.source_embedding(tf.constant(loaded.vocabulary.ids(words))))
+    inputs = cell.project_inputs(loaded.model.source_embedding(tf.constant(loaded.codecs.source.vocabulary.ids(words))))
     h, c = np.zeros(16), np.zeros(16)
     for t in range(len(words)):
         candidate = np.tanh((inputs[t] + h @ cell.recurrent.matrix.numpy())[48:])
         gates = [activations["encoder"].values[name][t] for name in ("input gate", "forget gate", "output gate")]
         c = gates[1] * c + gates[0] * candidate
         h = gates[2] * np.tanh(c)
-    ids = loaded.vocabulary.ids(words)
+    ids = loaded.codecs.source.vocabulary.ids(words)
     states = loaded.model.encode(tf.constant([[*ids, 0, 0, 0]]), tf.constant([5])).states
     np.testing.assert_allclose(h, states[0].output[0], atol=1e-5)
     reply = loaded.chatbot.reply(QUESTION)
@@ -53,7 +64,7 @@ def test_gru_gates_reproduce_the_state() -> None:
 
 def test_gradient_norms_equal_those_of_a_gradient_tape(loaded: LoadedRun, corpora: Path) -> None:
     norms = gradient_norms(loaded, corpora / "validation.txt")
-    corpus = Dataset.open(corpora / "validation.txt", loaded.vocabulary, loaded.config.data)
+    corpus = Dataset.open(corpora / "validation.txt", loaded.codecs, loaded.config.data)
     batch = corpus.batch(np.arange(len(corpus)), size=len(corpus), source_steps=8, target_steps=8, reverse=False)
     with tf.GradientTape() as tape:
         loss = loaded.model.loss(*(tf.constant(part) for part in batch))
@@ -64,3 +75,18 @@ def test_gradient_norms_equal_those_of_a_gradient_tape(loaded: LoadedRun, corpor
         assert row.norm == pytest.approx(float(tf.norm(variable)), rel=1e-5)
         assert row.rms == pytest.approx(float(np.sqrt(np.mean(np.square(variable.numpy())))), rel=1e-5)
     assert {part: len(values) for part, values in norms.by_step.items()} == {"encoder": 8, "decoder": 8}
+
+
+@pytest.mark.parametrize("query", ["current", "previous"])
+def test_decoder_gates_with_the_thought_vector_at_every_step(query: str) -> None:
+    """h = o ∘ tanh(c) with the returned gates and the states of step-by-step decoding."""
+    config = Model(hidden_size=4, embedding_size=3, attention_query=query, context="every_step", encoder_steps=3)
+    model, codecs = Seq2Seq(config, 9, seed=1), Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *"abcde"]))
+    randomize(model, seed=2)
+    ids = np.array([5, 6, 7], np.int32)
+    gates = _decoder_gates(SimpleNamespace(model=model, codecs=codecs), ids, 3, [8, 6, EOS])  # type: ignore[arg-type]
+    state, memory = model.start(model.encode(tf.constant([ids]), tf.constant([3])))
+    for t, word in enumerate([GO, 8, 6]):
+        _, state, _ = model.step(tf.constant([word]), state, memory)
+        h, c = state.cells[0]
+        np.testing.assert_allclose(gates.values["output gate"][t] * np.tanh(c[0]), h[0], atol=1e-6)

@@ -78,7 +78,7 @@ def test_projector_files(points: Vectors, tmp_path: Path) -> None:
 
 def test_thought_vectors_are_encoder_states(loaded: LoadedRun) -> None:
     points = vectors.thought_vectors(loaded, [QUESTION, "  ", "We know it", "we know it!", "we know it"])
-    assert points.labels == [QUESTION, "we know it", "we know it !"]
-    ids = loaded.vocabulary.ids(["we", "know", "it"])
+    assert points.labels == ["you see the tree1?", "we know it", "we know it!"]
+    ids = loaded.codecs.source.vocabulary.ids(["we", "know", "it"])
     states = loaded.model.encode(tf.constant([[*ids, 0, 0, 0, 0, 0]]), tf.constant([3])).states
     np.testing.assert_allclose(points.values[1], np.concatenate([states[0].output[0], states[0].memory[0]]), atol=1e-6)

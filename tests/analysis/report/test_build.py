@@ -126,7 +126,7 @@ def test_figures_and_predictions_are_kept_as_files(reported: tuple[Path, Any]) -
         (file,) = (run / "evaluation").glob(f"{snapshot}_validation_greedy_*.jsonl")
         assert len(file.read_text(encoding="utf-8").splitlines()) == 1 + 10
     projector = run / "report" / "projector" / "tiny_word_embeddings"
-    assert len((projector / "vectors.tsv").read_text().splitlines()) == len(Run(run).vocabulary) - 4
+    assert len((projector / "vectors.tsv").read_text().splitlines()) == len(Run(run).codecs.source.vocabulary) - 4
 
 
 def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], tmp_path: Path) -> None:
@@ -141,6 +141,19 @@ def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], t
     for title, expected in rows.items():
         (value,) = re.findall(rf'<th scope="row">{re.escape(title)}</th><td class="number">([^<]*)</td>', html)
         assert value == expected
+
+
+def test_leakage(cli: Cli, reported: tuple[Path, Any], tmp_path: Path) -> None:
+    """The column after those of the two snapshots is the newest one without leaked samples."""
+    run, _ = reported
+    cli("evaluate", run, "--limit", 12, "--json", tmp_path / "metrics.json")
+    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
+    page = re.sub(r"\s+", " ", (run / "report.html").read_text(encoding="utf-8"))
+    assert 0 < metrics["leaked_samples"] < 12
+    assert f"Leakage: {metrics['leaked_samples']} of {metrics['samples']} samples" in page
+    (row,) = re.findall(r'<th scope="row">perplexity, e\^loss ↓</th>(.*?)</tr>', page)
+    values = re.findall(r'<td class="number">([^<]*)</td>', row)
+    assert values[1:3] == [f"{metrics['perplexity']:.2f}", f"{metrics['without_leaked']['perplexity']:.2f}"]
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers import get_tokenizer
-from seq2seq_chat.data.tokenizers.english import clean, clean_block, clean_lines
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean, clean_block, clean_lines
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_clean_keeps_ascii_letters_and_marks_in_order(text: str) -> None:
 
 
 def test_words() -> None:
-    tokenizer = get_tokenizer("word")
+    tokenizer = EnglishTokenizer()
     assert tokenizer.encode("Hi, Bo!") == ["hi", ",", "bo", "!"]
     assert tokenizer.encode("?¿ ") == ["?"]
     assert tokenizer.encode("--") == []

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset, fit_source
-from seq2seq_chat.data.tokenizers import get_tokenizer
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -42,14 +43,14 @@ def test_text_is_cleaned(prepared: Path) -> None:
 def test_encoded_samples(prepared: Path) -> None:
     vocabulary = Vocabulary.load(prepared / "vocabulary.txt")
     assert len(vocabulary) == 8000
-    corpus = Dataset.open(prepared / "test.txt", vocabulary)
+    corpus = Dataset.open(prepared / "test.txt", Codecs.of_words(vocabulary))
     pairs = [pair for lines in plain_conversations(prepared / "test.txt") for pair in pairwise(lines)]
     assert len(corpus) == len(pairs)
     assert corpus.source_lengths().tolist() == [len(source.split()) for source, _ in pairs]
     chosen = np.random.default_rng(1).choice(len(pairs), 256, replace=False)
     batch = corpus.batch(chosen, size=256, source_steps=20, target_steps=20, reverse=True)
     for row, index in enumerate(chosen):
-        ids = [vocabulary.ids(get_tokenizer("word").encode(text)) for text in pairs[index]]
+        ids = [vocabulary.ids(EnglishTokenizer().encode(text)) for text in pairs[index]]
         source, length = fit_source(ids[0], 20, reverse=True)
         np.testing.assert_array_equal(batch.source[row], source)
         assert batch.source_length[row] == length

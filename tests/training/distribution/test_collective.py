@@ -218,6 +218,25 @@ def test_interrupted_workers_end_bit_for_bit_identical(pair: tuple[Run, Path], t
     assert logged_lines(run.samples_file) == logged_lines(expected.samples_file)
 
 
+@pytest.mark.slow
+def test_several_devices_start_from_the_weights_of_another_run(
+    cli: Cli, pair: tuple[Run, Path], tmp_path: Path
+) -> None:
+    run, config = pair
+    arguments = [config, "--set", "training.steps=3", "--set", "data.vocabulary_size=40", "--init-from", run.path]
+    workers = start_pair(*arguments, "--results", tmp_path / "two")
+    several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
+    mirrored = start(*arguments, *several, "--results", tmp_path / "mirrored")
+    assert cli("train", *arguments, "--results", tmp_path / "one").status == 0
+    for process in (*workers, mirrored):
+        wait_for_exit(process)
+    one = only_run(tmp_path / "one")
+    assert losses(one)[0, 0] < 0.9 * losses(run)[0, 0], "it has learned before"
+    for other in (only_run(tmp_path / "two"), only_run(tmp_path / "mirrored")):
+        assert arrays(other.checkpoint_path(0)) == arrays(one.checkpoint_path(0))
+        np.testing.assert_allclose(losses(other), losses(one), rtol=2e-5)
+
+
 def kill(victim: subprocess.Popen[str], survivor: subprocess.Popen[str], name: str) -> str:
     """Kill a worker; returns the last message of the other one, which stops."""
     victim.kill()
@@ -238,7 +257,7 @@ class FakeChief(Distribution):
         settings["data"]["validation"] = "nowhere.txt"
         settings["training"]["early_stopping"] = 1
         self._values: list[Any] = [
-            {"config": settings, "words": [*SPECIAL_WORDS, "a"], "corpus": "the corpus"},
+            {"config": settings, "codecs": [{"words": [*SPECIAL_WORDS, "a"], "file": None}], "corpus": "the corpus"},
             {"step": 0, "sampler": {}, "schedule": {}},
             {"since_best": 1, "since_fall": 1, "falls": 0},
         ]

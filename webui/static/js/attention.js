@@ -1,5 +1,6 @@
-// The attention of a reply as a table of reply words by source words, in color and in numbers.
+// The attention of a reply as a table of its tokens by source tokens, in color and in numbers.
 import { element } from "./dom.js";
+import { tokenElement } from "./tokens.js";
 
 /** `answer` is a response of POST /api/chat; null if the model has no attention. */
 export function attentionMap(answer) {
@@ -8,7 +9,7 @@ export function attentionMap(answer) {
   const columns = source.map((word) => {
     const isUnknown = unknown.includes(word);
     return element("th", { scope: "col", class: isUnknown ? "unknown-word" : null, title: isUnknown ? "not in the vocabulary" : null },
-      element("span", { dir: "auto" }, word));
+      tokenElement(word));
   });
   const head = element("thead", {}, element("tr", {}, element("td", {}, element("span", { class: "corner", "aria-hidden": "true" }, "reply ↓ · you →")), columns));
   const rows = attention.map((weights, row) => {
@@ -22,9 +23,9 @@ export function attentionMap(answer) {
       cell.style.setProperty("--weight", `${(weight * 100).toFixed(1)}%`);
       return cell;
     });
-    return element("tr", {}, element("th", { scope: "row" }, element("span", { dir: "auto" }, reply[row])), cells);
+    return element("tr", {}, element("th", { scope: "row" }, tokenElement(reply[row])), cells);
   });
-  const caption = element("caption", {}, "The attention of each word of the reply (row) to each of your words (column), in percent.");
+  const caption = element("caption", {}, "The attention of each token of the reply (row) to each of your tokens (column), in percent.");
   return element("div", { class: "map", tabindex: "0", role: "region", "aria-label": "Attention map" },
     element("table", {}, caption, head, element("tbody", {}, rows)));
 }

@@ -7,7 +7,7 @@ import { errorMessage, replyMessage, typingIndicator, userMessage } from "./mess
 import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
 
 const MAX_SAVED = 200; // messages restored after a reload
-const STARTERS = ["hello !", "how are you ?", "who are you ?", "tell me a joke ."];
+const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
 
 /** The conversation: {who: "you", text, time} and {who: "model", run, snapshot, decoding, answer, time}. */
 let messages = [];
@@ -92,7 +92,7 @@ async function requestReply(text, previous) {
   byId("send").hidden = true;
   const focused = document.activeElement;
   try {
-    const answer = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: previous, decoding },
+    const answer = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: picker.readsHistory(run) ? previous : [], decoding },
       pending.signal, (reason) => { indicator.querySelector(".typing-note").textContent = reason; });
     indicator.remove();
     const follow = isScrolledToEnd();

@@ -97,6 +97,7 @@ function retry(turn, column) {
 
 /** The conversation of a column before a turn, as the API expects it. */
 function history(turn, index) {
+  if (!picker.readsHistory(columns[index].run)) return [];
   const previous = turns.slice(0, turns.indexOf(turn)).filter(({ results }) => results[index]?.reply);
   return previous.flatMap(({ text, results }) => [text, results[index].reply.reply]).slice(-Number(document.body.dataset.maxHistory));
 }

@@ -1,8 +1,9 @@
 // The messages of a conversation: those of the user, replies with their explanation, and errors.
 import { attentionMap } from "./attention.js";
 import { element, formatNumber, formatSeconds } from "./dom.js";
+import { tokenElement } from "./tokens.js";
 
-const UNREADABLE = "I cannot read this: I only know the letters a to z, digits and . , ! ?";
+const UNREADABLE = "I cannot read this.";
 
 /** A message of the user. */
 export function userMessage(text) {
@@ -13,7 +14,7 @@ export function userMessage(text) {
 export function replyMessage(answer, label) {
   const readable = answer.source_words.length > 0;
   const reply = readable ? answer.reply : UNREADABLE;
-  const text = element("p", { class: readable && reply ? "message-text" : "message-text placeholder-text", dir: "auto" }, reply || "(empty reply)");
+  const text = element("p", { class: readable && reply.trim() ? "message-text" : "message-text placeholder-text", dir: "auto" }, reply.trim() ? reply : "(empty reply)");
   return element("div", { class: "from-model" }, text, ...answer.warnings.map(warning), readable ? explanation(answer, label) : null);
 }
 
@@ -66,7 +67,7 @@ function hypotheses(answer) {
     bar.style.setProperty("--share", `${(Math.min(1, Math.exp(score - best.score)) * 100).toFixed(1)}%`);
     return element("tr", { class: rank === 0 ? "chosen" : null },
       element("td", { class: "num" }, score.toFixed(2)), element("td", { class: "share" }, bar),
-      element("td", { dir: "auto" }, text || "(empty)", rank === 0 ? element("span", { class: "tag" }, "reply") : null));
+      element("td", {}, element("span", { class: "hypothesis", dir: "auto" }, text.trim() ? text : "(empty)"), rank === 0 ? element("span", { class: "tag" }, "reply") : null));
   });
   return section("Hypotheses", element("table", { class: "hypotheses" },
     element("caption", {}, "Log-probability in nats; the bar is the probability relative to the reply."),
@@ -80,8 +81,8 @@ function attention(answer) {
 }
 
 function unknownWords(answer) {
-  return section("Unknown words", answer.unknown_words.length
-    ? element("p", { class: "words" }, answer.unknown_words.map((word) => element("span", { class: "word", dir: "auto" }, word)))
+  return section("Not in the vocabulary", answer.unknown_words.length
+    ? element("p", { class: "words" }, answer.unknown_words.map((word) => element("span", { class: "word" }, tokenElement(word))))
     : element("p", { class: "muted" }, "None."));
 }
 
@@ -89,5 +90,10 @@ function facts(answer) {
   return section("Details", element("dl", { class: "facts-list" },
     element("dt", {}, "Time"), element("dd", {}, formatSeconds(answer.seconds)),
     element("dt", {}, "Training"), element("dd", {}, answer.step === null ? "–" : `${formatNumber(answer.step)} steps`),
-    element("dt", {}, "Words read"), element("dd", { dir: "auto" }, answer.source_words.join(" "))));
+    element("dt", {}, "Tokens read"), element("dd", { dir: "auto" }, tokens(answer.source_words)),
+    element("dt", {}, "Tokens of the reply"), element("dd", { dir: "auto" }, tokens(answer.reply_words))));
+}
+
+function tokens(words) {
+  return words.flatMap((word) => [tokenElement(word), " "]);
 }

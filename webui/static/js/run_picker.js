@@ -18,6 +18,7 @@ export class RunPicker {
     this.onRun = onRun;
     this.onError = onError;
     this.details = null;
+    this.tasks = new Map(); // of the runs
     this.runSelect.addEventListener("change", () => this.loadRun());
     this.snapshotSelect.addEventListener("change", () => saveState("model", this.selection));
     // the list may have changed since the page was loaded: update it before it is opened
@@ -40,6 +41,11 @@ export class RunPicker {
     }
   }
 
+  /** Whether a run may read the history; a translation has none. */
+  readsHistory(run) {
+    return this.tasks.get(run) !== "translation";
+  }
+
   async refresh() {
     if (Date.now() - (this.updatedAt ?? 0) < 3000) return;
     this.updatedAt = Date.now();
@@ -53,6 +59,7 @@ export class RunPicker {
   async updateRuns(selected) {
     const { runs } = await fetchJson("/api/runs");
     this.updatedAt = Date.now();
+    this.tasks = new Map(runs.map((run) => [run.name, run.task]));
     const { options } = this.runSelect;
     if (runs.length === options.length && runs.every((run, index) => options[index].value === run.name)) return;
     this.runSelect.replaceChildren(...runs.map((run) => new Option(this.runTitle(run), run.name)));
@@ -90,6 +97,6 @@ export class RunPicker {
 
   snapshotTitle(snapshot) {
     if (snapshot === "latest" && this.details.state === "training") return `latest (${timeAgo(this.details.changed)})`;
-    return snapshot === "best" ? "best (lowest validation loss)" : snapshotLabel(snapshot);
+    return snapshot === "best" ? "best (of all validations)" : snapshotLabel(snapshot);
   }
 }

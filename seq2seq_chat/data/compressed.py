@@ -5,10 +5,11 @@ from __future__ import annotations
 import bz2
 import lzma
 import queue
+import re
 import threading
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFErro
 """Exceptions that decompressing damaged data may raise."""
 
 MAX_LINE_BYTES = 1 << 26
-"""Longer lines are skipped as damaged, so that no file can exhaust memory."""
+"""Longer lines are replaced, so that no file can exhaust memory."""
+TOO_LONG_LINE = b"?" * ((1 << 20) + 1) + b"\n"
+"""What stands for a line of more than MAX_LINE_BYTES: a line that is too long for every reader."""
 
 Chunk = tuple[bytes, int]
 """Decompressed data, and the number of compressed bytes read for it."""
@@ -36,11 +39,12 @@ def _zstandard() -> Any:
     return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
 
 
+_MAGIC_BYTES = 10  # of the longest
 _DECOMPRESSORS: dict[bytes, Callable[[], Any]] = {
-    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
-    b"BZh": bz2.BZ2Decompressor,
-    b"\xfd7zXZ\x00": lzma.LZMADecompressor,
-    b"\x28\xb5\x2f\xfd": _zstandard,
+    rb"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
+    rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)": bz2.BZ2Decompressor,  # a text may start with the first three
+    rb"\xfd7zXZ\x00": lzma.LZMADecompressor,
+    rb"\x28\xb5\x2f\xfd": _zstandard,
 }
 
 
@@ -51,11 +55,11 @@ def is_compressed(path: Path) -> bool:
 
 def _find_decompressor(path: Path) -> Callable[[], Any] | None:
     with open(path, "rb") as file:
-        return _decompressor_for(file.read(6))
+        return _decompressor_for(file.read(_MAGIC_BYTES))
 
 
 def _decompressor_for(start: bytes) -> Callable[[], Any] | None:
-    return next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
+    return next((make for magic, make in _DECOMPRESSORS.items() if re.match(magic, start)), None)
 
 
 ReadInto = Callable[[memoryview], tuple[int, int] | None]
@@ -113,7 +117,7 @@ def _read_chunks(chunks: Iterator[Chunk]) -> ReadInto:
     return read_into
 
 
-def _decompress(path: Path, make: Callable[[], Any]) -> Iterator[Chunk]:
+def _decompress(path: Path, make: Callable[[], Any]) -> Generator[Chunk, None, None]:
     with open(path, "rb") as file:
         decompressor: Any = None
         consumed = 0
@@ -192,6 +196,21 @@ def read_decompressed(path: Path) -> bytes:
     return content if make is None else b"".join(data for data, _ in _decompress(path, make))
 
 
+def read_start(path: Path, size: int) -> bytes:
+    """The first bytes of a file, decompressed; fewer if the file is shorter or damaged. Raises OSError."""
+    make = _find_decompressor(path)
+    if make is None:
+        with open(path, "rb") as file:
+            return file.read(size)
+    start = b""
+    with suppress(DamagedFile), closing(_decompress(path, make)) as chunks:
+        for data, _ in chunks:
+            start += data
+            if len(start) >= size:
+                break
+    return start[:size]
+
+
 def line_starts(path: Path, spacing: int) -> list[int]:
     """Offsets at which to split a plain file between lines, about ``spacing`` bytes apart; the first is 0.
 
@@ -215,21 +234,21 @@ class LineBlocks:
     """The lines of a file, or of a byte range of a plain one, in blocks of complete lines.
 
     Iterating yields (offset, block). A block is a view of a buffer that is reused for the next block. It ends with a
-    line feed unless it is the last.
+    line feed unless it is the last. A line of more than MAX_LINE_BYTES is replaced by a block of TOO_LONG_LINE.
 
     Args:
         start: First byte to read; must be the start of a line.
         end: End of the byte range; None for the end of the file.
         on_progress: Called with the number of bytes read from the file since the last call.
-
-    Attributes:
-        too_long: Offsets of the lines skipped because they exceed MAX_LINE_BYTES.
     """
 
     def __init__(
-        self, path: Path, start: int = 0, end: int | None = None, on_progress: Callable[[int], None] = lambda size: None
+        self,
+        path: Path,
+        start: int = 0,
+        end: int | None = None,
+        on_progress: Callable[[int], object] = lambda size: None,
     ) -> None:
-        self.too_long: list[int] = []
         self._path, self._start, self._end, self._on_progress = path, start, end, on_progress
 
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
@@ -255,7 +274,7 @@ class LineBlocks:
                         if skipping:
                             first, skipping = line_end + 1, False
                         elif line_end > MAX_LINE_BYTES:
-                            self.too_long.append(offset)
+                            yield offset, memoryview(TOO_LONG_LINE)
                             first = line_end + 1
                     if last > first:
                         yield offset + first, view[first:last]
@@ -267,7 +286,7 @@ class LineBlocks:
                 else:
                     held = end
                 if held > MAX_LINE_BYTES:
-                    self.too_long.append(offset)
+                    yield offset, memoryview(TOO_LONG_LINE)
                     offset, held, skipping = offset + held, 0, True
             if held:
                 yield offset, view[:held]

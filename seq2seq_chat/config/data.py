@@ -1,0 +1,180 @@
+"""The section `data`: corpora, tokenizers, vocabularies, and how utterances become samples."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from seq2seq_chat.config.section import FilePath, PositiveInt, Section
+
+BucketSize = Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]  # a list in JSON
+VocabularySize = Annotated[int, Field(gt=4)]
+TokenizerName = Literal["english", "thesis", "unicode", "whitespace", "character", "subword", "english_character"]
+
+
+class ParallelFiles(Section):
+    """Two files; each line of the one belongs to the same line of the other."""
+
+    source: FilePath = Field(description="lines that the encoder reads")
+    target: FilePath = Field(description="lines that the decoder writes")
+
+    def __str__(self) -> str:
+        return f"{self.source} and {self.target}"
+
+
+CorpusFiles = Annotated[
+    Annotated[FilePath, Tag("[file]")] | Annotated[ParallelFiles, Tag("[files]")],
+    Discriminator(lambda value: "[files]" if isinstance(value, (dict, ParallelFiles)) else "[file]"),
+]
+
+
+_PAIRS_NAME = re.compile(r".*\.tsv(\.gz|\.bz2|\.xz|\.zst)?", re.IGNORECASE)
+
+
+def is_pairs(files: CorpusFiles | str | Path) -> bool:
+    """Whether a corpus consists of pairs rather than conversations: two files, or one whose name ends in .tsv."""
+    return not isinstance(files, (str, Path)) or _PAIRS_NAME.fullmatch(Path(files).name) is not None
+
+
+class TextSettings(NamedTuple):
+    """The tokenizer and the vocabulary of one side of the samples."""
+
+    tokenizer: TokenizerName
+    tokenizer_file: str | None
+    subword_model: Literal["unigram", "bpe"]
+    lowercase: bool
+    vocabulary: str | None
+    vocabulary_size: int
+
+
+TARGET_SETTINGS = ("target_tokenizer", "target_tokenizer_file", "target_vocabulary", "target_vocabulary_size")
+
+
+class Data(Section):
+    """Corpora, vocabulary, and how utterances become samples."""
+
+    train: CorpusFiles = Field(
+        description="training corpus: a file of utterances, a .tsv of two columns, or "
+        '{"source": FILE, "target": FILE} of parallel lines; paths are relative to the working directory'
+    )
+    validation: CorpusFiles | None = Field(None, description="validation corpus; null: no validation")
+    test: CorpusFiles | None = Field(None, description="default corpus of `evaluate`")
+    tokenizer: TokenizerName = Field(
+        "english", description="how text is split into tokens; only the source if data.target_tokenizer differs"
+    )
+    target_tokenizer: TokenizerName | None = Field(None, description="tokenizer of the target; null: data.tokenizer")
+    tokenizer_file: FilePath | None = Field(
+        None, description="file of the tokenizer subword, from `prepare`; null: trained on the training corpus"
+    )
+    target_tokenizer_file: FilePath | None = Field(
+        None, description="file of the target's own tokenizer subword; null: trained on the targets"
+    )
+    subword_model: Literal["unigram", "bpe"] = Field(
+        "unigram", description="model of the tokenizer subword when it is trained on the training corpus"
+    )
+    lowercase: bool = Field(False, description="unicode: convert text to lower case")
+    vocabulary: FilePath | None = Field(
+        None, description="vocabulary file, one word per line; null: built from the training corpus"
+    )
+    vocabulary_size: VocabularySize = Field(
+        50_000, description="words in the vocabulary, including the four special ones; other words become <unknown>"
+    )
+    shared_vocabulary: bool | None = Field(
+        None,
+        description="whether source and target share the tokenizer and the vocabulary; null: true unless task is "
+        "translation or a data.target_* setting is given",
+    )
+    target_vocabulary: FilePath | None = Field(
+        None, description="vocabulary file of the target; null: built from the targets of the training corpus"
+    )
+    target_vocabulary_size: VocabularySize | None = Field(
+        None, description="words in the target's own vocabulary; null: data.vocabulary_size"
+    )
+    pairing: Literal["sliding", "alternating"] = Field(
+        "sliding",
+        description="sliding: each utterance is the reply to the one before; alternating: utterances on odd lines, "
+        "replies on even lines",
+    )
+    buckets: Literal["auto"] | list[BucketSize] | None = Field(
+        None,
+        description="maximum steps [source, target] of each bucket, which has a graph of its own; samples go into the "
+        "smallest that fits, to save padding; auto: chosen from the lengths in the corpus; null: one bucket",
+    )
+    max_buckets: PositiveInt = Field(6, description="maximum number of buckets for `buckets: auto`")
+    context_turns: Annotated[int, Field(gt=0, le=1000)] = Field(
+        1, description="number of most recent turns in a source, separated by a marker word"
+    )
+    swap_source_target: bool = Field(
+        False, description="train on (reply, utterance) instead of (utterance, reply), for decoding.backward_run"
+    )
+    reverse_input: bool = Field(False, description="feed the source to the encoder in reverse order")
+
+    @property
+    def has_shared_vocabulary(self) -> bool:
+        """Whether source and target share the tokenizer and the vocabulary."""
+        if self.shared_vocabulary is not None:
+            return self.shared_vocabulary
+        return all(getattr(self, name) is None for name in TARGET_SETTINGS)
+
+    @property
+    def source_text(self) -> TextSettings:
+        """The tokenizer and the vocabulary of the source, or of both sides."""
+        return TextSettings(
+            self.tokenizer,
+            self.tokenizer_file,
+            self.subword_model,
+            self.lowercase,
+            self.vocabulary,
+            self.vocabulary_size,
+        )
+
+    @property
+    def target_text(self) -> TextSettings:
+        """The tokenizer and the vocabulary of the target."""
+        if self.has_shared_vocabulary:
+            return self.source_text
+        return TextSettings(
+            self.target_tokenizer or self.tokenizer,
+            self.target_tokenizer_file,
+            self.subword_model,
+            self.lowercase,
+            self.target_vocabulary,
+            self.target_vocabulary_size or self.vocabulary_size,
+        )
+
+    @model_validator(mode="after")
+    def _shared_vocabulary_is_the_only_one(self) -> Data:
+        own = [name for name in TARGET_SETTINGS if getattr(self, name) is not None]
+        if self.shared_vocabulary and own:
+            raise ValueError(
+                f"shared_vocabulary is true, but {own[0]} is set; remove one of them, as source and target either "
+                "share one tokenizer and vocabulary or have their own"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tokenizer_files_apply(self) -> Data:
+        for key, name in (("tokenizer_file", self.tokenizer), ("target_tokenizer_file", self.target_text.tokenizer)):
+            if getattr(self, key) is not None and name != "subword":
+                raise ValueError(f"{key} applies to the tokenizer subword only, but the tokenizer is {name}")
+        return self
+
+    @model_validator(mode="after")
+    def _context_needs_conversations(self) -> Data:
+        for name in ("train", "validation", "test"):
+            files = getattr(self, name)
+            if self.context_turns > 1 and files is not None and is_pairs(files):
+                raise ValueError(
+                    f"context_turns is {self.context_turns}, but {name} ({files}) has pairs of texts; only "
+                    "conversations have earlier turns, so use context_turns 1"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _swapping_needs_single_turns(self) -> Data:
+        if self.swap_source_target and self.context_turns > 1:
+            raise ValueError("swap_source_target requires context_turns 1, because the target is then one utterance")
+        return self

@@ -1,0 +1,50 @@
+"""The interface of all tokenizers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from seq2seq_chat.system.errors import UserError
+
+
+class TokenizerError(UserError):
+    """A tokenizer that cannot be trained, or an invalid tokenizer file."""
+
+
+class Tokenizer(ABC):
+    """Turns text into tokens and back. A token is not empty and contains no white space.
+
+    Attributes:
+        name: The value of ``data.tokenizer``.
+        lossless: Whether ``decode(encode(text)) == text`` for every text.
+        cleans: Whether `prepare` writes the tokens rather than the text into corpus files, since nothing that
+            ``encode`` removes is of use. Then ``encode`` splits these lines at the spaces.
+        lowercase: Whether ``encode`` converts letters to lower case because of ``data.lowercase``.
+        tokens: All tokens that ``encode`` can return, most frequent first; None if there is no limit.
+        file_content: The contents of the tokenizer's file; None if it does not need one.
+    """
+
+    name: ClassVar[str]
+    lossless: ClassVar[bool] = False
+    cleans: ClassVar[bool] = False
+    lowercase: bool = False
+    tokens: Sequence[str] | None = None
+    file_content: bytes | None = None
+
+    @abstractmethod
+    def encode(self, text: str) -> list[str]:
+        """The tokens of a text, which may be any string."""
+
+    @abstractmethod
+    def decode(self, tokens: Iterable[str]) -> str:
+        """The text of tokens as people write it: the inverse of ``encode``, except for what that removes."""
+
+    def encode_lines(self, texts: Sequence[str]) -> list[str]:
+        """The tokens of each text, separated by single spaces; faster than ``encode`` for many texts."""
+        return [" ".join(self.encode(text)) for text in texts]
+
+    def count_removed(self, texts: Sequence[str]) -> int:
+        """How many words, or else characters, ``encode`` removes from the texts; 0 if they are not counted."""
+        return 0

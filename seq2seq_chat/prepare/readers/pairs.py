@@ -1,0 +1,107 @@
+"""Pairs of texts: files of two columns, or two files of parallel lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG
+from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
+from seq2seq_chat.prepare.readers.text import line_batches, line_position
+from seq2seq_chat.prepare.settings import ReaderSettings
+from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
+
+_BATCH_PAIRS = 4096
+_BREAKS = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+"""Tabs, and what some program takes for a line break; either would break a row of two columns."""
+
+
+def read_pairs(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+    """Read a file of two columns, or a range of one, or two files of parallel lines, into a shard of PAIRS.
+
+    Rows that are not pairs are damage. Pairs with a side that has no tokens are left out.
+
+    Raises:
+        CorpusError: The two files differ in their numbers of lines, or one of them is damaged.
+        OSError: The file cannot be opened.
+    """
+    pairs = _PairWriter(piece, settings, shard)
+    if piece.companion is None:
+        for lines in line_batches(piece, shard):
+            for number, line in lines:
+                pairs.add(number, parse_row, line)
+    else:
+        damaged: dict[int, str] = {}  # at most the current line, as lines are read one by one
+
+        def parse(source: str, target: str) -> Pair:
+            if damaged:
+                raise BadRow(damaged.popitem()[1].removesuffix("."))
+            return parallel_row(source, target)
+
+        sides = parallel_lines(piece.path, piece.companion, damaged, on_progress=shard.add_bytes)
+        for number, (source, target) in enumerate(sides, start=1):
+            pairs.add(number, parse, source, target)
+    pairs.flush()
+
+
+class _PairWriter:
+    """Tokenizes the pairs of a piece, and adds them to its shard."""
+
+    def __init__(self, piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+        self._piece, self._settings, self._shard = piece, settings, shard
+        self._numbers: list[int] = []
+        self._pairs: list[Pair] = []
+
+    def add(self, number: int, parse: Callable[..., Pair], *columns: str) -> None:
+        """Add the pair that ``parse`` makes of the columns of a line; if it raises BadRow, the line is damage."""
+        self._shard.piece.records += 1
+        try:
+            pair = parse(*columns)
+        except BadRow as error:
+            self._shard.add_damage(line_position(self._piece, number), str(error))
+            return
+        self._numbers.append(number)
+        self._pairs.append(pair)
+        if len(self._pairs) == _BATCH_PAIRS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the added pairs to the shard."""
+        piece, shard, damaged = self._piece, self._shard, self._shard.piece.damaged
+        sources = tokenize(self._texts(0), self._settings.tokenizer, shard)
+        targets = tokenize(self._texts(1), self._settings.target_tokenizer, shard, target=True)
+        kept = []
+        for index, number in enumerate(self._numbers):
+            source, target = sources.texts[index], targets.texts[index]
+            if source and target and len(source) + len(target) >= MAX_LINE_BYTES // 4 and _is_too_long(source, target):
+                shard.add_damage(line_position(piece, number), f"a row of both sides is {TOO_LONG}")
+            elif source and target:
+                kept.append(index)
+        shard.piece.without_tokens += max(0, len(self._pairs) - len(kept) - (shard.piece.damaged - damaged))
+        shard.piece.conversations += len(kept)
+        shard.add_rows(
+            file=piece.file,
+            line=[piece.start + self._numbers[index] for index in kept],  # increases, also if a file was divided
+            **_columns("", sources, kept),
+            **_columns("target_", targets, kept),
+        )
+        self._numbers, self._pairs = [], []
+
+    def _texts(self, side: int) -> list[str]:
+        texts = [pair[side] for pair in self._pairs]
+        return [text if text.isprintable() else _BREAKS.sub(" ", text) for text in texts]
+
+
+def _is_too_long(source: str, target: str) -> bool:
+    return len(source.encode()) + len(target.encode()) + 1 > MAX_LINE_BYTES
+
+
+def _columns(prefix: str, texts: TokenizedTexts, kept: Sequence[int]) -> dict[str, pa.Array]:
+    """The columns of one side; the tokens are null if they are the texts or the tokenizer is not ready."""
+    columns: dict[str, pa.Array] = dict(texts.columns(kept))
+    if texts.tokens is None or texts.tokens is texts.texts:
+        columns["tokens"] = pa.nulls(len(kept), pa.string())
+    return {f"{prefix}{name}": column for name, column in columns.items()}

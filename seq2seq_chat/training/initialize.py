@@ -1,0 +1,190 @@
+"""Start a new run from the weights of another one.
+
+Variables with a row for each word are matched by word: words that both runs know keep their rows, new words keep the
+random rows of a new model. All other variables must have the same names and shapes. The optimizer starts afresh.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seq2seq_chat.checkpoint.restore import ensure_same_codecs, load_intact
+from seq2seq_chat.checkpoint.variables import (
+    MismatchError,
+    as_array,
+    ensure_shapes,
+    format_shape,
+    read_arrays,
+    variable_name,
+)
+from seq2seq_chat.config import Config, flat_settings
+from seq2seq_chat.data.codec import Codec, Codecs
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model
+from seq2seq_chat.runs.find import RunSnapshot
+from seq2seq_chat.runs.run import LATEST
+
+SHARED, SOURCE, TARGET = "embedding/shared", "embedding/source", "embedding/target"
+WORD_VARIABLES = (SHARED, SOURCE, TARGET, "output/words", "output/bias")
+"""Variables with a row for each word: of the source for ``SOURCE``, of the target for the others."""
+
+INDEPENDENT_SETTINGS = (  # settings of the model that do not change what its weights compute
+    *("model.dropout", "model.unrolling", "model.encoder_steps", "model.decoder_steps"),
+    *("model.shared_embeddings", "model.pretrained_embeddings"),
+)
+
+
+MAX_SAMPLES = 10_000  # to estimate how much of the training corpus is known
+
+
+class InitialWeights(NamedTuple):
+    """Weights of another run that a new one starts from."""
+
+    origin: RunSnapshot
+    step: int  # training step of the weights
+    codecs: Codecs
+    arrays: dict[str, np.ndarray]  # by the names of the variables
+    changes: dict[str, tuple[Any, Any]]  # settings that change what the weights compute, with both values
+
+    def describe(self) -> dict[str, Any]:
+        """Which weights these are, for the history of the new run."""
+        run, snapshot = self.origin
+        return {"run": run.name, "path": str(run.path.resolve()), "snapshot": snapshot or LATEST, "step": self.step}
+
+
+def read_initial_weights(origin: RunSnapshot, config: Config) -> InitialWeights:
+    """Read weights, and check that a model of the configuration can start from them.
+
+    If a checkpoint is damaged, logs a warning and uses the previous one.
+
+    Raises:
+        RunError: There are no weights, or all files are damaged.
+        MismatchError: The configuration describes another architecture, or the run has lost its original files.
+    """
+    run, old_config, codecs = origin.run, origin.run.config, origin.run.codecs
+    changes = _changes(old_config, config)
+    _ensure_same_architecture(run.name, old_config, config, changes)
+    variables = abstract_model(old_config.model, *codecs.vocabulary_sizes).trainable_variables
+
+    def load(path: Path) -> tuple[dict[str, np.ndarray], int]:
+        arrays, metadata = read_arrays(path, [variable_name(variable) for variable in variables])
+        ensure_same_codecs(path, metadata, codecs)
+        ensure_shapes(path, arrays, variables)
+        return arrays, int(metadata["step"])
+
+    (arrays, step), _ = load_intact(run, origin.snapshot, load)
+    return InitialWeights(origin, step, codecs, arrays, changes)
+
+
+def initialize(model: Seq2Seq, codecs: Codecs, corpus: Dataset, initial: InitialWeights) -> list[str]:
+    """Assign the weights to a new model, and release them.
+
+    Returns:
+        Messages: what the weights are, how much of the training corpus they know, and warnings.
+    """
+    run, arrays, old = initial.origin.run.name, initial.arrays, initial.codecs
+    messages = [f"starting from the weights of {initial.origin}, step {initial.step:,}"]
+    for key, (before, now) in initial.changes.items():
+        messages.append(f"warning: {key} is {json.dumps(now)}, but run {run} was trained with {json.dumps(before)}")
+    source, target = MatchedWords.of(old.source, codecs.source), MatchedWords.of(old.target, codecs.target)
+    samples = np.linspace(0, len(corpus) - 1, min(len(corpus), MAX_SAMPLES), dtype=np.int64).tolist()
+    source_ids, target_ids = (np.concatenate([*map(ids, samples)]) for ids in (corpus.source_ids, corpus.target_ids))
+    if codecs.is_shared and old.is_shared:
+        messages += source.describe("", run, np.concatenate([source_ids, target_ids]))
+    else:
+        messages += source.describe("source ", run, source_ids) + target.describe("target ", run, target_ids)
+    for variable in model.trainable_variables:
+        name = variable_name(variable)
+        array = arrays[SHARED if name in (SOURCE, TARGET) and SHARED in arrays else name]
+        if name in WORD_VARIABLES:
+            array = (source if name == SOURCE else target).replace_rows(as_array(variable), array)
+        variable.assign(array)
+    arrays.clear()
+    return messages
+
+
+class MatchedWords(NamedTuple):
+    """The words that the vocabularies of two codecs have in common; the special words are among them."""
+
+    old: Codec
+    new: Codec
+    old_rows: np.ndarray  # ids in the old vocabulary: int64 [common words]
+    new_rows: np.ndarray  # of the same words in the new one
+
+    @classmethod
+    def of(cls, old: Codec, new: Codec) -> MatchedWords:
+        """Match two vocabularies by word."""
+        old_rows = {word: row for row, word in enumerate(old.vocabulary.words)}
+        rows = [(old_rows[word], row) for row, word in enumerate(new.vocabulary.words) if word in old_rows]
+        return cls(old, new, *np.array(rows, np.int64).T)
+
+    def replace_rows(self, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+        """A copy of a new variable, [new words, …], with the common words' rows of an old one, [old words, …]."""
+        rows = new.copy()
+        rows[self.new_rows] = old[self.old_rows]
+        return rows
+
+    def describe(self, side: str, run: str, ids: np.ndarray) -> list[str]:
+        """How much of the vocabulary and of the training corpus the run knows, and a warning if it is little.
+
+        Args:
+            side: "source " or "target ", or "" if both share one vocabulary.
+            run: the name of the old run.
+            ids: of words of the training corpus.
+        """
+        share = float(np.mean(np.isin(ids, self.new_rows[len(SPECIAL_WORDS) :])))
+        messages = [
+            f"{len(self.new_rows):,} of {len(self.new.vocabulary):,} words of the {side}vocabulary are known to {run}; "
+            f"they are {100 * share:.0f} % of the {side}words of the training corpus"
+        ]
+        if share < 0.5:
+            names = self.old.tokenizer.name, self.new.tokenizer.name
+            because = f", whose tokenizer is {names[0]}, not {names[1]}" if names[0] != names[1] else ""
+            messages.append(f"warning: most {side}words are new to {run}{because}; they start from random vectors")
+        return messages
+
+
+def _changes(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """The settings that change the architecture, or what the same weights compute, with both values."""
+    before, now = flat_settings(old), flat_settings(new)
+    keys = [key for key in now if key.startswith("model.") and key not in INDEPENDENT_SETTINGS]
+    synonyms = {"concat": "additive"}
+    return {
+        key: (before[key], now[key])
+        for key in [*keys, "data.reverse_input"]
+        if synonyms.get(before[key], before[key]) != synonyms.get(now[key], now[key])
+    }
+
+
+def _ensure_same_architecture(run: str, old: Config, new: Config, changes: dict[str, tuple[Any, Any]]) -> None:
+    """Raise MismatchError if the models of two configurations differ in more than the number of words."""
+    if new.model.shared_embeddings and not old.model.shared_embeddings:
+        raise MismatchError(
+            f"model.shared_embeddings is true, but source and target have embeddings of their own in run {run}, which "
+            "cannot both be kept; set it to false"
+        )
+    old_shapes, new_shapes = _shapes(old), _shapes(new)
+    for name in sorted(old_shapes.keys() | new_shapes.keys()):
+        if old_shapes.get(name) != new_shapes.get(name):
+            settings = (f"{key}={json.dumps(value)}" for key, (value, _) in changes.items() if key.startswith("model."))
+            raise MismatchError(
+                f"cannot start from run {run}: {name} is {_describe(old_shapes.get(name))} in that run, but "
+                f"{_describe(new_shapes.get(name))} in the new one. Set {' and '.join(settings)} as in that run; only "
+                "the vocabulary may differ"
+            )
+
+
+def _shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """The shapes of the variables that do not depend on the vocabulary."""
+    variables = abstract_model(config.model, len(SPECIAL_WORDS)).trainable_variables
+    shapes = {variable_name(variable): tuple(variable.shape) for variable in variables}
+    return {name: shape for name, shape in shapes.items() if name not in WORD_VARIABLES}
+
+
+def _describe(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else format_shape(shape)

@@ -1,0 +1,32 @@
+"""Figures with characters of any kind."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from xml.etree import ElementTree
+
+import pytest
+
+from seq2seq_chat.analysis.figures import style
+
+
+def draw(label: str) -> bytes:
+    figure = style.new_figure(4, 3)
+    figure.subplots().set_title(style.plot_label(label))
+    return style.render(figure, "svg")
+
+
+@pytest.mark.parametrize("label", ["costs $5_{ or $\\frac", "\x00\x1b[31m\x85", "e\u0301", "שלום", "<b>&", "a" * 200])
+def test_any_label(label: str) -> None:
+    ElementTree.fromstring(draw(label).decode())
+
+
+def test_one_warning_for_missing_fonts(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(style, "_characters_without_font", set())
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+        warnings.simplefilter("error")
+        draw("\U00010ffd\U00010fff")  # unassigned: no font has them
+        draw("\U00010ffe")
+    (record,) = caplog.records
+    assert record.getMessage().startswith("no installed font has \U00010ffd, so figures show boxes")

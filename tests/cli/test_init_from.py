@@ -1,0 +1,161 @@
+"""`train --init-from`: a new run from the weights of another, as a person and as its files see it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from seq2seq_chat.runs.run import Run
+
+OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run" / "run"
+Cli = Callable[..., Any]
+
+
+class Initialized(NamedTuple):
+    """A run that was started from a run of version 0.1, which has been moved since."""
+
+    run: Run
+    origin: Path
+    previous_origin: Path  # its folder then
+    out: str  # of the command
+
+
+def words_of(run: Path) -> list[str]:
+    return (run / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def initialized(cli: Cli, corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Initialized:
+    folder = tmp_path_factory.mktemp("init")
+    results = folder / "results"
+    origin = results / "a:b"
+    shutil.copytree(OLD_RUN, origin)
+    settings = json.loads((OLD_RUN / "config.json").read_text(encoding="utf-8"))
+    settings["name"] = "new"
+    settings["data"] |= {"train": str(corpora / "train.txt"), "validation": str(corpora / "validation.txt")}
+    settings["training"] |= {"checkpoint_every": 1, "keep_checkpoints": 9, "steps": 2, "validate_every": 2}
+    config = folder / "config.json"
+    config.write_text(json.dumps(settings), encoding="utf-8")
+    result = cli("train", config, "--init-from", "a:b:latest", "--results", results)
+    assert result.status == 0, result
+    origin.rename(folder / "moved")
+    (run,) = results.iterdir()
+    return Initialized(Run(run), folder / "moved", origin, result.out)
+
+
+def test_the_checkpoint_before_the_first_step_has_the_weights(initialized: Initialized) -> None:
+    there, here = words_of(initialized.origin), words_of(initialized.run.path)
+    assert min(len(set(there) - set(here)), len(set(here) - set(there)), len(set(here) & set(there))) > 4
+    files = initialized.origin / "checkpoints" / "0000000006.npz", initialized.run.checkpoint_path(0)
+    with np.load(files[0]) as before, np.load(files[1]) as now:
+        assert json.loads(now["metadata.json"])["step"] == 0
+        components = ("encoder", "decoder", "embedding", "output")
+        names = [name for name in before.files if name.partition("/")[0] in components]
+        assert len(names) > 40
+        for name in names:
+            if name.endswith(("/m", "/v")):
+                assert not np.any(now[name]), f"{name}: the optimizer starts afresh"
+            elif name.startswith("embedding") or name in ("output/words", "output/bias"):
+                for word in set(there) & set(here):
+                    row, expected = now[name][here.index(word)], before[name][there.index(word)]
+                    np.testing.assert_array_equal(row, expected, err_msg=f"{name}: {word}")
+            else:
+                np.testing.assert_array_equal(now[name], before[name], err_msg=name)
+
+
+def test_where_it_comes_from_is_recorded(cli: Cli, initialized: Initialized) -> None:
+    run, origin = initialized.run, initialized.origin
+    there, here = words_of(origin), words_of(run.path)
+    known = f"{len(set(there) & set(here))} of {len(here)} words of the vocabulary are known to a:b; they are "
+    for text in (initialized.out, run.log_file.read_text(encoding="utf-8")):
+        assert known in text
+        assert "starting from the weights of a:b:latest, step 6" in text
+    (start,) = [json.loads(line) for line in run.history_file.read_text(encoding="utf-8").splitlines()]
+    assert start["initialized_from"] == {
+        "run": "a:b",
+        "path": str(initialized.previous_origin),
+        "snapshot": "latest",
+        "step": 6,
+    }
+    results = run.path.parent
+    assert json.loads(cli("experiments", "list", "--json", "--results", results).out)["initialized_from"] == (
+        "a:b at step 6"
+    )
+    assert f"{run.name} was initialized from a:b at step 6" in cli("experiments", "list", "--results", results).out
+
+
+@pytest.mark.slow
+def test_resuming_does_not_need_the_other_run(cli: Cli, initialized: Initialized, tmp_path: Path) -> None:
+    """Even if it was killed before its first regular checkpoint."""
+    complete, killed = initialized.run, Run(tmp_path / initialized.run.name)
+    shutil.copytree(complete.path, killed.path)
+    for path in (killed.checkpoint_path(1), killed.checkpoint_path(2), killed.best_path, killed.path / "end.json"):
+        path.unlink()
+    assert cli("train", "--resume", killed.path).status == 0
+    with np.load(complete.checkpoint_path(2)) as expected, np.load(killed.checkpoint_path(2)) as actual:
+        for name in expected.files:
+            if name != "metadata.json":
+                assert actual[name].tobytes() == expected[name].tobytes(), name
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.hidden_size=24", "decoder/attention/key is 16 × 16 in that run, but 24 × 24 in the new one. Set "),
+        ("model.hidden_size=24", "Set model.hidden_size=16 as in that run; only the vocabulary may differ"),
+        ("model.embedding_size=9", "decoder/layer0/input is 8 × 64 in that run, but 9 × 64 in the new one"),
+        ("model.projection_size=10", "output/projection is 16 × 12 in that run, but 16 × 10 in the new one"),
+        ("model.projection_size=null", "output/projection is 16 × 12 in that run, but missing in the new one"),
+        ("model.layers=2", "decoder/layer1/bias is missing in that run, but 64 in the new one"),
+        ("model.bidirectional=true", "but 32 × 16 in the new one. Set model.bidirectional=false as"),
+        ("model.cell=gru", 'Set model.cell="lstm" as in that run'),
+        ("model.attention=none", "decoder/attention/key is 16 × 16 in that run, but missing in the new one"),
+        ("model.shared_embeddings=true", "which cannot both be kept; set it to false"),
+    ],
+)
+def test_another_architecture_is_refused(
+    cli: Cli, tiny_config: Path, tiny_run: Path, tmp_path: Path, setting: str, message: str
+) -> None:
+    results = tmp_path / "results"
+    result = cli("train", tiny_config, "--set", setting, "--init-from", tiny_run, "--results", results)
+    assert message in result.error_message
+    assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{config}", "--init-from", "{run}:0.5M"], "has no snapshot '0.5M'; available: 10, 20, best, latest"),
+        (["{config}", "--init-from", "{run}:"], "has no snapshot ''; available: 10, 20, best, latest"),
+        (["{config}", "--init-from", "nothing"], "no run 'nothing': there are no runs in"),
+        (["{config}", "--init-from", "nothing:best"], "no run 'nothing': there are no runs in"),
+        (["{config}", "--init-from", ""], "the name of the run is empty"),
+        (["--init-from", "{run}"], "specify a CONFIG to train"),
+        (
+            ["--resume", "{run}", "--init-from", "{run}"],
+            "--init-from starts a new run; it cannot be used with --resume",
+        ),
+    ],
+    ids=str,
+)
+def test_mistakes(
+    cli: Cli, tiny_config: Path, tiny_run: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    results = tmp_path / "results"
+    written = [argument.format(config=tiny_config, run=tiny_run) for argument in arguments]
+    assert message in cli("train", *written, "--results", results).error_message
+    assert not results.exists()
+
+
+def test_damaged_files_are_refused(cli: Cli, tiny_config: Path, run_copy: Path, tmp_path: Path) -> None:
+    weights = run_copy / "snapshots" / "10" / "weights.npz"
+    weights.write_bytes(weights.read_bytes()[:-2000])
+    result = cli("train", tiny_config, "--init-from", f"{run_copy}:10", "--results", tmp_path / "new")
+    assert "weights.npz is damaged; restore the file from a backup, or choose another snapshot" in result.error_message
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,180 @@
+"""Runs on pairs of texts, from the command line."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_chat.runs.find import find_run
+from tests.conftest import CommandResult
+
+Cli = Callable[..., CommandResult]
+
+WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
+
+
+def translations(count: int, seed: int) -> list[tuple[str, str]]:
+    """Numbers in English and in French."""
+    rng = random.Random(seed)
+    numbers = [rng.choices(list(WORDS), k=rng.randint(1, 4)) for _ in range(count)]
+    return [
+        (" ".join(words).capitalize() + "!", " ".join(WORDS[word] for word in words).capitalize() + " \u00e9t\u00e9")
+        for words in numbers
+    ]
+
+
+def rows(pairs: list[tuple[str, str]]) -> bytes:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    """A run on a compressed .tsv, validated on parallel files, of which one is compressed."""
+    folder = tmp_path_factory.mktemp("pairs")
+    (folder / "train.tsv.gz").write_bytes(gzip.compress(rows(translations(400, 1)) + b"no pair\n"))
+    source, target = zip(*translations(20, 2), strict=True)
+    (folder / "validation.en.bz2").write_bytes(bz2.compress("\n".join(source).encode()))
+    (folder / "validation.fr").write_text("\n".join(target) + "\n", encoding="utf-8")
+    parallel = {"source": str(folder / "validation.en.bz2"), "target": str(folder / "validation.fr")}
+    settings: dict[str, Any] = {
+        "name": "pairs",
+        "data": {
+            "train": str(folder / "train.tsv.gz"),
+            "validation": parallel,
+            "test": parallel,
+            "tokenizer": "unicode",
+            "shared_vocabulary": False,
+        },
+        "model": {
+            "hidden_size": 24,
+            "embedding_size": 12,
+            "projection_size": None,
+            "encoder_steps": 6,
+            "decoder_steps": 6,
+        },
+        "training": {
+            "batch_size": 16,
+            "steps": 150,
+            "optimizer": "adam",
+            "learning_rate": 0.02,
+            "sampled_softmax": None,
+            "validate_every": 150,
+            "checkpoint_every": 150,
+            "snapshot_every": 150,
+        },
+    }
+    (folder / "pairs.json").write_text(json.dumps(settings), encoding="utf-8")
+    result = cli("train", folder / "pairs.json", "--results", folder / "results")
+    assert result.status == 0, result
+    assert "left out 1 bad row; the first is" in result.err
+    (run,) = (folder / "results").iterdir()
+    return run
+
+
+def test_vocabularies(run: Path) -> None:
+    codecs = find_run(str(run)).codecs
+    assert set(codecs.source.vocabulary.words[4:]) == {*WORDS, *map(str.capitalize, WORDS), "!"}
+    french = set(WORDS.values())
+    assert set(codecs.target.vocabulary.words[4:]) == {*french, *map(str.capitalize, french), "\u00e9t\u00e9"}
+
+
+def test_chat_translates(cli: Cli, run: Path) -> None:
+    expected = translations(8, 3)
+    result = cli("chat", run, stdin="".join(f"{source}\n" for source, _ in expected).encode())
+    assert result.status == 0, result
+    correct = sum(reply == target for reply, (_, target) in zip(result.out.splitlines(), expected, strict=True))
+    assert correct >= 7, result.out
+
+
+def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
+    """The configured parallel files and the same pairs as a .tsv are one corpus."""
+    (tmp_path / "test.TSV").write_bytes(rows(translations(20, 2)))
+    results = []
+    for options in ([], ["--data", tmp_path / "test.TSV"]):
+        result = cli("evaluate", run, *options, "--json", tmp_path / "out.json", "--output", tmp_path)
+        assert result.status == 0, result
+        results.append(json.loads((tmp_path / "out.json").read_text()))
+    for key in ("loss", "samples", "tokens", "bleu", "word_accuracy"):
+        assert results[0][key] == results[1][key]
+    assert results[0]["samples"] == 20
+    assert results[0]["bleu"] > 80
+
+
+def test_one_side_cannot_be_evaluated(cli: Cli, run: Path) -> None:
+    error = cli("evaluate", run, "--data", run.parent.parent / "validation.fr").error_message
+    assert "trained on pairs of texts; specify a .tsv of two columns with --data" in error
+
+
+def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
+    """The printed settings train on the prepared pairs."""
+    source, target = zip(*translations(150, 1), strict=True)
+    (tmp_path / "text.en").write_bytes(gzip.compress("\n".join(source).encode()))
+    (tmp_path / "text.fr").write_text("\n".join(target) + "\n", encoding="utf-8")
+    files = tmp_path / "text.en", tmp_path / "text.fr"
+    options = ["--tokenizer", "unicode", "--lowercase", "--target-tokenizer", "subword", "--split", "8,1,1"]
+    sizes = ["--target-vocabulary-size", 300, "--drop-duplicates", "--max-words", 20, "--max-ratio", 9]
+    result = cli("prepare", "pairs", *files, *options, *sizes, "--output", tmp_path / "data")
+    assert result.status == 0, result
+    assert re.search(r"^read: 2 files, [\d,]+ bytes, 150 records$", result.out, re.MULTILINE)
+    duplicates = 150 - len(set(translations(150, 1)))
+    assert f"left out: {duplicates:,} pairs that are duplicates\n" in result.out
+    (printed,) = re.findall(r"^to train on it, set (.*)$", result.out, re.MULTILINE)
+    (tmp_path / "tiny.json").write_text(json.dumps({"name": "tiny", "data": {"train": "-"}}))
+    settings = printed.split() + [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
+    settings += [
+        "model.encoder_steps=5",
+        "model.decoder_steps=6",
+        "training.steps=3",
+        "training.batch_size=4",
+        "training.sampled_softmax=null",
+    ]
+    results = tmp_path / "results"
+    overrides = [argument for setting in settings for argument in ("--set", setting)]
+    result = cli("train", tmp_path / "tiny.json", *overrides, "--results", results)
+    assert result.status == 0, result
+    (run,) = results.iterdir()
+    for name in ("vocabulary.txt", "target_vocabulary.txt"):
+        assert (run / name).read_bytes() == (tmp_path / "data" / name).read_bytes()
+    assert (run / "target_tokenizer.json").read_bytes() == (tmp_path / "data" / "target_tokenizer.json").read_bytes()
+    result = cli("chat", run, stdin=b"One two!\nThree?\n")
+    assert (result.status, result.out.count("\n")) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        ("lines", ["--drop-duplicates"], "--drop-duplicates applies to pairs only, not to lines"),
+        ("lines", ["--target-tokenizer", "unicode"], "--target-tokenizer applies to pairs only, not to lines"),
+        ("lines", ["--shared-vocabulary"], "--shared-vocabulary applies to pairs only, not to lines"),
+        ("lines", ["--max-words", 3], "--max-words applies to reddit and pairs only, not to lines"),
+        ("pairs", ["--turns", "odd-even"], "--turns applies to lines only, not to pairs"),
+        ("pairs", ["--pairing", "sliding"], "--pairing sliding applies to conversations only, not to pairs"),
+        ("pairs", ["--shared-vocabulary", "--target-tokenizer", "thesis"], "--shared-vocabulary excludes"),
+        ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 9], "--shared-vocabulary excludes"),
+        ("pairs", ["--target-tokenizer", "thesis", "--lowercase"], "--lowercase applies to the tokenizer unicode"),
+        ("pairs", ["--max-ratio", 0.5], "--max-ratio"),
+        ("pairs", ["--target-vocabulary-size", 3], "vocabulary"),
+    ],
+)
+def test_options_that_do_not_apply(cli: Cli, tmp_path: Path, corpus: str, options: list[Any], message: str) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    assert message in cli("prepare", corpus, tmp_path / "a.tsv", *options, "--output", tmp_path / "out").error_message
+    assert not (tmp_path / "out").exists()
+
+
+def test_different_numbers_of_lines(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a\n" * 1200)
+    (tmp_path / "b").write_text("b\n" * 1100)
+    settings = {"name": "x", "data": {"train": {"source": str(tmp_path / "a"), "target": str(tmp_path / "b")}}}
+    (tmp_path / "x.json").write_text(json.dumps(settings))
+    error = cli("train", tmp_path / "x.json", "--results", tmp_path / "results").error_message
+    assert "a has 1,200 lines, but " in error and "b has 1,100 lines. " in error
+    assert not list(tmp_path.glob("results/*"))

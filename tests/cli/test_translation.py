@@ -1,0 +1,212 @@
+"""A translation from the command line: every verb on one run."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from tests.conftest import CommandResult
+
+Cli = Callable[..., CommandResult]
+
+WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre", "five": "cinq", "six": "six"}
+VALIDATION, TRANSLATED = 40, 15  # validation samples, and how many of them are translated for BLEU
+STEPS = 60
+
+
+def translations(count: int, seed: int) -> list[tuple[str, str]]:
+    """Numbers in English and in French."""
+    rng = random.Random(seed)
+    numbers = [rng.choices(list(WORDS), k=rng.randint(4, 6)) for _ in range(count)]
+    return [(" ".join(words) + "!", " ".join(WORDS[word] for word in words) + "!") for words in numbers]
+
+
+def write(path: Path, pairs: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return str(path)
+
+
+def validations(run: Path) -> list[dict[str, Any]]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["kind"] == "validation"]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translation")
+    settings: dict[str, Any] = {
+        "name": "numbers",
+        "task": "translation",
+        "data": {
+            "train": write(folder / "train.tsv", translations(400, 1)),
+            "validation": write(folder / "validation.tsv", translations(VALIDATION, 2)),
+            "tokenizer": "unicode",
+        },
+        "model": {
+            "hidden_size": 24,
+            "embedding_size": 12,
+            "projection_size": None,
+            "encoder_steps": 8,
+            "decoder_steps": 8,
+        },
+        "training": {
+            "batch_size": 16,
+            "steps": STEPS,
+            "optimizer": "adam",
+            "learning_rate": 0.02,
+            "best_metric": "bleu",
+            "bleu_limit": TRANSLATED,
+            "validate_every": 20,
+            "sample_replies": 2,
+            "checkpoint_every": 20,
+            "snapshot_every": STEPS,
+        },
+    }
+    (folder / "numbers.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder / "numbers.json"
+
+
+@pytest.fixture(scope="module")
+def run(config: Path, cli: Cli) -> Path:
+    result = cli("train", config, "--results", config.parent / "results")
+    assert result.status == 0, result
+    run = Path(result.out.splitlines()[-1])
+    assert f" on 40 samples, BLEU {validations(run)[-1]['bleu']:.2f}, in 0:" in result.out
+    return run
+
+
+def translate(cli: Cli, run: Path, sources: list[str]) -> list[str]:
+    result = cli("chat", run, stdin="".join(f"{source}\n" for source in sources).encode())
+    assert result.status == 0, result
+    return result.out.splitlines()
+
+
+def test_validation_bleu_is_that_of_sacrebleu(cli: Cli, run: Path) -> None:
+    """The last validation translated with the last weights, those that chat uses."""
+    pairs = translations(VALIDATION, 2)
+    sources, references = zip(*(pairs[n * VALIDATION // TRANSLATED] for n in range(TRANSLATED)), strict=True)
+    expected = sacrebleu.corpus_bleu(translate(cli, run, list(sources)), [list(references)]).score
+    lines = validations(run)
+    assert [line["step"] for line in lines] == [20, 40, 60]
+    assert lines[-1]["bleu"] == pytest.approx(expected, abs=1e-9)
+    assert 5 < expected < 100
+
+
+def test_tensorboard_has_the_bleu(run: Path) -> None:
+    import tensorflow as tf
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / "tensorboard")).Reload().Tensors("validation/bleu")
+    written = [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in events]
+    assert written == [(line["step"], pytest.approx(line["bleu"])) for line in validations(run)]
+
+
+def test_samples_keep_their_keys(run: Path) -> None:
+    lines = list(map(json.loads, (run / "samples.jsonl").read_text(encoding="utf-8").splitlines()))
+    pairs = translations(VALIDATION, 2)
+    assert [list(line) for line in lines] == [["step", "source", "reply", "target"]] * 6
+    assert [(line["source"], line["target"]) for line in lines[:2]] == [pairs[0], pairs[VALIDATION // 2]]
+
+
+def arrays(path: Path) -> dict[str, bytes]:
+    with np.load(path) as file:
+        return {name: file[name].tobytes() for name in file.files if name != "metadata.json"}
+
+
+def test_a_killed_training_resumes_bit_for_bit(cli: Cli, run: Path, tmp_path: Path) -> None:
+    """It was killed after the checkpoint of step 20: the metrics reported later are discarded and come again."""
+    killed = shutil.copytree(run, tmp_path / run.name)
+    (killed / "checkpoints" / "0000000040.npz").unlink()
+    (killed / "checkpoints" / f"{STEPS:010d}.npz").unlink()
+    (killed / "end.json").unlink()
+    best = max(validations(run), key=lambda line: line["bleu"])["step"]
+    if best > 20:
+        (killed / "checkpoints" / "best.npz").unlink()
+    assert cli("train", "--resume", killed).status == 0
+    for name in ("best", f"{STEPS:010d}"):
+        assert arrays(killed / "checkpoints" / f"{name}.npz") == arrays(run / "checkpoints" / f"{name}.npz")
+    for resumed, expected in zip(validations(killed), validations(run), strict=True):
+        assert resumed | {"seconds": 0} == expected | {"seconds": 0}
+    assert (killed / "samples.jsonl").read_text() == (run / "samples.jsonl").read_text()
+
+
+def test_chat_translates_line_by_line(cli: Cli, run: Path) -> None:
+    one, empty, same = translate(cli, run, ["one two three !", "", "one two three !"])
+    assert one == same
+    assert one
+    assert empty == ""
+    result = cli("chat", run, "--n-best", 3, stdin=b"one two three !\n")
+    scored = [line.split("\t") for line in result.out.splitlines()]
+    assert len(scored) == 4
+    assert scored[3] == [""]
+    assert sorted((float(score) for score, _ in scored[:3]), reverse=True) == [float(s) for s, _ in scored[:3]]
+
+
+def test_a_source_that_is_too_long(cli: Cli, run: Path) -> None:
+    """The model reads its end, as in training."""
+    words = " ".join(["two"] * 5)
+    result = cli("chat", run, stdin=f"one {words}\none four one {words} !\n{words} one four one !\n".encode())
+    assert len(result.out.splitlines()) == 3
+    (warning,) = [line for line in result.err.splitlines() if "warning" in line]
+    assert "line 2 of stdin is too long: the model reads only the last 8 of 9 tokens" in warning
+    assert result.out.splitlines()[1] == translate(cli, run, [f"four one {words} !"])[0]
+
+
+def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
+    result = cli("evaluate", run, "--json", tmp_path / "out.json", "--output", tmp_path)
+    assert result.status == 0, result
+    assert "mean length of a translation, tokens" in result.out
+    assert json.loads((tmp_path / "out.json").read_text())["samples"] == VALIDATION
+
+
+def test_default_questions_of_a_report(run: Path) -> None:
+    from seq2seq_chat.analysis.replies import default_questions
+    from seq2seq_chat.runs.find import find_run
+
+    sources = list(dict.fromkeys(source for source, _ in translations(VALIDATION, 2)[:12]))
+    assert default_questions(find_run(str(run))) == sources
+
+
+@pytest.mark.slow(minutes=2)
+def test_report(cli: Cli, run: Path, tmp_path: Path) -> None:
+    result = cli("report", run, "--output", tmp_path / "report.html")
+    assert result.status == 0, result
+    page = Path(result.out.splitlines()[-1]).read_text(encoding="utf-8")
+    assert "Translations over time" in page
+    assert "BLEU by the length of the source" in page
+    assert "log-probability of the translation, nats" in page
+    assert all(source in page for source, _ in translations(VALIDATION, 2)[:12])
+
+
+def test_export(cli: Cli, run: Path, tmp_path: Path) -> None:
+    result = cli("export", run, "--output", tmp_path / "model")
+    assert result.status == 0, result
+
+
+def test_data_check(cli: Cli, config: Path, tmp_path: Path) -> None:
+    result = cli("check", config, "--only", "data", "--results", tmp_path)
+    assert result.status == 0, result
+    assert "coverage 100.0 %" in result.out
+
+
+def test_list_of_experiments(cli: Cli, run: Path) -> None:
+    best = max(validations(run), key=lambda line: line["bleu"])
+    head, row = cli("experiments", "list", "--results", run.parent).out.splitlines()
+    assert "perplexity   BLEU  at step" in head
+    assert f"{best['perplexity']:.2f}  {best['bleu']:.2f}" in row
+    (summary,) = map(json.loads, cli("experiments", "list", "--json", "--results", run.parent).out.splitlines())
+    assert (summary["task"], summary["best_bleu"], summary["best_step"]) == ("translation", best["bleu"], best["step"])
+
+
+def test_conversations_are_refused(cli: Cli, config: Path, tmp_path: Path) -> None:
+    error = cli("train", config, "--set", "data.train=x.txt", "--results", tmp_path).error_message
+    assert "data.train (x.txt) is a file of conversations" in error
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq_chat.data.tokenizers import SubwordModel, TokenizerError, TokenizerSettings, train_tokenizer
+from seq2seq_chat.data.tokenizers import subword_training as training
+from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
+
+MODELS: tuple[SubwordModel, ...] = ("unigram", "bpe")
+TEXTS = [
+    f"{subject} {verb} {adverb} {verb}ing , {thing}{number} !"
+    for subject in ("She", "he", "They")
+    for verb in ("work", "talk", "wait", "call", "laugh")
+    for adverb in ("hardly", "softly", "loudly", "quietly")
+    for thing in ("café", "door", "<eos>")
+    for number in (3, 17)
+]
+SIZE = 310
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def tokenizer(request: pytest.FixtureRequest) -> SubwordTokenizer:
+    return SubwordTokenizer.train(TEXTS, SIZE, request.param)
+
+
+def test_subwords(tokenizer: SubwordTokenizer) -> None:
+    word = tokenizer.encode("talk")
+    assert "".join(word) == "▁talk" and len(word) < 4
+    assert tokenizer.encode("talk  talk ") == [*word, "▁", *word, "▁"]
+    assert tokenizer.encode("") == [] and tokenizer.encode(" ") == ["▁", "▁"]
+    assert len(tokenizer.encode("They work softly")) < 0.8 * len("They work softly")
+    assert tokenizer.encode("工") == ["▁", "<0xE5>", "<0xB7>", "<0xA5>"]
+    assert tokenizer.encode("\n▁") == ["▁", "<0x0A>", "<0xE2>", "<0x96>", "<0x81>"]
+    assert tokenizer.encode("\ud83d") == ["▁", "<0xED>", "<0xA0>", "<0xBD>"]
+    assert tokenizer.encode("<eos>")[:2] == ["▁", "<0x3C>"]  # frequent in the texts, but no token
+
+
+def test_tokens_fill_the_vocabulary_in_the_order_of_their_frequency(tokenizer: SubwordTokenizer) -> None:
+    assert len(tokenizer.tokens) + 4 == SIZE == len(set(tokenizer.tokens)) + 4
+    counts = Counter(token for text in TEXTS for token in tokenizer.encode(text))
+    frequencies = [counts[token] for token in tokenizer.tokens]
+    assert frequencies == sorted(frequencies, reverse=True) and frequencies[0] > frequencies[-1] == 0
+    assert set(tokenizer.tokens) >= {f"<0x{byte:02X}>" for byte in range(256)}
+    assert not any("<" in token and not token.startswith("<0x") for token in tokenizer.tokens)
+
+
+@given(
+    st.one_of(st.text(st.characters(exclude_categories=())), st.text("aé ▁<▅\n\t\u200c\u3000\ud83d\ude00\x00\ufffd"))
+)
+def test_any_text(tokenizer: SubwordTokenizer, text: str) -> None:
+    tokens = tokenizer.encode(text)
+    assert tokenizer.decode(tokens) == text
+    assert set(tokens) <= set(tokenizer.tokens)
+
+
+@given(st.data())
+def test_decode_what_a_model_may_generate(tokenizer: SubwordTokenizer, data: st.DataObject) -> None:
+    words = st.sampled_from([*tokenizer.tokens, "<unknown>"])
+    assert isinstance(tokenizer.decode(data.draw(st.lists(words))), str)
+
+
+def test_decode_invalid_bytes(tokenizer: SubwordTokenizer) -> None:
+    assert tokenizer.decode(["▁a", "<0xE2>", "<0x82>", "▁b"]) == "a\ufffd b"
+    assert tokenizer.decode(["a", "▁b"]) == "a b"
+    assert tokenizer.decode(["▁", "<0xE2>", "<0x96>", "<0x81>"]) == "▁"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_training_is_reproducible(model: SubwordModel) -> None:
+    """In another process, with another hash seed."""
+    program = (
+        "import hashlib, sys; from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer\n"
+        f"content = SubwordTokenizer.train({TEXTS!r}, {SIZE}, {model!r}).file_content\n"
+        "print(hashlib.sha256(content).hexdigest(), 'tensorflow' in sys.modules)"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True, env={"PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in "12"
+    }
+    assert len(outputs) == 1
+
+
+def test_sentencepiece_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    logging.disable()  # our own note, which the command line prints
+    SubwordTokenizer.train(["a b\tc", "\u2585"], 300, "unigram")
+    logging.disable(logging.NOTSET)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "texts", [["a"], ["hello world"] * 3, ["中文你好"], ["x" * 5000], TEXTS[:3], ["\n \t"] * 2 + ["0"]]
+)
+def test_a_corpus_that_does_not_fill_the_vocabulary(texts: list[str], model: SubwordModel) -> None:
+    tokenizer = train_tokenizer(TokenizerSettings("subword", subword_model=model), iter(texts), 5000)
+    assert tokenizer.tokens is not None and 256 < len(tokenizer.tokens) < 2000
+    assert [tokenizer.decode(tokenizer.encode(text)) for text in texts] == texts
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_smallest_vocabulary(model: SubwordModel) -> None:
+    texts = ["ab ba"] * 3
+    assert len(SubwordTokenizer.train(texts, 263, model).tokens) == 259  # bytes, a, b, ▁
+    with pytest.raises(TokenizerError, match=r"262 is too small.* 263 .*larger"):
+        SubwordTokenizer.train(texts, 262, model)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["  ", "\n\t"], ["<\u200b\ud800"]])
+def test_no_text(texts: list[str]) -> None:
+    with pytest.raises(TokenizerError, match="no text"):
+        SubwordTokenizer.train(texts, 1000, "unigram")
+
+
+def test_rare_characters_have_no_tokens() -> None:
+    tokenizer = SubwordTokenizer.train(["abc"] * 5000 + ["工"], 300, "unigram")
+    assert "工" not in tokenizer.tokens and "c" in tokenizer.tokens
+
+
+def test_large_corpora_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{number} x" for number in range(100)]
+    monkeypatch.setattr(training, "_MAX_TEXTS", 30)
+    assert training.sample_texts(iter(texts)) == texts[::4]
+    monkeypatch.setattr(training, "_MAX_TEXTS", 10**6)
+    monkeypatch.setattr(training, "_MAX_CHARACTERS", 250)
+    assert training.sample_texts(iter(texts)) == texts[::2]
+    assert training.sample_texts(["y" * 1000]) == ["y" * 1000]
+    monkeypatch.setattr(training, "_MAX_WORD_CHARACTERS", 100)
+    assert training.count_words(texts) == Counter(word for text in texts[::2] for word in text.split())
+
+
+def test_counts_are_reduced_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counter({" ab": 10, "c": 18, " def": 1})
+    assert training.scale_counts(counts) == counts
+    monkeypatch.setattr(training, "_MAX_TRAINING_CHARACTERS", 13)  # of 52
+    assert training.scale_counts(counts) == {" ab": 2, "c": 4}
+    monkeypatch.setattr(training, "_MAX_TRAINING_CHARACTERS", 2000)  # of 6000
+    assert len(SubwordTokenizer.train(TEXTS, SIZE, "bpe").tokens) == SIZE - 4
+
+
+def test_the_cache_is_bounded(tokenizer: SubwordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from seq2seq_chat.data.tokenizers import token_cache
+
+    monkeypatch.setattr(token_cache, "_MAX_WORDS", 10)
+    texts = [f"w{number} " + "z" * number for number in range(50)]
+    assert tokenizer.encode_lines(texts) == [" ".join(tokenizer.encode(text)) for text in texts]
+    assert len(tokenizer._cache) <= 10

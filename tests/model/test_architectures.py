@@ -1,0 +1,187 @@
+"""The decoders of the papers against their equations in NumPy: losses, gradients and step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import ConfigError, Model, parse_config
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD
+from seq2seq_chat.model.deferred import DeferredGradients
+from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs, parameter_counts
+from tests.pairwise import pairwise
+from tests.random_weights import randomize
+from tests.reference_model import Reference, sigmoid
+
+VOCABULARY, STEPS = 17, 4
+SAMPLES = [([5, 6, 7], [8, 9, EOS]), ([4], [EOS]), ([9, 8, 7, 6], [4, 5, 6, 7]), ([10, 11], [12, EOS])]
+
+
+def is_valid(settings: dict[str, Any]) -> bool:
+    """Whether the sizes fit, and both directions of the encoder are used."""
+    return not settings["bidirectional"] or not (
+        settings["attention"] == "dot" or (settings["attention"] == "none" and settings["bridge"] == "backward")
+    )
+
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "attention": ("additive", "dot", "general", "none"),
+    "attention_query": ("current", "previous"),
+    "input_feeding": (True, False),
+    "context": ("initial_state", "every_step"),
+    "output": ("attentional", "maxout"),
+    "cell": ("lstm", "gru", "rnn"),
+    "layers": (1, 2),
+    "bidirectional": (False, True),
+    "bridge": ("both", "backward"),
+    "projection_size": (3, None),
+}
+ARCHITECTURES = pairwise(VALUES, is_valid=is_valid)
+
+
+def make_model(**architecture: Any) -> Seq2Seq:
+    sizes = {"hidden_size": 5, "embedding_size": 4, "encoder_steps": STEPS, "decoder_steps": STEPS}
+    model = Seq2Seq(Model(**(sizes | architecture)), VOCABULARY, seed=2)
+    randomize(model, seed=1, scale=0.6)
+    return model
+
+
+def make_batch() -> list[np.ndarray]:
+    batch = []
+    for rows in zip(*SAMPLES, strict=True):
+        batch.append(np.array([words + [PAD] * (STEPS - len(words)) for words in rows], np.int32))
+        batch.append(np.array([len(words) for words in rows], np.int32))
+    return batch
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=str)
+def test_losses_and_gradients_equal_the_reference(architecture: dict[str, Any]) -> None:
+    """Gradients along a random direction in each variable, by finite differences of the reference in float64."""
+    model = make_model(**architecture)
+    reference = Reference(model)
+
+    def expected_loss() -> float:
+        return sum(reference.loss(source, target) for source, target in SAMPLES)
+
+    with DeferredGradients() as tape:
+        loss = model.loss(*make_batch()).nats
+    assert float(loss) == pytest.approx(expected_loss(), rel=1e-5)
+    rng, epsilon = np.random.default_rng(0), 1e-7  # small, as max has kinks
+    gradients = tape.gradient(loss, model.trainable_variables)
+    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+        values = reference.v[variable.name.split(":")[0]]
+        direction = rng.standard_normal(values.shape)
+        ends = []
+        for sign in (1, -2):  # to +1, then from there to -1
+            values += sign * epsilon * direction
+            ends.append(expected_loss())
+        values += epsilon * direction
+        slope = np.sum(tf.convert_to_tensor(gradient).numpy() * direction)
+        assert (ends[0] - ends[1]) / (2 * epsilon) == pytest.approx(slope, rel=1e-3, abs=1e-4), variable.name
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=str)
+def test_decoding_step_by_step_equals_teacher_forcing(architecture: dict[str, Any]) -> None:
+    model = make_model(**architecture)
+    source, lengths, target, _ = make_batch()
+    encoded = model.encode(source, lengths)
+    vectors = model.target_embedding(decoder_inputs(tf.transpose(target)))
+    expected = model.decoder.unroll(vectors, encoded)
+    # scheduled sampling's loop, which knows no input before its step, with the target words as inputs
+    np.testing.assert_allclose(model.decoder.unroll(vectors, encoded, None, lambda t, x, h: x), expected, atol=1e-5)
+    state, memory = model.start(encoded)
+    for t, words in enumerate([np.full(len(SAMPLES), GO, np.int32), *target.T[:-1]]):
+        logits, state, weights = model.step(tf.constant(words), state, memory)
+        np.testing.assert_allclose(logits, model.output.logits(expected[t]), atol=1e-5)
+        if architecture["attention"] == "none":
+            assert weights is None
+        else:
+            np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
+            assert not np.any(weights.numpy()[np.arange(STEPS) >= lengths[:, np.newaxis]]), "padding has attention"
+
+
+def test_rnnsearch_equals_its_paper() -> None:
+    """Bahdanau et al. 2014, appendix A, in its notation, for a model with the same weights.
+
+    Differences: our biases, zero here; and the readout gets s_i, as g(y_{i-1}, s_i, c_i) in equation 4, where the
+    appendix has s_{i-1}. Matrices are transposed.
+    """
+    model = make_model(
+        cell="gru",
+        bidirectional=True,
+        bridge="backward",
+        attention_query="previous",
+        output="maxout",
+        projection_size=3,
+    )
+    n, weights = 5, {v.name.split(":")[0]: v for v in model.trainable_variables}
+    for name, variable in weights.items():
+        if name.endswith("bias"):
+            variable.assign(tf.zeros_like(variable))
+    w = {name: variable.numpy().astype(np.float64).T for name, variable in weights.items()}
+
+    def gru(name: str, x: np.ndarray, c: np.ndarray, h: np.ndarray) -> np.ndarray:
+        w_z, w_r, w_h = np.split(w[f"{name}/input"], 3)
+        (cu_z, cu_r), cu_h = np.split(w[f"{name}/recurrent"], 2), w[f"{name}/candidate"]
+        (c_z, u_z), (c_r, u_r), (c_h, u_h) = (np.split(matrix, [len(c)], axis=1) for matrix in (cu_z, cu_r, cu_h))
+        z = sigmoid(w_z @ x + u_z @ h + c_z @ c)
+        r = sigmoid(w_r @ x + u_r @ h + c_r @ c)
+        return (1 - z) * h + z * np.tanh(w_h @ x + u_h @ (r * h) + c_h @ c)
+
+    def log_probability(source: list[int], target: list[int]) -> float:
+        nothing, forward, backward = np.zeros(0), [np.zeros(n)], [np.zeros(n)]
+        for x in source:
+            forward.append(gru("encoder/layer0", w["embedding/source"].T[x], nothing, forward[-1]))
+        for x in reversed(source):
+            backward.append(gru("encoder/layer0/backward", w["embedding/source"].T[x], nothing, backward[-1]))
+        h = [np.concatenate(both) for both in zip(forward[1:], backward[:0:-1], strict=True)]
+        s, total = np.tanh(w["encoder/layer0/bridge/output"] @ backward[-1]), 0.0
+        w_a, u_a, v_a = (w[f"decoder/attention/{name}"] for name in ("query", "key", "score"))
+        for y_before, y in zip([GO, *target], target, strict=False):
+            e = np.array([v_a @ np.tanh(w_a @ s + u_a @ h_j) for h_j in h])
+            c = (np.exp(e) / np.exp(e).sum()) @ np.array(h)
+            word = w["embedding/target"].T[y_before]
+            s = gru("decoder/layer0", word, c, s)
+            u_o, v_o, c_o = (w[f"decoder/maxout/{name}"] for name in ("output", "words", "context"))
+            readout = u_o @ s + v_o @ word + c_o @ c
+            scores = w["output/words"].T @ np.maximum(readout[:3], readout[3:])
+            total += scores[y] - np.log(np.exp(scores).sum())
+        return total
+
+    expected = -sum(log_probability(source, target) for source, target in SAMPLES)
+    assert float(model.loss(*make_batch()).nats) == pytest.approx(expected, rel=1e-5)
+
+
+def test_parameter_counts() -> None:
+    """By hand, for E, H, l, V and an encoder of 2H outputs: the GRU reads [x; c], the maxout layer [c; d; x]."""
+    e, h, maxout, v = 4, 5, 3, VOCABULARY
+    rnnsearch = make_model(
+        cell="gru", bidirectional=True, attention_query="previous", output="maxout", projection_size=maxout
+    )
+    counts = parameter_counts(rnnsearch)
+    assert counts["decoder"] == 3 * h * (e + 2 * h + h + 1) + h * (2 * h + h + 1) + 2 * maxout * (2 * h + h + e)
+    assert counts["output"] == v * maxout + v
+    rnnenc = make_model(cell="gru", attention="none", context="every_step", output="maxout", projection_size=None)
+    counts = parameter_counts(rnnenc)
+    assert counts["decoder"] == 3 * h * (e + h + h + 1) + 2 * h * (h + h + e)
+    assert counts["output"] == v * h + v
+    luong = make_model(input_feeding=False, projection_size=None)
+    assert parameter_counts(luong)["decoder"] == 4 * h * (e + h + 1) + 2 * h * h + h + 2 * h * h
+
+
+@pytest.mark.parametrize(("key", "value"), [("attention_query", "previous"), ("output", "maxout")])
+def test_the_dynamic_decoder_refuses_what_the_addons_cannot_do(key: str, value: str) -> None:
+    settings = {"name": "x", "data": {"train": "t"}, "model": {key: value}}
+    for path in ("model.unrolling", "decoding.unrolling"):
+        with pytest.raises(
+            ConfigError, match=rf"unrolling dynamic does not support (model\.)?{key} {value}; use static"
+        ):
+            parse_config(settings, "test", [f"{path}=dynamic"])
+
+
+def test_a_direction_that_nothing_reads_is_refused() -> None:
+    with pytest.raises(ValueError, match="bridge backward requires attention"):
+        Model(bidirectional=True, bridge="backward", attention="none")

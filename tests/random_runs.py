@@ -1,0 +1,45 @@
+"""Runs that were not trained: with large random weights, so that replies depend on every token of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import tensorflow as tf
+
+from seq2seq_chat.checkpoint.variables import save_variables
+from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.data.codec import Codec, Codecs
+from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.runs.run import Run, create_run
+from tests.random_weights import randomize
+
+
+def small_config(*changes: str) -> Config:
+    """The configuration of a small model; changes: ``"data.tokenizer=unicode"``."""
+    sizes = {"hidden_size": 12, "embedding_size": 10, "projection_size": 8, "encoder_steps": 8, "decoder_steps": 6}
+    settings = {"name": "random", "data": {"train": "train.txt"}, "model": sizes, "decoding": {"beam_width": 5}}
+    return parse_config(settings, "x", list(changes))
+
+
+def make_codec(tokenizer: TokenizerName, words: Iterable[str]) -> Codec:
+    """A tokenizer without a file and a vocabulary of these words."""
+    return Codec(create_tokenizer(TokenizerSettings(tokenizer)), Vocabulary([*SPECIAL_WORDS, *words]))
+
+
+def random_model(config: Config, codecs: Codecs) -> Seq2Seq:
+    """A model with large random weights, which often replies with an unknown word if that is allowed."""
+    model = Seq2Seq(config.model, len(codecs.target.vocabulary), config.seed, len(codecs.source.vocabulary))
+    randomize(model, seed=5, scale=1.5)
+    if config.decoding.allow_unknown:
+        model.output.bias.assign_add(12 * tf.one_hot(UNKNOWN, len(codecs.target.vocabulary)))
+    return model
+
+
+def random_run(folder: Path, config: Config, codecs: Codecs) -> Run:
+    """A run with the checkpoint of a random model at step 7."""
+    run = create_run(folder, config, codecs, {})
+    save_variables(run.checkpoint_path(7), random_model(config, codecs).trainable_variables, {"step": 7})
+    return run
