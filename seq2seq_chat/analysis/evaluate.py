@@ -133,16 +133,18 @@ def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None) -> dict[
 
     ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
     is 2 to the loss in nats, the perplexity of the thesis's code. ``word_accuracy`` is the share of target tokens
-    that are the model's most probable ones under teacher forcing. The ``_varied`` distances exclude the samples whose
-    reply is among the most frequent ones.
+    that are the model's most probable ones under teacher forcing, ``exact_match`` that of the samples whose reply has
+    the tokens of the target and no others. The ``_varied`` distances exclude the samples whose reply is among the most
+    frequent ones.
     """
-    nats, tokens, correct = 0.0, 0, 0
+    nats, tokens, correct, exact = 0.0, 0, 0, 0
     bleu, diversity = Bleu(), Diversity()
     length_bleu = [Bleu() for _ in SOURCE_LENGTHS]
     for block in predictions.in_blocks():
         nats += math.fsum(p.nats for p in block)
         tokens += sum(p.tokens for p in block)
         correct += sum(p.right for p in block)
+        exact += sum(p.reply_tokens == p.expected_tokens for p in block)
         bleu.add([p.reply_tokens for p in block], [p.expected_tokens for p in block])
         diversity.add(p.reply_tokens for p in block)
         for (first, last), bucket in zip(SOURCE_LENGTHS, length_bleu, strict=True):
@@ -157,6 +159,7 @@ def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None) -> dict[
         "samples": predictions.samples,
         "tokens": tokens,
         "word_accuracy": correct / tokens,
+        "exact_match": exact / predictions.samples,
         "bleu": bleu.score,
         "bleu_signature": bleu.signature,
         "bleu_by_source_length": [
@@ -188,6 +191,7 @@ _ROWS = (
     ("perplexity", "perplexity", ".2f"),
     ("2^loss, as the thesis's code prints it", "two_to_the_loss", ".2f"),
     ("word accuracy", "word_accuracy", ".2%"),
+    ("exact match (whole lines)", "exact_match", ".2%"),
     ("BLEU", "bleu", ".2f"),
     ("Sent2Vec distance", "sent2vec_distance", ".4f"),
     ("Sent2Vec cosine", "sent2vec_cosine", ".4f"),

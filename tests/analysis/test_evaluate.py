@@ -55,7 +55,7 @@ def test_metrics_by_hand(tmp_path: Path) -> None:
     assert metrics["loss_bits"] == pytest.approx(2.5 / math.log(2))
     assert metrics["perplexity"] == pytest.approx(math.e**2.5)
     assert metrics["two_to_the_loss"] == pytest.approx(2**2.5)
-    assert metrics["word_accuracy"] == 0.75
+    assert (metrics["word_accuracy"], metrics["exact_match"]) == (0.75, 0.5)
     assert metrics["mean_length"] == 1.5
     by_length = {row["words"]: (row["samples"], row["bleu"]) for row in metrics["bleu_by_source_length"]}
     short, long = Bleu(), Bleu()

@@ -32,6 +32,7 @@ METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("perplexity", "perplexity, e^loss ↓", _digits(2)),
     ("two_to_the_loss", "2^loss, the “perplexity” of the thesis's tables ↓", _digits(2)),
     ("word_accuracy", "word accuracy under teacher forcing ↑", format_percent),
+    ("exact_match", "exact match: whole lines that equal the {reference} ↑", format_percent),
     ("bleu", "BLEU, 0–100 ↑", _digits(2)),
     ("sent2vec_distance", "Sent2Vec distance, as in the thesis ↓", format_number),
     ("sent2vec_cosine", "Sent2Vec cosine similarity ↑", format_number),
