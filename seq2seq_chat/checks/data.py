@@ -15,13 +15,16 @@ MAX_HELD_OUT = 100_000  # read from the beginning of the validation and of the t
 PROGRESS_EVERY = 20_000  # samples
 MIN_COVERAGE, MAX_TRUNCATED, MAX_OVERLAP = 80.0, 50.0, 25.0  # percent
 REQUIRED = (
-    f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, truncated ≤ {MAX_TRUNCATED:.0f} %, overlap ≤ {MAX_OVERLAP:.0f} %"
+    f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, {{too_long}} ≤ {MAX_TRUNCATED:.0f} %, "
+    f"overlap ≤ {MAX_OVERLAP:.0f} %"
 )
 
 
 def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """Vocabulary coverage, samples truncated by the step limits, duplicates, and held-out samples seen in training."""
+    """Vocabulary coverage, samples beyond the step limits, duplicates, and held-out samples seen in training."""
     data, model = context.config.data, context.config.model
+    too_long = "dropped" if data.drop_long_samples else "truncated"
+    required = REQUIRED.format(too_long=too_long)
     try:
         codecs = build_codecs(data)
         held_out = [
@@ -44,16 +47,16 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
                 on_progress(f"{samples:,} samples read")
         if not samples:
             reason = f"{data.train} has no pair of an utterance and a reply"
-            return CheckResult(False, "no samples", REQUIRED, reason)
+            return CheckResult(False, "no samples", required, reason)
         leaks = [finder.leakage().samples for finder in held_out]
         overlap = max((_percent(leaked.sum(), len(leaked)) for leaked in leaks), default=0.0)
     except UserError as error:
-        return CheckResult(False, "files not readable", REQUIRED, str(error))
+        return CheckResult(False, "files not readable", required, str(error))
     coverage, truncated_share = 100 - _percent(unknown, words), _percent(truncated, samples)
     return CheckResult(
         passed=coverage >= MIN_COVERAGE and truncated_share <= MAX_TRUNCATED and overlap <= MAX_OVERLAP,
-        measured=f"coverage {coverage:.1f} %, truncated {truncated_share:.1f} %, overlap {overlap:.1f} %",
-        required=REQUIRED,
+        measured=f"coverage {coverage:.1f} %, {too_long} {truncated_share:.1f} %, overlap {overlap:.1f} %",
+        required=required,
         detail=f"{'first ' if samples == MAX_SAMPLES else ''}{samples:,} samples, <unknown> "
         f"{_percent(unknown, words):.2f} % of the words, "
         f"duplicate samples {_percent(samples - len(seen), samples):.1f} %",

@@ -63,7 +63,7 @@ class Dataset:
     """
 
     def __init__(self, arrays: DatasetArrays, turns: int = 1) -> None:
-        self._arrays, self._samples = arrays, arrays.samples
+        self._arrays, self._samples, self._turns = arrays, arrays.samples, turns
         self._sources = _Texts(arrays.tokens, arrays.offsets)
         self._targets = self._sources
         if arrays.target_tokens is not None and arrays.target_offsets is not None:
@@ -91,6 +91,11 @@ class Dataset:
             return lengths
 
         return cls(load_or_build(files, key, build), settings.context_turns)
+
+    def drop_long_samples(self, source_steps: int, target_steps: int) -> Dataset:
+        """The samples of at most ``source_steps`` source words and ``target_steps`` target words, EOS included."""
+        fits = (self.source_lengths() <= source_steps) & (self.target_lengths() < target_steps)
+        return Dataset(self._arrays._replace(samples=self._samples[fits]), self._turns)
 
     @property
     def fingerprint(self) -> str:

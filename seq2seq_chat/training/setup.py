@@ -17,6 +17,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.training.chief import Chief
 from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.corpus import open_training_corpus
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.initialize import InitialWeights, initialize
 from seq2seq_chat.training.learner import Learner, build_learner
@@ -48,7 +49,7 @@ def build_trainer(
         WorkerLost: another worker cannot take part.
     """
     console, data, codecs = Console(run.log_file), config.data, run.codecs
-    corpus = Dataset.open(data.train, codecs, data)
+    corpus = open_training_corpus(config, codecs, console.log)
     validation_corpus = Dataset.open(data.validation, codecs, data) if data.validation else None
     ensure_available(config.training.precision)
     _report_devices_and_memory(config, codecs, distribution, console)

@@ -19,6 +19,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.training.console import Console
+from seq2seq_chat.training.corpus import open_training_corpus
 from seq2seq_chat.training.distribution.collective import Distribution, connect_workers, ensure_divisible
 from seq2seq_chat.training.distribution.rendezvous import Cluster
 from seq2seq_chat.training.learner import build_learner
@@ -119,7 +120,7 @@ def _open_corpus(
     """Open the corpus and check that this machine can train on it."""
     ensure_divisible(config.training.batch_size, distribution.devices)
     ensure_available(config.training.precision)
-    corpus = Dataset.open(config.data.train, codecs, config.data)
+    corpus = open_training_corpus(config, codecs, lambda message: None)  # the chief reports it
     if corpus.fingerprint != fingerprint:
         raise UserError(f"{config.data.train} differs from the corpus of {cluster.describe(0)}; copy that file here")
     estimate = estimate_memory(
