@@ -1,0 +1,97 @@
+"""Join short pairs of sentences into longer ones, for corpora that lack long sentences.
+
+python scripts/join_sentences.py data/fra/train.tsv data/fra_long/train.tsv --pairs 100000 --words 1-60
+
+The lengths of the new sources are evenly distributed. Each consists of sentence pairs in random order, so that no two
+new pairs are alike; every pair is used before one is used again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+from tqdm import tqdm
+
+from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.data.pairs import Pair, read_pairs
+from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import atomic_write
+
+
+class WordRange(click.ParamType):
+    """A range of positive integers such as 1-60."""
+
+    name = "range"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Convert to the first and the last number."""
+        match = re.fullmatch(r"(\d+)-(\d+)", str(value))
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            self.fail(f"{value!r} must be a range such as 1-60", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+@click.command()
+@click.argument("pairs_file", metavar="INPUT")
+@click.argument("output", metavar="OUTPUT")
+@click.option("--pairs", default=100_000, show_default=True, type=click.IntRange(1), help="Pairs to write.")
+@click.option("--words", default="1-60", show_default=True, type=WordRange(), help="Words of a source, at most.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
+def main(pairs_file: str, output: str, pairs: int, words: tuple[int, int], seed: int) -> None:
+    """Write pairs joined from those of INPUT, a .tsv of two columns, to OUTPUT.
+
+    Words and punctuation marks are counted by the tokenizer `unicode`.
+    """
+    sentences = list(read_pairs(pairs_file, progress=True))
+    encode = create_tokenizer(TokenizerSettings("unicode")).encode
+    lengths = [len(encode(pair.source)) for pair in sentences]
+    if min(lengths) > words[1]:
+        raise UserError(f"every source in {pairs_file} has more than {words[1]} words; raise --words")
+    joined = join_sentences(sentences, lengths, words, np.random.default_rng(seed))
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    total = 0
+    with atomic_write(path) as file:
+        for _ in tqdm(range(pairs), unit="pair", delay=2, disable=None, leave=False):
+            pair, length = next(joined)
+            total += length
+            file.write(f"{pair.source}\t{pair.target}\n")
+    click.echo(f"{path}: {pairs:,} pairs of {total / pairs:.1f} source words on average, from {len(sentences):,} pairs")
+
+
+def join_sentences(
+    sentences: list[Pair], lengths: list[int], words: tuple[int, int], random: np.random.Generator
+) -> Iterator[tuple[Pair, int]]:
+    """Yield joined pairs and the lengths of their sources, without end.
+
+    For each, a length is drawn from ``words``; sentences are then added as long as they do not exceed it. A sentence
+    that does not fit begins the next pair; those that fit nowhere are left out.
+
+    Args:
+        lengths: [sentences] Words of each source.
+        words: Least and greatest length to draw, in words.
+    """
+    order = _endless_permutations([n for n, length in enumerate(lengths) if length <= words[1]], random)
+    sentence = next(order)
+    while True:
+        limit = max(random.integers(words[0], words[1], endpoint=True), lengths[sentence])
+        parts, length = [], 0
+        while length + lengths[sentence] <= limit:
+            parts.append(sentences[sentence])
+            length += lengths[sentence]
+            sentence = next(order)
+        yield Pair(" ".join(part.source for part in parts), " ".join(part.target for part in parts)), length
+
+
+def _endless_permutations(values: list[int], random: np.random.Generator) -> Iterator[int]:
+    while True:
+        yield from random.permutation(values).tolist()
+
+
+if __name__ == "__main__":
+    run_command(main)
