@@ -28,7 +28,6 @@ SMALL: dict[str, dict[str, Any]] = {
 ALSO: dict[tuple[str, Any], dict[str, Any]] = {
     ("data.tokenizer", "subword"): {"data.vocabulary_size": 300},  # the bytes alone are 256
     ("data.target_tokenizer", "subword"): {"data.target_vocabulary_size": 300},
-    ("data.drop_long_samples", True): {"model.encoder_steps": 4, "model.decoder_steps": 5},  # keeps some samples
     ("training.strategy", "mirrored"): {"training.replicas": 1},
     ("decoding.rerank", "bidirectional"): {"decoding.backward_run": "backward"},
 }

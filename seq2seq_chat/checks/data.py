@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
@@ -15,16 +16,13 @@ MAX_HELD_OUT = 100_000  # read from the beginning of the validation and of the t
 PROGRESS_EVERY = 20_000  # samples
 MIN_COVERAGE, MAX_TRUNCATED, MAX_OVERLAP = 80.0, 50.0, 25.0  # percent
 REQUIRED = (
-    f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, {{too_long}} ≤ {MAX_TRUNCATED:.0f} %, "
-    f"overlap ≤ {MAX_OVERLAP:.0f} %"
+    f"files readable, coverage ≥ {MIN_COVERAGE:.0f} %, truncated ≤ {MAX_TRUNCATED:.0f} %, overlap ≤ {MAX_OVERLAP:.0f} %"
 )
 
 
 def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """Vocabulary coverage, samples beyond the step limits, duplicates, and held-out samples seen in training."""
+    """Vocabulary coverage, samples truncated by the step limits, duplicates, and held-out samples seen in training."""
     data, model = context.config.data, context.config.model
-    too_long = "dropped" if data.drop_long_samples else "truncated"
-    required = REQUIRED.format(too_long=too_long)
     try:
         codecs = build_codecs(data)
         held_out = [
@@ -35,9 +33,11 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
         seen: set[int] = set()
         words = unknown = truncated = samples = 0
         for sample in islice(read_samples(data.train, data, codecs.tokenizers), MAX_SAMPLES):
+            _, _, source, target = sample
+            if max(len(source), len(target)) > (data.max_length or math.inf):
+                continue
             for finder in held_out:
                 finder.add(sample)
-            _, _, source, target = sample
             samples += 1
             words += len(target)
             unknown += sum(word not in codecs.target.vocabulary for word in target)
@@ -46,17 +46,17 @@ def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
             if samples % PROGRESS_EVERY == 0:
                 on_progress(f"{samples:,} samples read")
         if not samples:
-            reason = f"{data.train} has no pair of an utterance and a reply"
-            return CheckResult(False, "no samples", required, reason)
+            reason = f"{data.train} has no sample{f' of at most {data.max_length} tokens' if data.max_length else ''}"
+            return CheckResult(False, "no samples", REQUIRED, reason)
         leaks = [finder.leakage().samples for finder in held_out]
         overlap = max((_percent(leaked.sum(), len(leaked)) for leaked in leaks), default=0.0)
     except UserError as error:
-        return CheckResult(False, "files not readable", required, str(error))
+        return CheckResult(False, "files not readable", REQUIRED, str(error))
     coverage, truncated_share = 100 - _percent(unknown, words), _percent(truncated, samples)
     return CheckResult(
         passed=coverage >= MIN_COVERAGE and truncated_share <= MAX_TRUNCATED and overlap <= MAX_OVERLAP,
-        measured=f"coverage {coverage:.1f} %, {too_long} {truncated_share:.1f} %, overlap {overlap:.1f} %",
-        required=required,
+        measured=f"coverage {coverage:.1f} %, truncated {truncated_share:.1f} %, overlap {overlap:.1f} %",
+        required=REQUIRED,
         detail=f"{'first ' if samples == MAX_SAMPLES else ''}{samples:,} samples, <unknown> "
         f"{_percent(unknown, words):.2f} % of the words, "
         f"duplicate samples {_percent(samples - len(seen), samples):.1f} %",

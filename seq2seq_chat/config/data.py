@@ -111,10 +111,9 @@ class Data(Section):
         False, description="train on (reply, utterance) instead of (utterance, reply), for decoding.backward_run"
     )
     reverse_input: bool = Field(False, description="feed the source to the encoder in reverse order")
-    drop_long_samples: bool = Field(
-        False,
-        description="leave out training samples of more tokens than model.encoder_steps or, with the end marker, "
-        "model.decoder_steps; false: cut them",
+    max_length: PositiveInt | None = Field(
+        None,
+        description="leave out training samples of more tokens than this in source or target; null: keep all",
     )
 
     @property

@@ -92,9 +92,9 @@ class Dataset:
 
         return cls(load_or_build(files, key, build), settings.context_turns)
 
-    def drop_long_samples(self, source_steps: int, target_steps: int) -> Dataset:
-        """The samples of at most ``source_steps`` source words and ``target_steps`` target words, EOS included."""
-        fits = (self.source_lengths() <= source_steps) & (self.target_lengths() < target_steps)
+    def up_to_length(self, words: int) -> Dataset:
+        """The samples whose source and target have at most so many words."""
+        fits = (self.source_lengths() <= words) & (self.target_lengths() <= words)
         return Dataset(self._arrays._replace(samples=self._samples[fits]), self._turns)
 
     @property

@@ -11,28 +11,29 @@ from seq2seq_chat.data.dataset import Dataset
 
 
 def open_training_corpus(config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> Dataset:
-    """Open the training corpus, without the samples that are too long if ``data.drop_long_samples`` is set.
+    """Open the training corpus, without the samples longer than ``data.max_length``.
 
     Args:
-        on_progress: called with a sentence about the samples that were dropped, if there are any.
+        on_progress: called with a sentence about the samples that were left out, if there are any.
 
     Raises:
         CorpusError: the corpus cannot be read or has no samples, or none that is short enough.
         UserError: no folder can hold the encoded corpus.
     """
     corpus = Dataset.open(config.data.train, codecs, config.data)
-    if not config.data.drop_long_samples:
+    maximum = config.data.max_length
+    if maximum is None:
         return corpus
-    steps = config.model.encoder_steps, config.model.decoder_steps
-    kept = corpus.drop_long_samples(*steps)
-    limits = f"more than {steps[0]} source tokens or {steps[1] - 1} target tokens"
+    kept = corpus.up_to_length(maximum)
     if not len(kept):
         raise CorpusError(
-            f"{config.data.train} has no samples left: all {len(corpus):,} have {limits}. Raise model.encoder_steps "
-            "and model.decoder_steps, or set data.drop_long_samples to false to cut them."
+            f"{config.data.train} has no samples left: all {len(corpus):,} have a source or target of more than "
+            f"data.max_length, {maximum} tokens; raise it."
         )
     dropped = len(corpus) - len(kept)
     if dropped:
         share = 100 * dropped / len(corpus)
-        on_progress(f"dropped {dropped:,} of {len(corpus):,} training samples ({share:.1f} %), with {limits}")
+        on_progress(
+            f"left out {dropped:,} of {len(corpus):,} training samples ({share:.1f} %) of more than {maximum} tokens"
+        )
     return kept

@@ -1,4 +1,4 @@
-"""Training samples that are longer than the model's steps are left out, if the configuration says so."""
+"""Training samples of more than data.max_length tokens are left out."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.conftest import CommandResult
 
 Cli = Callable[..., CommandResult]
 
-KEPT = [("a b c d", "d c b"), ("a", "b"), ("c c", "a b c")]
-"""At most 4 source tokens, and at most 3 target tokens, which leave a step for the end marker."""
-TOO_LONG = [("a b c d e", "a"), ("a", "a b c d")]
+KEPT = [("a b c d", "d c b"), ("a", "b"), ("c c", "a b c a")]
+"""At most 4 tokens on either side."""
+TOO_LONG = [("a b c d e", "a"), ("a", "a b c d a")]
 
 
 def write(path: Path, pairs: list[tuple[str, str]]) -> str:
@@ -32,12 +32,12 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> str:
     return str(path)
 
 
-def settings(train: str, drop: bool = True, **data: Any) -> dict[str, Any]:
+def settings(train: str, max_length: int | None = 4, **data: Any) -> dict[str, Any]:
     sizes = {"hidden_size": 6, "embedding_size": 5, "projection_size": None, "encoder_steps": 4, "decoder_steps": 4}
     return {
         "name": "short",
         "task": "translation",
-        "data": {"train": train, "tokenizer": "unicode", "drop_long_samples": drop, **data},
+        "data": {"train": train, "tokenizer": "unicode", "max_length": max_length, **data},
         "model": sizes,
         "training": {"batch_size": 4, "steps": 6, "checkpoint_every": 3, "sampled_softmax": None, "log_every": 2},
     }
@@ -53,28 +53,28 @@ def test_by_hand(tmp_path: Path) -> None:
     config = parse_config(settings(train), "test")
     corpus, messages = open_corpus(config)
     assert [message.replace(train, "train.tsv") for message in messages] == [
-        "dropped 2 of 5 training samples (40.0 %), with more than 4 source tokens or 3 target tokens"
+        "left out 2 of 5 training samples (40.0 %) of more than 4 tokens"
     ]
-    assert (corpus.source_lengths().tolist(), corpus.target_lengths().tolist()) == ([4, 1, 2], [3, 1, 3])
+    assert (corpus.source_lengths().tolist(), corpus.target_lengths().tolist()) == ([4, 1, 2], [3, 1, 4])
     words = build_codecs(config.data).source.words
     assert [" ".join(words(corpus.source_ids(i))) for i in range(len(corpus))] == [source for source, _ in KEPT]
 
-    everything, messages = open_corpus(parse_config(settings(train, drop=False), "test"))
+    everything, messages = open_corpus(parse_config(settings(train, max_length=None), "test"))
     assert (len(everything), messages) == (5, [])
     assert everything.fingerprint != corpus.fingerprint
 
     measured = check_data(CheckContext(config, tmp_path), lambda text: None)
-    assert "dropped 40.0 %" in measured.measured and "dropped ≤ 50 %" in measured.required
+    assert "3 samples" in measured.detail
 
 
-def test_nothing_to_drop_is_not_mentioned(tmp_path: Path) -> None:
+def test_nothing_to_leave_out_is_not_mentioned(tmp_path: Path) -> None:
     corpus, messages = open_corpus(parse_config(settings(write(tmp_path / "train.tsv", KEPT)), "test"))
     assert (len(corpus), messages) == (3, [])
 
 
 def test_nothing_left(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", TOO_LONG)
-    with pytest.raises(CorpusError, match="no samples left: all 2 have more than 4 source tokens or 3 target tokens"):
+    with pytest.raises(CorpusError, match=r"no samples left: all 2 have .* data\.max_length, 4 tokens"):
         open_corpus(parse_config(settings(train), "test"))
 
 
@@ -90,22 +90,22 @@ def test_training_equals_one_on_the_short_samples_alone(cli: Cli, tmp_path: Path
     (tmp_path / "words.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     data = {"vocabulary": str(tmp_path / "words.txt"), "shared_vocabulary": True, "validation": files["all"]}
 
-    def train(name: str, corpus: str, drop: bool, *options: Any) -> tuple[Path, str]:
-        (tmp_path / name).write_text(json.dumps(settings(files[corpus], drop, **data)), encoding="utf-8")
+    def train(name: str, corpus: str, max_length: int | None, *options: Any) -> tuple[Path, str]:
+        (tmp_path / name).write_text(json.dumps(settings(files[corpus], max_length, **data)), encoding="utf-8")
         result = cli("train", tmp_path / name, "--results", tmp_path / f"results-{name}", *options)
         assert result.status == 0, result
         return Path(result.out.splitlines()[-1]), result.out
 
-    expected, log = train("expected", "short", drop=False)
-    assert "dropped" not in log
-    run, log = train("dropped", "all", True, "--set", "training.steps=3")
-    assert log.count(f"dropped {40 - len(short)} of 40 training samples") == 1
+    expected, log = train("expected", "short", max_length=None)
+    assert "left out" not in log
+    run, log = train("left-out", "all", 3, "--set", "training.steps=3")
+    assert log.count(f"left out {40 - len(short)} of 40 training samples") == 1
     assert f"{len(short)} training samples" in log and "40 validation samples" in log
     assert cli("train", "--resume", run, "--set", "training.steps=6").status == 0
     assert weights(run) == weights(expected)
 
-    refused = cli("train", "--resume", run, "--set", "data.drop_long_samples=false", "--set", "training.steps=9")
-    assert "data.drop_long_samples (true → false)" in refused.error_message
+    refused = cli("train", "--resume", run, "--set", "data.max_length=4", "--set", "training.steps=9")
+    assert "data.max_length (3 → 4)" in refused.error_message
 
 
 def weights(run: Path) -> dict[str, bytes]:
