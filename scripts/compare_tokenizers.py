@@ -47,6 +47,8 @@ def main(
     """
     if file is None and text is None:
         raise click.UsageError("specify FILE or --text")
+    if file is None and "subword" in names:
+        raise click.UsageError("--tokenizer subword needs FILE, the text that its subwords are learned from")
     corpus = [line for _, line in islice(numbered_lines(file, UserError, progress=True), MAX_LINES)] if file else []
     if file and not any(corpus):
         raise UserError(f"{file} has no text")
@@ -56,7 +58,9 @@ def main(
         if name == "subword" and not corpus:
             continue  # there is nothing to train it on
         tokenizer = (
-            train_tokenizer(settings, corpus, vocabulary_size) if name == "subword" else create_tokenizer(settings)
+            train_tokenizer(settings, corpus, vocabulary_size, "--vocabulary-size")
+            if name == "subword"
+            else create_tokenizer(settings)
         )
         for shown in [text] if text is not None else corpus[:lines]:
             tokens = tokenizer.encode(shown)

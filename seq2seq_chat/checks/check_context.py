@@ -108,7 +108,7 @@ class CheckContext:
         data |= dict.fromkeys((*TARGET_SETTINGS, "tokenizer_file"))
         training["best_metric"] = "loss"
         sampled = training["sampled_softmax"]
-        if sampled is not None and vocabulary_size <= sampled < self.config.data.vocabulary_size:
+        if sampled is not None and vocabulary_size <= sampled < self.config.data.target_text.vocabulary_size:
             training["sampled_softmax"] = max(1, vocabulary_size * 3 // 4)
         for section, values in changes.items():
             settings[section] |= values

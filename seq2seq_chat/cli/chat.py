@@ -20,22 +20,37 @@ if TYPE_CHECKING:
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
 @click.option("--tokens", is_flag=True, help="Show the tokens of replies, separated by spaces, instead of the text.")
 @snapshot_option
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="decoding.KEY=VALUE",
+    help="Override a setting of the search, for example decoding.method=sample. Can be repeated.",
+)
 @results_option
 def chat(
-    run_name: str, beam_width: int | None, n_best: int | None, tokens: bool, snapshot: str | None, results: str
+    run_name: str,
+    beam_width: int | None,
+    n_best: int | None,
+    tokens: bool,
+    snapshot: str | None,
+    overrides: tuple[str, ...],
+    results: str,
 ) -> None:
     """Talk to a trained RUN in the terminal, or translate with it.
 
     If stdin is not a terminal, it reads one utterance per line and prints one reply per line (with --n-best N: up to N
     lines `score<TAB>reply` and an empty line). Line breaks and control characters in replies become spaces.
     """
+    from seq2seq_chat.config import set_decoding
     from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.versions import load_tensorflow
 
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
-    decoding = _override(run.config.decoding, beam_width, n_best)
+    decoding = set_decoding(run.config, overrides) if overrides else run.config.decoding
+    decoding = _override(decoding, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
     load_tensorflow()

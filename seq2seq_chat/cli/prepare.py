@@ -319,7 +319,8 @@ def _print_statistics(
     if dropped := leakage["dropped_samples"]:
         click.echo(f"leaked samples dropped from train: {dropped:,}")
     copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""
-    click.echo(f"read: {reading['files']:,} files{copies}, {reading['bytes']:,} bytes, {reading['records']:,} records")
+    counts = [f"{reading[key]:,} {key if reading[key] != 1 else key[:-1]}" for key in ("files", "bytes", "records")]
+    click.echo(f"read: {counts[0]}{copies}, {counts[1]}, {counts[2]}")
     for key, what in _LEFT_OUT.items():
         if left_out.get(key):
             click.echo(f"left out: {left_out[key]:,} pairs {what}")

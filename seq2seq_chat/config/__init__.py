@@ -13,6 +13,7 @@ from seq2seq_chat.config.loading import (
     load_config,
     override_decoding,
     parse_config,
+    set_decoding,
 )
 from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
@@ -42,6 +43,7 @@ __all__ = [
     "load_config",
     "override_decoding",
     "parse_config",
+    "set_decoding",
     "settings_reference",
     "unused_settings",
     "upgrade_flat_settings",

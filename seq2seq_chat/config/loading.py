@@ -103,14 +103,36 @@ def override_decoding(decoding: Decoding, /, **changes: Any) -> Decoding:
         ConfigError: A key is unknown, or the values are invalid together.
     """
     changes = upgrade_settings({"decoding": changes}, "decoding")[0]["decoding"]
-    settings = decoding.model_dump() | changes
-    for method, names in OPTIONS_OF_METHOD.items():
-        if settings["method"] != method:
-            settings = {key: value for key, value in settings.items() if key not in names or key in changes}
+    settings = _applicable(decoding, changes.get("method", decoding.method)) | changes
     try:
         return Decoding.model_validate(settings)
     except ValidationError as error:
         raise ConfigError(explain(error, "decoding", Decoding)) from error
+
+
+def set_decoding(config: Config, overrides: Sequence[str]) -> Decoding:
+    """The decoding settings of a run, changed by ``decoding.key=value`` strings of the option --set.
+
+    If the method changes, options that apply only to the old method are reset to their defaults.
+
+    Raises:
+        ConfigError: An override is about another section, or the settings are not valid.
+    """
+    changes: dict[str, Any] = {}
+    for override in overrides:
+        _apply_override(changes, upgrade_override(override)[0])
+        if list(changes) != ["decoding"]:
+            raise ConfigError(f"--set {cut(override)}: only the search can be changed here, with decoding.KEY=VALUE")
+    section = changes.get("decoding")
+    method = section.get("method", config.decoding.method) if isinstance(section, dict) else config.decoding.method
+    settings = {**config.model_dump(mode="json"), "decoding": _applicable(config.decoding, method)}
+    return parse_config(settings, config.name, overrides, warn=False).decoding
+
+
+def _applicable(decoding: Decoding, method: Any) -> dict[str, Any]:
+    """The settings, without options that apply only to methods other than ``method``."""
+    others = {name for other, names in OPTIONS_OF_METHOD.items() if other != method for name in names}
+    return {key: value for key, value in decoding.model_dump().items() if key not in others}
 
 
 def flat_settings(config: Config) -> dict[str, Any]:

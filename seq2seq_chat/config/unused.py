@@ -24,6 +24,10 @@ def _tokenizers(config: Config) -> tuple[str, str]:
     return config.data.source_text.tokenizer, config.data.target_text.tokenizer
 
 
+def _samples_all_words(config: Config) -> bool:
+    return (config.training.sampled_softmax or 0) >= config.data.target_text.vocabulary_size
+
+
 RULES = (
     Rule("data.lowercase", "data.tokenizer", lambda c: "unicode" not in _tokenizers(c)),
     Rule("data.subword_model", "data.tokenizer", lambda c: "subword" not in _tokenizers(c)),
@@ -73,7 +77,12 @@ RULES = (
     Rule(
         "training.sampled_softmax",
         "data.vocabulary_size",
-        lambda c: (c.training.sampled_softmax or 0) >= c.data.vocabulary_size,
+        lambda c: c.data.target_vocabulary_size is None and _samples_all_words(c),
+    ),
+    Rule(
+        "training.sampled_softmax",
+        "data.target_vocabulary_size",
+        lambda c: c.data.target_vocabulary_size is not None and _samples_all_words(c),
     ),
     Rule("model.bridge", "model.bidirectional", lambda c: not c.model.bidirectional),
     *(

@@ -56,7 +56,7 @@ def _tokenizer(settings: Data, text: TextSettings, side: _Side) -> Tokenizer:
     if text.tokenizer_file is not None:
         return load_tokenizer(tokenizer_settings(text), text.tokenizer_file)
     size = text.vocabulary_size - _has_turns(settings, side)
-    return train_tokenizer(tokenizer_settings(text), _texts(settings, side), size)
+    return train_tokenizer(tokenizer_settings(text), _texts(settings, side), size, _size_setting(settings, side))
 
 
 def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Side) -> Codec:
@@ -74,10 +74,16 @@ def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Si
         words = [*(words if tokenizer.tokens is not None else words[: size - 1]), TURN]
     if len(words) > size:
         raise VocabularyError(
-            f"the tokenizer {text.tokenizer_file} needs a vocabulary of {len(words):,} words, but the vocabulary size "
-            f"is only {size:,}; raise it"
+            f"the tokenizer {text.tokenizer_file} needs a vocabulary of {len(words):,} words, but "
+            f"{_size_setting(settings, side)} is only {size:,}; raise it"
         )
     return Codec(tokenizer, Vocabulary(words))
+
+
+def _size_setting(settings: Data, side: _Side) -> str:
+    """The setting that limits the vocabulary of a side."""
+    own = side == "target" and settings.target_vocabulary_size is not None
+    return "data.target_vocabulary_size" if own else "data.vocabulary_size"
 
 
 def _has_turns(settings: Data, side: _Side) -> bool:

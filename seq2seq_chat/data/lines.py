@@ -19,6 +19,7 @@ TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
 BINARY_CHECK_BYTES = 8000
 """Bytes at the start of a file that tell UTF-16 and binary files from text; Git looks at as many."""
 _MAX_NUL_SHARE = 0.05  # of these bytes; in UTF-16, at least each space and line end has one
+UTF8_REMEDY = "Convert the file to UTF-8, for example with iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
 UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
 
 
@@ -81,7 +82,7 @@ def _decode(raw: bytes, offset: int) -> tuple[str, str | None]:
     try:
         return raw.decode(), None
     except UnicodeDecodeError as error:
-        return "", f"byte {offset + error.start} of the text is not UTF-8. Convert the file to UTF-8."
+        return "", f"byte {offset + error.start} of the text is not UTF-8. {UTF8_REMEDY}."
 
 
 def is_utf16(start: bytes) -> bool:

@@ -64,7 +64,8 @@ def _train(settings: PrepareSettings, side: TextSide, folder: Path) -> SubwordTo
         texts = (getattr(pair, name) for pair in pairs for name in side.sides)
     else:
         texts = (text for _, text in read_utterances(train, progress=True))
-    tokenizer = SubwordTokenizer.train(texts, side.vocabulary_size, side.tokenizer.subword_model)
+    option = f"--{side.prefix.replace('_', '-')}vocabulary-size"
+    tokenizer = SubwordTokenizer.train(texts, side.vocabulary_size, side.tokenizer.subword_model, option)
     write_atomically(folder / f"{side.prefix}{TOKENIZER_FILE}", tokenizer.file_content)
     return tokenizer
 

@@ -85,6 +85,12 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
         for setting in ("temperature=0.5", "top_p=0.5", "seed=1", "n_best=3")
     ),
     (
+        "training.sampled_softmax=10",
+        "data.target_vocabulary_size=10",
+        ["data.shared_vocabulary=false"],
+        "data.target_vocabulary_size=11",
+    ),
+    (
         "decoding.replace_unknown=true",
         "model.attention=none",
         ["decoding.allow_unknown=true"],

@@ -6,6 +6,7 @@ import pytest
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.tokenizers import TokenizerError
 from seq2seq_chat.data.vocabulary import TURN, UNKNOWN, Vocabulary, VocabularyError
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
@@ -24,6 +25,20 @@ def test_the_marker_between_turns_is_the_last_word(
     file = str(tmp_path / "words.txt") if from_file else None
     data = Data(train=str(tmp_path / "corpus.txt"), vocabulary=file, vocabulary_size=size, context_turns=2)
     assert build_codecs(data).source.vocabulary.words == [*SPECIAL, *words]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "setting"),
+    [
+        ({"vocabulary_size": 100}, "data.vocabulary_size"),
+        ({"vocabulary_size": 400, "target_vocabulary_size": 100}, "data.target_vocabulary_size"),
+    ],
+)
+def test_a_vocabulary_that_is_too_small_for_subwords(tmp_path: Path, sizes: dict[str, int], setting: str) -> None:
+    (tmp_path / "train.tsv").write_text("a b\tc d\n" * 9, encoding="utf-8")
+    data = Data(train=str(tmp_path / "train.tsv"), tokenizer="subword", shared_vocabulary=False, **sizes)
+    with pytest.raises(TokenizerError, match=rf"size 100 is too small .* Raise {setting}, or use"):
+        build_codecs(data)
 
 
 def test_subwords_and_the_marker_fit_into_the_vocabulary(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from seq2seq_chat.data import pairs
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.lines import UTF8_REMEDY
 from seq2seq_chat.data.pairs import BadRow, Corpus, parallel_row, parse_row, read_pairs
 
 GOOD = b"go on\tva\n"
@@ -91,8 +92,8 @@ BAD = {
     b"\tb": "the source is empty",
     b" \t\xe2\x80\x83": "the source is empty",
     b"a\t ": "the target is empty",
-    b"a\tb\xff": "byte 903 of the text is not UTF-8. Convert the file to UTF-8",
-    b"a\t\xed\xa0\x80": "byte 902 of the text is not UTF-8. Convert the file to UTF-8",
+    b"a\tb\xff": f"byte 903 of the text is not UTF-8. {UTF8_REMEDY}",
+    b"a\t\xed\xa0\x80": f"byte 902 of the text is not UTF-8. {UTF8_REMEDY}",
     b"a\t" + b"b" * (1 << 20): "longer than 1 MiB. Write one utterance per line",
 }
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.config import Config, Decoding, parse_config
+from seq2seq_chat.config import Config, Decoding, parse_config, set_decoding
 from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
 from seq2seq_chat.data.tokenizers import create_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
@@ -184,6 +184,43 @@ def test_beam_width_alone_prints_no_scores(cli: Cli, tiny_run: Path, bot: Chatbo
     answer = cli("chat", tiny_run, "--beam-width", 4, stdin=b"you see the tree1 ?\nwe like it\n")
     beam = Decoding(method="beam", beam_width=4)
     assert answer.out.splitlines() == [bot.reply(text, beam).text for text in ("you see the tree1 ?", "we like it")]
+
+
+def test_settings_of_the_search(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
+    settings = ["method=beam", "beam_width=3", "minimum_length=6"]  # the last one by its old name
+    options = [option for setting in settings for option in ("--set", f"decoding.{setting}")]
+    answer = cli("chat", tiny_run, *options, stdin=b"you see the tree1 ?\n")
+    expected = bot.reply("you see the tree1 ?", Decoding(method="beam", beam_width=3, min_length=6)).text
+    assert (answer.status, answer.out) == (0, f"{expected}\n")
+    assert expected != bot.reply("you see the tree1 ?", Decoding(method="beam", beam_width=3)).text
+    assert answer.err == (
+        "seq2seq-chat: warning: --set decoding.minimum_length=6: decoding.minimum_length was renamed to "
+        "decoding.min_length\n"
+    )
+    answer = cli("chat", tiny_run, "--n-best", 2, "--set", "decoding.beam_width=2", stdin=b"you see the tree1 ?\n")
+    assert len(answer.out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("decoding.beam_widht=3", "--set decoding.beam_widht=3: unknown key decoding.beam_widht; did you mean"),
+        ("decoding.beam_width=0", "--set decoding.beam_width=0: decoding.beam_width must be greater than 0 (it is 0)"),
+        ("decoding.top_p=0.5", "--set decoding.top_p=0.5: decoding: top_p applies to method sample only"),
+        ("decoding.method", "--set decoding.method: must be KEY=VALUE"),
+        ("model.hidden_size=3", "--set model.hidden_size=3: only the search can be changed here, with decoding."),
+        ("decoding=3", "--set decoding=3: decoding must be a JSON object"),
+    ],
+)
+def test_invalid_settings_of_the_search(cli: Cli, tiny_run: Path, setting: str, message: str) -> None:
+    assert message in cli("chat", tiny_run, "--set", setting, stdin=b"hi\n").error_message
+
+
+def test_changing_the_method_resets_options_of_the_other_one() -> None:
+    beam = {"method": "beam", "length_penalty": 1, "min_length": 2}
+    config = parse_config({"name": "x", "data": {"train": "x"}, "decoding": beam}, "x")
+    decoding = set_decoding(config, ["decoding.method=sample", "decoding.top_k=3"])
+    assert decoding == Decoding(method="sample", top_k=3, min_length=2)
 
 
 def test_chat_with_a_snapshot(cli: Cli, tiny_run: Path) -> None:

@@ -270,7 +270,7 @@ def test_tokenizer_of_an_earlier_preparation_is_removed(tmp_path: Path) -> None:
     prepare(subword, [path], output)
     assert contents(output) == first
     (output / "train.txt").write_text("mine")
-    with pytest.raises(TokenizerError, match="size 265 is too small"):
+    with pytest.raises(TokenizerError, match=r"size 265 is too small.* Raise --vocabulary-size"):
         prepare(replace(subword, vocabulary_size=265), [path], output)
     assert contents(output) == first | {"train.txt": b"mine"}
     with pytest.raises(TokenizerError, match=r"size 260 is too small .* Choose a larger size"):

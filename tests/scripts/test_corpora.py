@@ -68,12 +68,15 @@ def test_compare_tokenizers(run: Run, tmp_path: Path) -> None:
     assert rows["unicode"] == ["4.5", "9", "50.0", "%"]  # the ? loses its space
     assert rows["character"][2:] == rows["subword"][2:] == ["100.0", "%"]
     assert "unicode: ça | va | !" in run("compare_tokenizers", "--text", "Ça va!", "--lowercase")
+    arguments = ["--text", "Ça va!", "--tokenizer", "subword"]
+    result = CliRunner().invoke(import_module("compare_tokenizers").main, arguments)
+    assert (result.exit_code, result.output.count("--tokenizer subword needs FILE")) == (2, 1)
 
 
 def test_tokens_of_a_prepared_folder_and_of_its_corpus_file(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
     (tmp_path / "chats.txt").write_text("Größe, ja?\nJa, ja: Größe!\nUnd <unknown>?\n", "utf-8")
     options = ["--tokenizer", "unicode", "--lowercase", "--split", "1,0,0", "--output", tmp_path / "data"]
-    assert cli("prepare", "lines", tmp_path / "chats.txt", *options).status == 0
+    assert "\nread: 1 file, 45 bytes, 3 records\n" in cli("prepare", "lines", tmp_path / "chats.txt", *options).out
     results = []
     for corpus, arguments in (("data", []), ("data/train.txt", ["--tokenizer", "unicode", "--lowercase"])):
         run("build_vocabulary", corpus, "--size", 8, "--output", "v", *arguments)

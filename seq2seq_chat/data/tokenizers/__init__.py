@@ -9,7 +9,7 @@ from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
 from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
-from seq2seq_chat.data.tokenizers.subword_training import SubwordModel
+from seq2seq_chat.data.tokenizers.subword_training import SIZE_SETTING, SubwordModel
 from seq2seq_chat.data.tokenizers.thesis import ThesisTokenizer
 from seq2seq_chat.data.tokenizers.tokenizer import Tokenizer, TokenizerError
 from seq2seq_chat.data.tokenizers.unicode import UnicodeTokenizer
@@ -70,10 +70,15 @@ def create_tokenizer(settings: TokenizerSettings, file: bytes | None = None, ori
         raise ValueError(f"no tokenizer {settings.name} without a file") from None
 
 
-def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+def train_tokenizer(
+    settings: TokenizerSettings, texts: Iterable[str], vocabulary_size: int, size_setting: str = SIZE_SETTING
+) -> Tokenizer:
     """Train a tokenizer that has a file; with the special words, its tokens fill a vocabulary of this size.
+
+    Args:
+        size_setting: What sets the size, for error messages.
 
     Raises:
         TokenizerError: The vocabulary is too small, or there is too little text.
     """
-    return SubwordTokenizer.train(texts, vocabulary_size, settings.subword_model)
+    return SubwordTokenizer.train(texts, vocabulary_size, settings.subword_model, size_setting)

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from seq2seq_chat.data.tokenizers.subword_file import read_model, write_model
 from seq2seq_chat.data.tokenizers.subword_pieces import BYTES, WORD_START, is_plain, segments
-from seq2seq_chat.data.tokenizers.subword_training import SubwordModel, count_words, sample_texts, train_model
+from seq2seq_chat.data.tokenizers.subword_training import (
+    SIZE_SETTING,
+    SubwordModel,
+    count_words,
+    sample_texts,
+    train_model,
+)
 from seq2seq_chat.data.tokenizers.token_cache import TokenCache
 from seq2seq_chat.data.tokenizers.tokenizer import Tokenizer, TokenizerError
 
@@ -55,18 +61,21 @@ class SubwordTokenizer(Tokenizer):
         self._cache = TokenCache(self._encode_word)
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocabulary_size: int, model: SubwordModel) -> SubwordTokenizer:
+    def train(
+        cls, texts: Iterable[str], vocabulary_size: int, model: SubwordModel, size_setting: str = SIZE_SETTING
+    ) -> SubwordTokenizer:
         """Train a model on texts. The same texts give the same tokenizer, bit for bit.
 
         Args:
             vocabulary_size: The number of tokens, special words of a vocabulary included; fewer tokens if the texts
                 have fewer subwords.
+            size_setting: What sets the size, for error messages.
 
         Raises:
             TokenizerError: The texts are empty, or the vocabulary is too small for their characters.
         """
         words = count_words(sample_texts(texts))
-        content = train_model(words, vocabulary_size, model)
+        content = train_model(words, vocabulary_size, model, size_setting)
         tokenizer = cls(content)
         counts: Counter[str] = Counter()
         for word, count in words.items():

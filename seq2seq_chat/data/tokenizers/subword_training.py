@@ -13,6 +13,7 @@ from seq2seq_chat.data.tokenizers.subword_pieces import WORD_START, segments
 from seq2seq_chat.data.tokenizers.tokenizer import TokenizerError
 
 SubwordModel = Literal["unigram", "bpe"]
+SIZE_SETTING = "the vocabulary size"
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +53,14 @@ def count_words(texts: list[str]) -> Counter[str]:
         texts = texts[::2]
 
 
-def train_model(words: Mapping[str, int], vocabulary_size: int, model: SubwordModel) -> bytes:
+def train_model(
+    words: Mapping[str, int], vocabulary_size: int, model: SubwordModel, size_setting: str = SIZE_SETTING
+) -> bytes:
     """A SentencePiece model, serialized.
 
     Args:
         words: How often each word occurs.
-        vocabulary_size: See `SubwordTokenizer.train`.
+        vocabulary_size, size_setting: See `SubwordTokenizer.train`.
 
     Raises:
         TokenizerError: The texts are empty, or the vocabulary is too small for their characters.
@@ -70,8 +73,9 @@ def train_model(words: Mapping[str, int], vocabulary_size: int, model: SubwordMo
     required = _SPECIAL_WORDS + _BYTES + len(_required_characters(counts))
     if vocabulary_size < required:
         raise TokenizerError(
-            f"A vocabulary of size {vocabulary_size} is too small for subwords: the special words, all bytes and the "
-            f"characters of the corpus alone are {required} tokens. Choose a larger size, or the tokenizer character."
+            f"A vocabulary of size {vocabulary_size} is too small for subwords: the special words, all bytes and "
+            f"the characters of the corpus alone are {required} tokens. Raise {size_setting}, or use the tokenizer "
+            "character."
         )
     logger.info("training a subword tokenizer on %d distinct words; this cannot be interrupted", len(words))
     output = io.BytesIO()

@@ -110,7 +110,7 @@ def test_a_corpus_that_does_not_fill_the_vocabulary(texts: list[str], model: Sub
 def test_the_smallest_vocabulary(model: SubwordModel) -> None:
     texts = ["ab ba"] * 3
     assert len(SubwordTokenizer.train(texts, 263, model).tokens) == 259  # bytes, a, b, ▁
-    with pytest.raises(TokenizerError, match=r"262 is too small.* 263 .*larger"):
+    with pytest.raises(TokenizerError, match=r"262 is too small.* 263 .* Raise the vocabulary size"):
         SubwordTokenizer.train(texts, 262, model)
 
 
