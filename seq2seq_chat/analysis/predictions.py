@@ -127,6 +127,11 @@ def greedy(decoding: Decoding) -> Decoding:
     return override_decoding(decoding, method="greedy", n_best=1)
 
 
+def beam(decoding: Decoding, width: int) -> Decoding:
+    """Beam search with the logit rules of ``decoding``."""
+    return override_decoding(decoding, method="beam", beam_width=width, n_best=1)
+
+
 @contextlib.contextmanager
 def _open_exclusively(path: Path) -> Iterator[IO[bytes]]:
     with open(path, "a+b") as file:

@@ -103,6 +103,12 @@ def list_runs(results: str | Path = "results") -> list[Run]:
     return [Run(folder) for folder in _folders(results) if (folder / "config.json").is_file()]
 
 
+def distinct_names(runs: Sequence[Run]) -> list[str]:
+    """The names of the runs' configurations, or those of their folders if these are not distinct."""
+    names = [run.config.name for run in runs]
+    return names if len(set(names)) == len(names) else [run.name for run in runs]
+
+
 def _folders(results: str | Path) -> list[Path]:
     try:
         entries = [entry for entry in Path(results).iterdir() if not entry.name.startswith(".")]

@@ -12,19 +12,20 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import sacrebleu
 
 from seq2seq_chat.analysis import predictions as predictions_module
 from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
+from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples, samples_at
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.bleu import Bleu
 from seq2seq_chat.training.validation import corpus_loss
 
 Cli = Callable[..., Any]
@@ -43,27 +44,22 @@ def prediction(sample: int, source: str, words: int, reply: str, expected: str, 
 
 def test_metrics_by_hand(tmp_path: Path) -> None:
     """10 nats for 4 tokens, 3 of them correct; the remaining metrics are tested in tests/analysis/metrics."""
-    metrics = compute_metrics(
-        write_predictions(
-            tmp_path / "p.jsonl",
-            prediction(0, "How are you now?", 5, "fine", "fine", -1.0, 6.0, 2, 2),
-            prediction(1, "one two three four five six", 6, "fine thanks", "no", -2.0, 4.0, 2, 1),
-        ),
-        None,
+    predictions = write_predictions(
+        tmp_path / "p.jsonl",
+        prediction(0, "How are you now?", 5, "fine", "fine", -1.0, 6.0, 2, 2),
+        prediction(1, "one two three four five six", 6, "fine thanks", "no", -2.0, 4.0, 2, 1),
     )
+    metrics = compute_metrics(predictions, None, score_predictions(predictions, "conversation"))
     assert metrics["loss"] == 2.5
     assert metrics["loss_bits"] == pytest.approx(2.5 / math.log(2))
     assert metrics["perplexity"] == pytest.approx(math.e**2.5)
     assert metrics["two_to_the_loss"] == pytest.approx(2**2.5)
     assert (metrics["word_accuracy"], metrics["exact_match"]) == (0.75, 0.5)
     assert metrics["mean_length"] == 1.5
-    by_length = {row["words"]: (row["samples"], row["bleu"]) for row in metrics["bleu_by_source_length"]}
-    short, long = Bleu(), Bleu()
-    short.add(["fine"], ["fine"])
-    long.add(["fine thanks"], ["no"])
-    assert by_length["1–5"] == (1, short.score)
-    assert by_length["6–10"] == (1, long.score)
-    assert by_length["31+"] == (0, None)
+    (row,) = metrics["bleu_by_source_length"]
+    expected = sacrebleu.corpus_bleu(["fine", "fine thanks"], [["fine", "no"]]).score
+    assert (row["words"], row["samples"], row["bleu"], metrics["bleu"]) == ("1–6", 2, expected, expected)
+    assert metrics["bleu_label"] == "BLEU, tokenized" and metrics["bleu_tokenized"] is None
     assert metrics["sent2vec_distance"] is None
 
 
@@ -74,7 +70,8 @@ def test_frequent_replies_do_not_count_as_varied(tmp_path: Path) -> None:
     vectors = Sent2Vec(Arguments(dim=1, bucket=0), {word: n for n, word in enumerate(words)}, values)
     pairs = [*((word, word) for word in words[:10] * 2), (words[10], words[11])]
     lines = [prediction(n, "x", 1, reply, expected, -1.0, 1.0, 1, 1) for n, (reply, expected) in enumerate(pairs)]
-    metrics = compute_metrics(write_predictions(tmp_path / "p.jsonl", *lines), vectors)
+    predictions = write_predictions(tmp_path / "p.jsonl", *lines)
+    metrics = compute_metrics(predictions, vectors, score_predictions(predictions, "conversation"))
     assert metrics["sent2vec_distance"] == pytest.approx(2 / 21)
     assert (metrics["sent2vec_distance_varied"], metrics["varied_samples"]) == (pytest.approx(2), 1)
 

@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.settings import PrepareSettings, ReaderSettings
 from seq2seq_chat.system.errors import UserError
@@ -86,11 +85,13 @@ def test_evaluate(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, 
     evaluate = record("seq2seq_chat.analysis.evaluate.evaluate_run")
     data = str(corpora / "train.txt")
     options = ["--data", data, "--snapshot", "10", "--limit", 7, "--sent2vec", "s.bin", "--output", "out"]
-    assert "recorded" in cli("evaluate", tiny_run, *options, "--beam-width", 3).error_message
+    options += ["--beam-width", 3, "--reference", data, "--reference", data, "--baseline", f"{tiny_run}:20"]
+    assert "recorded" in cli("evaluate", tiny_run, *options).error_message
     (run, *arguments), keywords = evaluate.call_args
     assert (run.path, arguments) == (tiny_run, [data, "10", 7])
-    beam = Decoding(method="beam", beam_width=3)
-    assert keywords == {"decoding": beam, "sent2vec": "s.bin", "folder": "out"}
+    baseline = keywords.pop("baseline")
+    assert (baseline.run.path, baseline.snapshot) == (tiny_run, "20")
+    assert keywords == {"beam_width": 3, "sent2vec": "s.bin", "folder": "out", "references": (data, data)}
 
 
 def test_serve(cli: Cli, record: Callable[[str], MagicMock]) -> None:

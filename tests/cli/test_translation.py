@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +168,90 @@ def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert result.status == 0, result
     assert "mean length of a translation, tokens" in result.out
     assert json.loads((tmp_path / "out.json").read_text())["samples"] == VALIDATION
+
+
+def sacrebleu_command(folder: Path, *arguments: str) -> list[Any]:
+    command = [sys.executable, "-m", "sacrebleu", *arguments, "-w", "9"]
+    printed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=240).stdout
+    results = json.loads(printed)
+    return results if isinstance(results, list) else [results]
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_sacrebleu_on_the_output_of_chat(cli: Cli, run: Path, tmp_path: Path) -> None:
+    """Against the targets as they are in the corpus and a second reference, with a beam."""
+    sources, targets = zip(*translations(VALIDATION, 2), strict=True)
+    other = [" ".join(reversed(target.upper().split())) for target in targets]
+    (tmp_path / "other.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in other).encode()))
+    translated = cli("chat", run, "--beam-width", 3, stdin="".join(f"{source}\n" for source in sources).encode())
+    for name, lines in {"hypotheses": translated.out.splitlines(), "targets": targets, "other": other}.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    options = ["--beam-width", 3, "--reference", tmp_path / "other.gz", "--json", tmp_path / "out.json"]
+    result = cli("evaluate", run, *options, "--output", tmp_path)
+    assert result.status == 0, result
+    metrics = json.loads((tmp_path / "out.json").read_text())
+    for key, arguments in {"bleu": ["-m", "bleu"], "bleu_lowercase": ["-lc"], "chrf": ["-m", "chrf"]}.items():
+        (expected,) = sacrebleu_command(tmp_path, "targets", "other", "-i", "hypotheses", *arguments)
+        assert metrics[key] == pytest.approx(expected["score"], abs=1e-8)
+        assert metrics[f"{key}_signature"] == expected["signature"]
+        assert f"{metrics[f'{key}_label']}  " in result.out and expected["signature"] in result.out
+        low, high = metrics[f"{key}_interval"]
+        assert low < metrics[key] < high
+    assert metrics["bleu_lowercase"] > metrics["bleu"]
+    assert sum(row["samples"] for row in metrics["bleu_by_source_length"]) == VALIDATION
+    assert metrics["baseline"] is None
+
+
+def test_a_reference_file_of_the_wrong_length(cli: Cli, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "short").write_text("un deux!\n", encoding="utf-8")
+    options = ["--output", tmp_path / "predictions", "--limit", 13, "--reference", tmp_path / "short"]
+    error = cli("evaluate", run, *options).error_message
+    assert f"{tmp_path / 'short'} has 1 line, but " in error
+    assert f"validation.tsv has {VALIDATION} samples; write one reference per line" in error
+    assert not (tmp_path / "predictions").exists()
+    assert "does not exist" in cli("evaluate", run, "--reference", tmp_path / "missing").error_message
+
+
+@pytest.mark.slow
+def test_baseline(cli: Cli, run: Path, tmp_path: Path) -> None:
+    """A snapshot of an earlier step, against sacrebleu's own test."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    results = run.parent
+    younger = shutil.copytree(run, tmp_path / "results" / "2020-01-01_00-00-00_younger")
+    for step in (40, STEPS):
+        (younger / "checkpoints" / f"{step:010d}.npz").unlink()
+    shutil.rmtree(younger / "snapshots")
+    options = ["--baseline", younger, "--output", tmp_path / "predictions", "--json", tmp_path / "out.json"]
+    result = cli("evaluate", run, *options, "--results", results)
+    assert result.status == 0, result
+    baseline = json.loads((tmp_path / "out.json").read_text())["baseline"]
+    assert (baseline["run"], baseline["step"]) == (younger.name, 20)
+    assert list(baseline["scores"]) == ["bleu", "bleu_lowercase", "bleu_tokenized", "chrf"]
+    sources, targets = zip(*translations(VALIDATION, 2), strict=True)
+    systems = [(name, translate(cli, one, list(sources))) for name, one in (("baseline", younger), ("system", run))]
+    _, expected = PairedTest(systems, {"BLEU": BLEU()}, [list(targets)], test_type="bs")()
+    test = baseline["scores"]["bleu"]
+    assert [test["baseline"], test["score"]] == pytest.approx([one.score for one in expected["BLEU"]])
+    assert test["p_value"] == pytest.approx(expected["BLEU"][1].p_value)
+    assert test["interval"][0] < test["difference"] == test["score"] - test["baseline"] < test["interval"][1]
+    assert f"compared with {younger.name}" in result.out and f"{test['difference']:+.2f}" in result.out
+
+
+def test_runs_on_other_samples_are_not_compared(cli: Cli, run: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(run, tmp_path / "results" / "other")
+    config = json.loads((other / "config.json").read_text(encoding="utf-8"))
+    config["data"]["validation"] = write(tmp_path / "validation.tsv", translations(VALIDATION, 5))
+    (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    error = cli("evaluate", run, "--baseline", other, "--output", tmp_path / "predictions").error_message
+    assert "have different samples; specify one corpus for both with --data FILE" in error
+    config["data"]["swap_source_target"] = True
+    (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    options = ["--data", tmp_path / "validation.tsv", "--output", tmp_path / "predictions"]
+    error = cli("evaluate", run, "--baseline", other, *options).error_message
+    assert "read different samples from" in error
+    assert not (tmp_path / "predictions").exists()
 
 
 def test_default_questions_of_a_report(run: Path) -> None:

@@ -19,6 +19,7 @@ SCRIPT_RUNS: dict[str, tuple[str, list[str], list[str]]] = {  # format, argument
     "plot_embeddings": ("pdf", ["--word", "the"], ["word_embeddings"]),
     "plot_thought_vectors": ("png", ["--limit", "20"], ["thought_vectors"]),
     "plot_ngrams": ("svg", ["--limit", "6"], ["ngrams_10", "ngrams_20", "ngram_ranks", "ngram_divergence"]),
+    "plot_bleu_by_length": ("svg", ["--limit", "6", "--beam-width", "2"], ["bleu_by_length"]),
     "plot_beam_study": ("pdf", ["--widest", "4"], ["beam_study"]),
     "inspect_model": ("svg", [], ["gates_encoder", "gates_decoder", "weights", "gradients_by_step"]),
     "compare_replies": ("pdf", [], ["replies"]),

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from seq2seq_chat.analysis.evaluate import describe_leakage
+from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
 from seq2seq_chat.analysis.figures.metrics import draw_metrics
+from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES
 from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
+from seq2seq_chat.analysis.metrics.scores import SCORE_KEYS
+from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length, length_bins
+from seq2seq_chat.analysis.metrics_table import describe_leakage, format_interval, format_score
 from seq2seq_chat.analysis.report.chapters import add_error, run_prefix
 from seq2seq_chat.analysis.report.measure import Report
 from seq2seq_chat.analysis.report.page import (
+    Chapter,
     Details,
     Page,
     Paragraph,
@@ -19,7 +24,7 @@ from seq2seq_chat.analysis.report.page import (
     format_number,
     format_percent,
 )
-from seq2seq_chat.config import Labels
+from seq2seq_chat.runs.find import distinct_names
 
 
 def _digits(digits: int) -> Callable[[Any], str]:
@@ -33,7 +38,7 @@ METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("two_to_the_loss", "2^loss, the “perplexity” of the thesis's tables ↓", _digits(2)),
     ("word_accuracy", "word accuracy under teacher forcing ↑", format_percent),
     ("exact_match", "exact match: whole lines that equal the {reference} ↑", format_percent),
-    ("bleu", "BLEU, 0–100 ↑", _digits(2)),
+    *((key, key, str) for key in SCORE_KEYS),  # with their labels and intervals
     ("sent2vec_distance", "Sent2Vec distance, as in the thesis ↓", format_number),
     ("sent2vec_cosine", "Sent2Vec cosine similarity ↑", format_number),
     ("sent2vec_distance_varied", f"… distance without the {TOP_REPLIES} most frequent {{outputs}} ↓", format_number),
@@ -48,7 +53,7 @@ METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 )
 
 _LOW_BLEU = {
-    "conversation": "; it is low because many replies to small talk are good, but only one of them is the reference",
+    "conversation": ", and low because many replies to small talk are good, but only one of them is the reference",
     "translation": "",
 }
 
@@ -81,8 +86,9 @@ def evaluation(page: Page, report: Report) -> None:
         Paragraph(
             "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
             "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
-            "samples are added, so compare them only for equal numbers of samples. BLEU is sacrebleu's, "
-            f"{evaluated[0][1]['bleu_signature']}{_LOW_BLEU[report.task]}. "
+            "samples are added, so compare them only for equal numbers of samples. Scores are sacrebleu's"
+            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in evaluated])}; ± is half of the 95 % "
+            f"interval, from {RESAMPLES:,} bootstrap resamples. "
             f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
         )
     )
@@ -90,7 +96,7 @@ def evaluation(page: Page, report: Report) -> None:
         (run.config.name, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
     ]
     chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
-    chapter.add(_bleu_by_length(report.labels, evaluated))
+    _add_bleu_by_length(chapter, page, report)
     for run in report.runs:
         if run.examples:
             rows = [[p.source, p.reply or "(empty)", p.expected, format_number(p.score, 2)] for p in run.examples]
@@ -103,14 +109,19 @@ def evaluation(page: Page, report: Report) -> None:
 def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
     columns = [*evaluated, *_without_leaked(report)]
     names = report.labels._asdict()
-    rows = [[name.format(**names), *(show(metrics[key]) for _, metrics in columns)] for key, name, show in METRICS]
-    labels = [label for label, _ in columns]
     reference = report.runs[0].reference_diversity
-    if reference is not None and len(report.runs) == 1:
-        values = reference.metrics()
-        for row, (key, _, show) in zip(rows, METRICS, strict=True):
-            row.append(show(values[key]) if key in values else "")
-        labels.append(report.labels.references)
+    with_references = reference is not None and len(report.runs) == 1
+    values = reference.metrics() if reference is not None and with_references else {}
+    rows = []
+    for key, name, show in METRICS:
+        if key not in SCORE_KEYS:
+            row = [name.format(**names), *(show(metrics[key]) for _, metrics in columns)]
+        elif title := " or ".join(_score_labels(key, [metrics for _, metrics in columns])):
+            row = [f"{title}, 0–100 ↑", *(format_score(metrics, key) for _, metrics in columns)]
+        else:
+            continue
+        rows.append([*row, *([show(values[key]) if key in values else ""] if with_references else [])])
+    labels = [*(label for label, _ in columns), *([report.labels.references] if with_references else [])]
     return Table(
         ["metric", *labels], rows, "By training steps; ↓: lower is better, ↑: higher is better", numbers_from=1
     )
@@ -125,11 +136,41 @@ def _without_leaked(report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{run_prefix(report, run)}{snapshot.label}, without leaked samples", metrics["without_leaked"]
 
 
-def _bleu_by_length(labels: Labels, evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
-    by_length = [metrics["bleu_by_source_length"] for _, metrics in evaluated]
-    rows = [
-        [first["words"], format_number(first["samples"], 0), *(format_number(b[n]["bleu"], 2) for b in by_length)]
-        for n, first in enumerate(by_length[0])
-    ]
-    head = [f"tokens of the {labels.source}", "samples", *(label for label, _ in evaluated)]
-    return Table(head, rows, f"BLEU by the length of the {labels.source}", numbers_from=1)
+def _score_labels(key: str, evaluated: Sequence[dict[str, Any]]) -> list[str]:
+    """What a score is called; runs of different tasks may differ in it."""
+    return list(dict.fromkeys(metrics[f"{key}_label"] for metrics in evaluated if metrics[f"{key}_label"]))
+
+
+def _signatures(evaluated: Sequence[dict[str, Any]]) -> str:
+    """The signature of each score."""
+    signatures = {m[f"{key}_label"]: m[f"{key}_signature"] for key in SCORE_KEYS for m in evaluated}
+    return "; ".join(f"{label} {signature}" for label, signature in signatures.items() if label)
+
+
+def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
+    """BLEU by the length of the source: a table of all snapshots, and curves of the newest one of each run."""
+    scores = {
+        f"{run_prefix(report, run)}{snapshot.label}": snapshot.scores
+        for run in report.runs
+        for snapshot in run.snapshots
+        if snapshot.scores is not None
+    }
+    bins = length_bins(*(each.source_lengths for each in scores.values()))
+    by_length = {label: bleu_by_source_length(each, bins) for label, each in scores.items()}
+    newest = {}
+    for name, run in zip(distinct_names([run.run for run in report.runs]), report.runs, strict=True):
+        if measured := [snapshot for snapshot in run.snapshots if snapshot.scores is not None]:
+            newest[name] = by_length[f"{run_prefix(report, run)}{measured[-1].label}"]
+    source = report.labels.source
+    caption = (
+        f"BLEU by the length of the {source} in tokens, at the newest snapshot: points at the mean length of the "
+        "samples, and 95 % intervals."
+    )
+    chapter.add(page.picture("bleu_by_length", draw_bleu_by_length(newest, source), caption))
+    rows = []
+    for columns in zip(*by_length.values(), strict=True):
+        cells = [f"{format_number(row['bleu'], 2)} ({format_interval(row['bleu_interval'])})" for row in columns]
+        samples = dict.fromkeys(format_number(row["samples"], 0) for row in columns)
+        rows.append([columns[0]["words"], " / ".join(samples), *cells])
+    head = [f"tokens of the {source}", "samples", *by_length]
+    chapter.add(Table(head, rows, f"BLEU by the length of the {source}, with 95 % intervals", numbers_from=1))

@@ -14,11 +14,13 @@ from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, e
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.diversity import Diversity
 from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, corpus_profile, text_profile
+from seq2seq_chat.analysis.metrics.scores import CorpusScores
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.model_view.model_internals import GradientNorms, gradient_norms
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.replies import QUESTIONS, ReplyColumn, reply_to_all
+from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.config import LABELS, Config, Labels
 from seq2seq_chat.data.leakage import Leakage
 from seq2seq_chat.data.pairs import Corpus
@@ -51,6 +53,7 @@ class SnapshotMeasurements(NamedTuple):
     profile: NgramProfile | None  # of the replies
     replies: ReplyColumn
     gradients: GradientNorms | None
+    scores: CorpusScores | None  # of the samples that the metrics are of
 
 
 @dataclass
@@ -154,14 +157,15 @@ def _measure_snapshot(
     vectors: Sent2Vec | None,
     on_progress: OnProgress,
 ) -> SnapshotMeasurements:
-    metrics, profile, gradients = None, None, None
+    metrics, profile, gradients, scores = None, None, None, None
     with result.record_errors("evaluation"):
         if result.corpus_file is not None:
             predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
             if result.leakage is None:  # the same for all snapshots
                 on_progress(f"{result.name}: looking for the samples in the training corpus")
                 result.leakage = find_leakage(loaded, result.corpus_file, predictions)
-            metrics = compute_all_metrics(predictions, vectors, result.leakage)
+            scores = score_predictions(predictions, result.config.task)
+            metrics = compute_all_metrics(predictions, vectors, result.leakage, scores)
             profile = _profile(f"replies at {loaded.label}", [p.reply_tokens for p in predictions], loaded)
             step = max(1, predictions.samples // EXAMPLES)
             result.examples = [p for index, p in enumerate(predictions) if index % step == 0][:EXAMPLES]
@@ -171,7 +175,7 @@ def _measure_snapshot(
         if result.corpus_file is not None:
             gradients = gradient_norms(loaded, result.corpus_file)
     replies = reply_to_all(loaded, options.questions, f"at {loaded.label}")
-    return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, replies, gradients)
+    return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, replies, gradients, scores)
 
 
 def _measure_references(result: RunMeasurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:

@@ -1,0 +1,149 @@
+"""Corpus BLEU and chrF by sacrebleu, from statistics of each sample that are computed once.
+
+The statistics are what sacrebleu's own significance tests resample: numbers of matching and of all n-grams, and
+lengths. Their sums over any samples give the score of these samples, so subsets and intervals cost little.
+
+Sources: Papineni et al. 2002 (BLEU); Popović 2015 (chrF); Post 2018, "A call for clarity in reporting BLEU scores".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2seq_chat.analysis.metrics.bootstrap import confidence_interval, p_value, resampled_sums
+
+
+class ScoreKind(NamedTuple):
+    """A score, and what it is computed from."""
+
+    key: str  # in the JSON file of an evaluation
+    label: str
+    metric: Callable[[], Metric]
+    of_tokens: bool  # of tokens separated by spaces, rather than of texts as people write them
+
+
+_BLEU = partial(BLEU, force=True)  # sacrebleu would warn about tokenized texts
+SCORES: dict[str, tuple[ScoreKind, ...]] = {
+    "conversation": (
+        ScoreKind("bleu", "BLEU, tokenized", _BLEU, True),
+        ScoreKind("chrf", "chrF, tokenized", CHRF, True),
+    ),
+    "translation": (
+        ScoreKind("bleu", "BLEU, detokenized", _BLEU, False),
+        ScoreKind("bleu_lowercase", "BLEU, detokenized, case ignored", partial(_BLEU, lowercase=True), False),
+        ScoreKind("bleu_tokenized", "BLEU, tokenized", partial(_BLEU, tokenize="none"), True),
+        ScoreKind("chrf", "chrF, detokenized", CHRF, False),
+    ),
+}
+"""The scores of each task; each has a ``bleu``."""
+SCORE_KEYS = tuple(dict.fromkeys(kind.key for kinds in SCORES.values() for kind in kinds))
+
+
+def sample_statistics(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> npt.NDArray[np.int32]:
+    """The statistics of each sample, [samples, columns]. sacrebleu holds the n-grams of all references in memory.
+
+    Args:
+        references: [references][samples].
+    """
+    return np.array(metric._extract_corpus_statistics(hypotheses, references), np.int32)
+
+
+class Score:
+    """A score of samples, 0 to 100.
+
+    Attributes:
+        kind: what it is computed from.
+        statistics: those of :func:`sample_statistics`.
+    """
+
+    def __init__(self, kind: ScoreKind, metric: Metric, statistics: npt.NDArray[np.int32]) -> None:
+        self.kind, self.statistics, self._metric = kind, statistics, metric
+
+    @property
+    def samples(self) -> int:
+        """The number of samples."""
+        return len(self.statistics)
+
+    @property
+    def signature(self) -> str:
+        """sacrebleu's signature: references, case, tokenization, smoothing and version."""
+        return str(self._metric.get_signature())
+
+    def select(self, selected: npt.NDArray[np.bool_]) -> Score:
+        """The score of some of the samples."""
+        return Score(self.kind, self._metric, self.statistics[selected])
+
+    def value(self) -> float | None:
+        """The score, equal to the last bit to that of sacrebleu; None without samples."""
+        return self._of_sums(self.statistics.sum(axis=0, dtype=np.int64)) if self.samples else None
+
+    def resampled(self) -> npt.NDArray[np.float64]:
+        """The score of each resample: those of :func:`resampled_sums`."""
+        return np.array([self._of_sums(sums) for sums in resampled_sums(self.statistics)])
+
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval; None without samples."""
+        return confidence_interval(self.resampled()) if self.samples else None
+
+    def metrics(self) -> dict[str, Any]:
+        """The score with its label, signature and interval, under keys that begin with that of the score."""
+        key = self.kind.key
+        return {
+            key: self.value(),
+            f"{key}_label": self.kind.label,
+            f"{key}_signature": self.signature,
+            f"{key}_interval": self.interval(),
+        }
+
+    def compare(self, baseline: Score) -> dict[str, Any]:
+        """Compare with the score of another system on the same samples, by paired bootstrap.
+
+        Returns:
+            The ``score`` and that of the ``baseline``, their ``difference`` with its 95 % ``interval``, and the
+            ``p_value`` of :func:`p_value`.
+        """
+        value, other = self.value(), baseline.value()
+        assert value is not None and other is not None, "there are no samples"
+        ours, theirs = self.resampled(), baseline.resampled()
+        return {
+            "score": value,
+            "baseline": other,
+            "difference": value - other,
+            "interval": confidence_interval(ours - theirs),
+            "p_value": p_value(ours, theirs, value - other),
+        }
+
+    def _of_sums(self, sums: npt.NDArray[Any]) -> float:
+        return float(self._metric._compute_score_from_stats(sums.tolist()).score)
+
+
+class CorpusScores(NamedTuple):
+    """All scores of the samples of a corpus, or of some of them."""
+
+    scores: Sequence[Score]
+    source_lengths: npt.NDArray[np.int32]  # in tokens, [samples]
+
+    def select(self, selected: npt.NDArray[np.bool_]) -> CorpusScores:
+        """The scores of some of the samples."""
+        return CorpusScores([score.select(selected) for score in self.scores], self.source_lengths[selected])
+
+    @property
+    def bleu(self) -> Score:
+        """The score with the key ``bleu``."""
+        return next(score for score in self.scores if score.kind.key == "bleu")
+
+    def metrics(self) -> dict[str, Any]:
+        """See :meth:`Score.metrics`; what the task does not have is None."""
+        names = [f"{key}{suffix}" for key in SCORE_KEYS for suffix in ("", "_label", "_signature", "_interval")]
+        values = {name: value for score in self.scores for name, value in score.metrics().items()}
+        return dict.fromkeys(names) | values

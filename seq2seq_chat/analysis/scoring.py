@@ -1,0 +1,83 @@
+"""The scores of predictions against one or several references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.analysis.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
+from seq2seq_chat.analysis.predictions import BLOCK, Predictions
+from seq2seq_chat.config import Data
+from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.lines import numbered_lines
+from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.system.errors import UserError
+
+
+class References(NamedTuple):
+    """The lines of a file of references that belong to the predicted samples, in their order."""
+
+    texts: list[str]
+    tokens: list[str]  # separated by spaces
+
+
+def read_references(
+    paths: Sequence[str | Path], data: Corpus, codecs: Codecs, settings: Data, limit: int | None
+) -> list[References]:
+    """Read files that have a line for each sample of a corpus, plain or compressed.
+
+    Args:
+        limit: number of samples that are predicted, evenly spaced; None for all.
+
+    Raises:
+        UserError: A file cannot be read, or has another number of lines than the corpus has samples.
+    """
+    if not paths:
+        return []
+    total = len(Dataset.open(data, codecs, settings))
+    samples = evenly_spaced(total, limit)
+    return [_read_file(path, data, total, samples, codecs.target.tokenizer) for path in paths]
+
+
+def _read_file(path: str | Path, data: Corpus, total: int, samples: np.ndarray, tokenizer: Tokenizer) -> References:
+    lines = [line for _, line in numbered_lines(path, UserError)]
+    if len(lines) != total:
+        raise UserError(
+            f"{path} has {_count(len(lines), 'line')}, but {data} has {_count(total, 'sample')}; write one reference "
+            "per line, in the order of the samples"
+        )
+    texts = [lines[number] for number in samples]
+    return References(texts, tokenizer.encode_lines(texts))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def score_predictions(predictions: Predictions, task: str, references: Sequence[References] = ()) -> CorpusScores:
+    """The scores of a task, of all predictions.
+
+    Args:
+        references: further ones, besides the targets of the corpus.
+    """
+    kinds = SCORES[task]
+    metrics = [kind.metric() for kind in kinds]
+    statistics: list[list[npt.NDArray[np.int32]]] = [[] for _ in kinds]
+    lengths: list[int] = []
+    for number, block in enumerate(predictions.in_blocks()):
+        lengths += [p.source_words for p in block]
+        lines = slice(number * BLOCK, number * BLOCK + len(block))
+        for kind, metric, blocks in zip(kinds, metrics, statistics, strict=True):
+            hypotheses = [p.reply_tokens if kind.of_tokens else p.reply for p in block]
+            targets = [p.expected_tokens if kind.of_tokens else p.expected for p in block]
+            others = [(each.tokens if kind.of_tokens else each.texts)[lines] for each in references]
+            blocks.append(sample_statistics(metric, hypotheses, [targets, *others]))
+    scores = map(Score, kinds, metrics, map(np.concatenate, statistics))
+    return CorpusScores(list(scores), np.array(lengths, np.int32))

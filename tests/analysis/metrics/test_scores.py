@@ -1,0 +1,131 @@
+"""BLEU and chrF against sacrebleu on the texts, its command line, and a bootstrap written out."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+from seq2seq_chat.analysis.metrics import bootstrap
+from seq2seq_chat.analysis.metrics.scores import SCORES, Score, ScoreKind, sample_statistics
+
+WORDS = ["The", "the", "cat", "dog", "sat", "lay", "on", "under", "a", "mat", ".", ",", "3.5", "Étonnant", "!"]
+KINDS = {kind.key: kind for kind in SCORES["translation"]}
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(0, 9))) for _ in range(count)]
+
+
+def noisy(lines: list[str], seed: int, share: float) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in lines]
+
+
+REFERENCES = [sentences(30, 1), sentences(30, 2)]
+SYSTEM, BASELINE = noisy(REFERENCES[0], 3, 0.3), noisy(REFERENCES[0], 4, 0.4)
+
+
+def score(kind: ScoreKind, hypotheses: list[str]) -> Score:
+    """Of two blocks, as in an evaluation."""
+    metric = kind.metric()
+    blocks = [
+        sample_statistics(metric, hypotheses[rows], [lines[rows] for lines in REFERENCES])
+        for rows in (slice(0, 15), slice(15, None))
+    ]
+    return Score(kind, metric, np.concatenate(blocks))
+
+
+def expected_score(key: str, hypotheses: list[str], references: list[list[str]]) -> float:
+    """By the functions that sacrebleu exports."""
+    if key == "chrf":
+        return sacrebleu.corpus_chrf(hypotheses, references).score
+    options = {"bleu_lowercase": {"lowercase": True}, "bleu_tokenized": {"tokenize": "none"}}.get(key, {})
+    return sacrebleu.corpus_bleu(hypotheses, references, force=True, **options).score
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_scores_of_a_corpus_and_of_a_part_of_it(key: str) -> None:
+    ours = score(KINDS[key], SYSTEM)
+    assert ours.value() == expected_score(key, SYSTEM, REFERENCES)
+    part = np.arange(30) % 3 == 0
+    chosen = [[line for line, is_chosen in zip(lines, part, strict=True) if is_chosen] for lines in REFERENCES]
+    assert ours.select(part).value() == expected_score(key, SYSTEM[::3], chosen)
+    assert ours.select(np.zeros(30, bool)).metrics()[key] is None
+
+
+def test_what_the_scores_look_at() -> None:
+    values = {key: score(kind, [line.lower() for line in REFERENCES[0]]).value() for key, kind in KINDS.items()}
+    assert values["bleu_lowercase"] == pytest.approx(100)
+    assert all(values[key] < 95 for key in ("bleu", "bleu_tokenized", "chrf"))  # capitals count
+    signatures = {key: score(kind, SYSTEM).signature for key, kind in KINDS.items()}
+    assert signatures["bleu"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert "case:lc" in signatures["bleu_lowercase"] and "tok:none" in signatures["bleu_tokenized"]
+    assert signatures["chrf"].startswith("nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
+
+
+@pytest.mark.parametrize("key", ["bleu", "chrf"])
+def test_bootstrap_written_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of resampled texts; the interval leaves out 2.5 % on either side."""
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 40)
+    samples = np.random.default_rng(bootstrap.SEED).integers(30, size=(40, 30))
+    scores = {}
+    for name, lines in {"system": SYSTEM, "baseline": BASELINE}.items():
+        resampled = [[[text[n] for n in chosen] for text in (lines, *REFERENCES)] for chosen in samples]
+        scores[name] = np.array([expected_score(key, texts[0], texts[1:]) for texts in resampled])
+    ours = score(KINDS[key], SYSTEM)
+    assert ours.resampled() == pytest.approx(scores["system"], abs=1e-9)
+    assert ours.interval() == pytest.approx(np.sort(scores["system"])[[1, 38]], abs=1e-9)
+    test = ours.compare(score(KINDS[key], BASELINE))
+    assert test["difference"] == test["score"] - test["baseline"]
+    assert test["score"] == expected_score(key, SYSTEM, REFERENCES)
+    assert test["baseline"] == expected_score(key, BASELINE, REFERENCES)
+    assert test["interval"] == pytest.approx(np.sort(scores["system"] - scores["baseline"])[[1, 38]], abs=1e-9)
+
+
+def test_paired_bootstrap_is_that_of_sacrebleu() -> None:
+    systems = [("baseline", BASELINE), ("system", SYSTEM), ("same", BASELINE)]
+    metrics = {"BLEU": BLEU(force=True), "chrF2": CHRF()}
+    _, expected = PairedTest(systems, metrics, REFERENCES, test_type="bs")()
+    for name, key in (("BLEU", "bleu"), ("chrF2", "chrf")):
+        baseline, system, same = expected[name]
+        ours, theirs = score(KINDS[key], SYSTEM), score(KINDS[key], BASELINE)
+        assert ours.compare(theirs)["p_value"] == pytest.approx(system.p_value, abs=1e-12)
+        assert theirs.compare(theirs)["p_value"] == pytest.approx(same.p_value, abs=1e-12)
+        for one, result in ((ours, system), (theirs, baseline)):
+            low, high = one.interval() or (0, 0)
+            assert (high - low) / 2 == pytest.approx(result.ci, abs=1e-4)  # sacrebleu adds in single precision
+
+
+def test_command_line_of_sacrebleu(tmp_path: Path) -> None:
+    texts = {"one": REFERENCES[0], "two": REFERENCES[1], "system": SYSTEM}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "one", "two", "-i", "system", "-m", "bleu", "chrf"]
+    printed = subprocess.run(
+        [*command, "-w", "9", "--confidence"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240
+    ).stdout
+    for result, key in zip(json.loads(printed), ("bleu", "chrf"), strict=True):
+        ours = score(KINDS[key], SYSTEM)
+        low, high = ours.interval() or (0, 0)
+        assert ours.value() == pytest.approx(float(result["score"]), abs=1e-8)
+        assert (high - low) / 2 == pytest.approx(result["confidence_var"], abs=1e-4)
+        assert ours.signature == result["signature"].replace("bs:1000|seed:12345|", "")
+
+
+def test_p_values() -> None:
+    """Few mistakes against many, and two systems that make equally many at random."""
+    good, bad, other = (score(KINDS["bleu"], noisy(REFERENCES[0], *how)) for how in ((7, 0.1), (8, 0.6), (9, 0.6)))
+    test = good.compare(bad)
+    assert test["p_value"] < 0.01 and test["interval"][0] > 0
+    test = bad.compare(other)
+    assert test["p_value"] > 0.05 and test["interval"][0] < 0 < test["interval"][1]

@@ -1,0 +1,73 @@
+"""Scores of predictions against several references."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from seq2seq_chat.analysis import scoring
+from seq2seq_chat.analysis.baseline import ensure_comparable
+from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.analysis.predictions import Prediction, Predictions
+from seq2seq_chat.analysis.scoring import References, read_references, score_predictions
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+
+TEXTS = [
+    ("Ein Haus!", "ein haus !", "Das Haus!", "das haus !", "Ein Heim.", "ein heim ."),
+    ("Der Hund bellt.", "der hund bellt .", "Der Hund bellt laut.", "der hund bellt laut .", "Wau wau", "wau wau"),
+    ("Ja, so ist es.", "ja , so ist es .", "Ja.", "ja .", "ja, so ist es.", "ja , so ist es ."),
+]
+
+
+def test_texts_and_tokens_have_references_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in blocks of two."""
+    monkeypatch.setattr(scoring, "BLOCK", 2)
+    monkeypatch.setattr("seq2seq_chat.analysis.predictions.BLOCK", 2)
+    lines = [
+        Prediction(n, "x", reply, expected, 3 + n, reply_tokens, expected_tokens, -1.0, 1.0, 1, 1)
+        for n, (reply, reply_tokens, expected, expected_tokens, _, _) in enumerate(TEXTS)
+    ]
+    path = tmp_path / "predictions.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [{}, *(line._asdict() for line in lines)]))
+    replies, reply_tokens, expected, expected_tokens, texts, tokens = map(list, zip(*TEXTS, strict=True))
+    corpus = score_predictions(Predictions(path, 3), "translation", [References(texts, tokens)])
+    assert {score.kind.key: score.value() for score in corpus.scores} == {
+        "bleu": sacrebleu.corpus_bleu(replies, [expected, texts]).score,
+        "bleu_lowercase": sacrebleu.corpus_bleu(replies, [expected, texts], lowercase=True).score,
+        "bleu_tokenized": sacrebleu.corpus_bleu(reply_tokens, [expected_tokens, tokens], tokenize="none").score,
+        "chrf": sacrebleu.corpus_chrf(replies, [expected, texts]).score,
+    }
+    assert corpus.source_lengths.tolist() == [3, 4, 5]
+    conversation = score_predictions(Predictions(path, 3), "conversation", [References(texts, tokens)])
+    assert {score.kind.key: score.value() for score in conversation.scores} == {
+        "bleu": sacrebleu.corpus_bleu(reply_tokens, [expected_tokens, tokens], force=True).score,
+        "chrf": sacrebleu.corpus_chrf(reply_tokens, [expected_tokens, tokens]).score,
+    }
+
+
+def test_references_of_evenly_spaced_samples(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:
+    """Of a conversation, too: a line for each of its samples."""
+    data, settings = corpora / "validation.txt", loaded.config.data
+    count = len(list(read_samples(data, settings, loaded.codecs.tokenizers)))
+    (tmp_path / "numbers.gz").write_bytes(gzip.compress("".join(f"Line {n}!\n" for n in range(count)).encode()))
+    (every_third,) = read_references([tmp_path / "numbers.gz"], data, loaded.codecs, settings, count // 3)
+    chosen = [n * count // (count // 3) for n in range(count // 3)]
+    assert every_third.texts == [f"Line {n}!" for n in chosen]
+    assert every_third.tokens == [f"line {n} !" for n in chosen]
+    (tmp_path / "long.txt").write_text("a\n" * (count + 1))
+    with pytest.raises(UserError, match=rf"long.txt has {count + 1} lines, but .*validation.txt has {count} samples"):
+        read_references([tmp_path / "long.txt"], data, loaded.codecs, settings, 2)
+
+
+def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_run: Path) -> None:
+    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
+    config["data"]["tokenizer"] = "unicode"
+    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UserError, match="different tokenizers, so the scores of their tokens cannot be compared"):
+        ensure_comparable(Run(tiny_run), "a.txt", Run(run_copy), "a.txt")
