@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import io
 import json
 import os
@@ -76,6 +77,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in item.iter_markers("slow"):
             minutes[item.path] += marker.kwargs.get("minutes", 0)
     items.sort(key=lambda item: -minutes[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from searching the modules of TensorFlow and others again and again, which is slow."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 10)
 
 
 def pytest_configure() -> None:
