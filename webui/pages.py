@@ -6,9 +6,10 @@ import functools
 
 from flask import Blueprint, render_template
 
+from seq2seq_chat.config import LABELS
 from webui.app_state import get_state
 
-PAGES = {"/": "chat", "/compare": "compare", "/runs": "runs", "/runs/<name>": "run"}
+PAGES = {"/": "chat", "/translate": "translate", "/compare": "compare", "/runs": "runs", "/runs/<name>": "run"}
 
 pages = Blueprint("pages", __name__)
 
@@ -16,7 +17,9 @@ pages = Blueprint("pages", __name__)
 def render_page(template: str, **context: object) -> str:
     """Render a template that extends ``base.html``."""
     state = get_state()
-    return render_template(template, limits=state.limits, needs_token=state.token is not None, **context)
+    labels = {task: names._asdict() for task, names in LABELS.items()}
+    needs_token = state.token is not None
+    return render_template(template, limits=state.limits, needs_token=needs_token, labels=labels, **context)
 
 
 for path, page in PAGES.items():

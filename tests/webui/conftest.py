@@ -15,6 +15,7 @@ from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.server import running
 
+REPLY_TIMEOUT = 240_000  # milliseconds: the first reply includes loading the model, maybe on a busy machine
 LIMITS = Limits(max_models=3, max_queued=20, max_queued_total=40, timeout=60.0)
 
 
@@ -114,3 +115,26 @@ def page(browser: Any) -> Iterator[Any]:
 def _is_error(message: Any) -> bool:
     """Whether a console message is an error, other than an HTTP error, which some tests provoke."""
     return message.type in ("error", "warning") and "Failed to load resource" not in message.text
+
+
+@pytest.fixture
+def expect() -> Any:
+    """Playwright's assertions, with a long timeout."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=90_000)
+    return expect
+
+
+def open_page(page: Any, address: str, path: str = "/") -> Any:
+    """Open a page and wait for its runs."""
+    page.goto(address + path)
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    return page
+
+
+def choose_beam(page: Any) -> None:
+    page.locator("#decoding-button").click()
+    page.locator("label", has_text="Beam search").click()
+    page.locator("#decoding .btn-close").click()
+    page.locator("#decoding").wait_for(state="hidden")

@@ -12,25 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, open_page
+
 Serve = Callable[..., AbstractContextManager[str]]
 QUESTION = "you see the tree1 ?"
-REPLY_TIMEOUT = 240_000  # milliseconds: the first reply includes loading the model, maybe on a busy machine
-
-
-@pytest.fixture
-def expect() -> Any:
-    """Playwright's assertions, with a long timeout."""
-    from playwright.sync_api import expect
-
-    expect.set_options(timeout=90_000)
-    return expect
-
-
-def open_page(page: Any, address: str, path: str = "/") -> Any:
-    """Open a page and wait for its runs."""
-    page.goto(address + path)
-    page.locator("#snapshot option").first.wait_for(state="attached")
-    return page
 
 
 def send(page: Any, text: str) -> Any:
@@ -47,13 +32,6 @@ def send(page: Any, text: str) -> Any:
 def explanation(message: Any) -> Any:
     message.locator("summary").first.click()
     return message.locator(".why-inner")
-
-
-def choose_beam(page: Any) -> None:
-    page.locator("#decoding-button").click()
-    page.locator("label", has_text="Beam search").click()
-    page.locator("#decoding .btn-close").click()
-    page.locator("#decoding").wait_for(state="hidden")
 
 
 def test_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
@@ -287,23 +265,6 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
 
-def test_a_translation_is_sent_without_a_history(page: Any, serve: Serve, results: Path, expect: Any) -> None:
-    file = results / "tiny" / "config.json"
-    config = json.loads(file.read_text())
-    config["data"] |= {"train": "x.tsv", "validation": None, "shared_vocabulary": True}
-    file.write_text(json.dumps(config | {"task": "translation"}))
-    with serve(results) as address:
-        open_page(page, address, "/?run=tiny")
-        for _ in range(2):
-            expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
-        open_page(page, address, "/compare?run=tiny")
-        page.get_by_role("button", name="Add column").click()
-        for count in (1, 2):
-            page.locator("#text").fill(QUESTION)
-            page.keyboard.press("Enter")
-            expect(page.locator(".lane .message-text")).to_have_count(count, timeout=REPLY_TIMEOUT)
-
-
 def test_the_server_restarts_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         port = int(address.rsplit(":", 1)[1])
@@ -444,7 +405,7 @@ def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
     expect(message.locator(".map")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/compare", "/runs", "/runs/tiny"])
+@pytest.mark.parametrize("path", ["/", "/translate", "/compare", "/runs", "/runs/tiny"])
 def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 640})
     page.goto(shared_server + path)
@@ -488,7 +449,7 @@ def test_axe_finds_no_violations(page: Any, shared_server: str, colors: str, wid
     page.locator("#decoding-button").click()
     page.locator("#decoding.show:not(.showing)").wait_for()
     check("settings")
-    for path in ("/compare", "/runs", "/runs/tiny"):
+    for path in ("/translate", "/compare", "/runs", "/runs/tiny"):
         page.goto(shared_server + path)
         page.wait_for_load_state("networkidle")
         check(path)

@@ -2,8 +2,8 @@
 import { element } from "./dom.js";
 import { tokenElement } from "./tokens.js";
 
-/** `answer` is a response of POST /api/chat; null if the model has no attention. */
-export function attentionMap(answer) {
+/** `answer` is a response of POST /api/chat, `labels` those of the task; null if the model has no attention. */
+export function attentionMap(answer, labels) {
   const { attention, source_words: source, reply_words: reply, unknown_words: unknown } = answer;
   if (!attention.length || !source.length) return null;
   const columns = source.map((word) => {
@@ -11,7 +11,7 @@ export function attentionMap(answer) {
     return element("th", { scope: "col", class: isUnknown ? "unknown-word" : null, title: isUnknown ? "not in the vocabulary" : null },
       tokenElement(word));
   });
-  const head = element("thead", {}, element("tr", {}, element("td", {}, element("span", { class: "corner", "aria-hidden": "true" }, "reply ↓ · you →")), columns));
+  const head = element("thead", {}, element("tr", {}, element("td", {}, element("span", { class: "corner", "aria-hidden": "true" }, `${labels.output} ↓ · ${labels.you} →`)), columns));
   const rows = attention.map((weights, row) => {
     const max = Math.max(...weights);
     const cells = weights.map((weight, column) => {
@@ -25,7 +25,7 @@ export function attentionMap(answer) {
     });
     return element("tr", {}, element("th", { scope: "row" }, tokenElement(reply[row])), cells);
   });
-  const caption = element("caption", {}, "The attention of each token of the reply (row) to each of your tokens (column), in percent.");
+  const caption = element("caption", {}, `The attention of each token of the ${labels.output} (row) to each token of the ${labels.source} (column), in percent.`);
   return element("div", { class: "map", tabindex: "0", role: "region", "aria-label": "Attention map" },
     element("table", {}, caption, head, element("tbody", {}, rows)));
 }

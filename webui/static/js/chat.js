@@ -4,7 +4,7 @@ import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
-import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
+import { RunPicker, modelLabel } from "./run_picker.js";
 
 const MAX_SAVED = 200; // messages restored after a reload
 const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
@@ -13,7 +13,7 @@ const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
 let messages = [];
 let pending = null; // the AbortController of the current request
 const form = new DecodingForm();
-const picker = new RunPicker(showRun, showError);
+const picker = new RunPicker(showRun, showError, "/");
 const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
@@ -22,10 +22,10 @@ const note = byId("note");
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.replaceChildren("No runs yet. Train one with ", element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
+    note.replaceChildren(picker.hasRuns ? "No run to chat with. Train one with " : "No runs yet. Train one with ", element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
     return;
   }
-  form.setOptions(details.decoding);
+  form.setRun(details);
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
   else if (details.state === "training") note.textContent = "This run is still training; replies come from its newest checkpoint.";
   else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
@@ -41,12 +41,6 @@ function isScrolledToEnd() {
 
 function scrollToEnd() {
   scroll.scrollTop = scroll.scrollHeight;
-}
-
-function modelLabel({ run, snapshot, decoding }) {
-  const method = decoding.method ?? "";
-  const width = method === "beam" && decoding.beam_width ? ` ${decoding.beam_width}` : "";
-  return [shortName(run), snapshotLabel(snapshot), method + width].filter(Boolean).join(" · ");
 }
 
 function show(message) {
@@ -92,7 +86,7 @@ async function requestReply(text, previous) {
   byId("send").hidden = true;
   const focused = document.activeElement;
   try {
-    const answer = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: picker.readsHistory(run) ? previous : [], decoding },
+    const answer = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: previous, decoding },
       pending.signal, (reason) => { indicator.querySelector(".typing-note").textContent = reason; });
     indicator.remove();
     const follow = isScrolledToEnd();
@@ -143,7 +137,7 @@ function startConversation() {
 
 byId("stop").addEventListener("click", stop);
 byId("new").addEventListener("click", startConversation);
-byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText()); });
+byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "conversation", "Download the conversation instead."); });
 byId("download-text").addEventListener("click", () => download(fileName("txt"), "text/plain", asText()));
 byId("download-json").addEventListener("click", () => download(fileName("json"), "application/json", JSON.stringify(messages, null, 2)));
 addEventListener("keydown", (event) => {

@@ -1,8 +1,9 @@
-// The page for sending the same message to several runs or snapshots, in columns.
+// The page for sending the same text to several runs or snapshots, in columns.
 import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
+import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
 import { RunPicker, isSnapshot, shortName, snapshotLabel } from "./run_picker.js";
 
@@ -15,16 +16,20 @@ const composer = new Composer(send);
 const lanes = byId("lanes");
 const note = byId("note");
 
-/** Columns {run, snapshot} and turns {text, results}, with a result per column: {reply}, {error}, PENDING or null. */
+/** Columns {run, snapshot, task} and turns {text, results}, with a result per column: {reply}, {error}, PENDING or null. */
 let columns = [];
 let turns = [];
 
 function showRun(details) {
   note.textContent = details ? "" : "No runs yet. Train one first.";
-  if (details) form.setOptions(details.decoding);
+  if (details) form.setRun(details);
 }
 
 const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot;
+
+function selectedColumn() {
+  return { ...picker.selection, task: picker.task };
+}
 
 function addColumns(candidates) {
   const added = candidates.filter((column) => !columns.some((existing) => isSame(existing, column)));
@@ -37,6 +42,11 @@ function addColumns(candidates) {
   draw();
 }
 
+/** The tasks of the columns; runs whose configuration is invalid have none. */
+function tasks() {
+  return new Set(columns.map((column) => column.task).filter(Boolean));
+}
+
 function removeColumn(index) {
   columns.splice(index, 1);
   for (const turn of turns) turn.results.splice(index, 1);
@@ -47,6 +57,8 @@ function draw() {
   saveState("columns", columns);
   saveState("turns", turns.slice(-MAX_SAVED));
   lanes.hidden = !columns.length;
+  const different = tasks().size > 1 ? [...tasks()].join(" and ") : null;
+  byId("mixed").textContent = different && `The columns have different tasks, ${different}, so their answers to the same text cannot be compared.`;
   byId("welcome").hidden = columns.length > 0;
   lanes.style.setProperty("--columns", String(columns.length));
   const heads = columns.map((column, index) => {
@@ -66,7 +78,7 @@ function drawTurn(turn) {
 function drawResult(turn, result, column) {
   const label = snapshotLabel(column.snapshot);
   if (result === PENDING) return typingIndicator(label);
-  if (result?.reply) return replyMessage(result.reply, label);
+  if (result?.reply) return replyMessage(result.reply, label, labelsOf(column.task));
   if (result?.error) return errorMessage(result.error, () => retry(turn, column));
   return element("p", { class: "muted" }, "–");
 }
@@ -76,7 +88,7 @@ function scrollToEnd() {
 }
 
 function send(text) {
-  if (!columns.length && picker.selection.run) addColumns([picker.selection]);
+  if (!columns.length && picker.selection.run) addColumns([selectedColumn()]);
   if (!columns.length || turns.some((turn) => turn.results.includes(PENDING))) return false;
   const turn = { text, results: columns.map(() => PENDING) };
   turns.push(turn);
@@ -84,7 +96,7 @@ function send(text) {
   scrollToEnd();
   Promise.all(columns.map((column) => requestReply(turn, column))).then(() => {
     const replies = turn.results.filter((result) => result?.reply).length;
-    byId("progress").textContent = `${replies} of ${turn.results.length} replied.`;
+    byId("progress").textContent = `${replies} of ${turn.results.length} answered.`;
   });
   return true;
 }
@@ -97,7 +109,7 @@ function retry(turn, column) {
 
 /** The conversation of a column before a turn, as the API expects it. */
 function history(turn, index) {
-  if (!picker.readsHistory(columns[index].run)) return [];
+  if (columns[index].task === "translation") return []; // it has none
   const previous = turns.slice(0, turns.indexOf(turn)).filter(({ results }) => results[index]?.reply);
   return previous.flatMap(({ text, results }) => [text, results[index].reply.reply]).slice(-Number(document.body.dataset.maxHistory));
 }
@@ -121,22 +133,22 @@ async function requestReply(turn, column) {
 
 function asText() {
   const reply = (result, column) => `${shortName(column.run)} ${column.snapshot}: ${result?.reply?.reply ?? "–"}`;
-  return turns.map((turn) => [`you: ${turn.text}`, ...turn.results.map((result, index) => reply(result, columns[index]))].join("\n")).join("\n\n") + "\n";
+  return turns.map((turn) => [`${labelsOf([...tasks()][0]).you}: ${turn.text}`, ...turn.results.map((result, index) => reply(result, columns[index]))].join("\n")).join("\n\n") + "\n";
 }
 
-byId("add-column").addEventListener("click", () => picker.selection.run && addColumns([picker.selection]));
+byId("add-column").addEventListener("click", () => picker.selection.run && addColumns([selectedColumn()]));
 byId("add-snapshots").addEventListener("click", () => {
   if (!picker.details) return;
   const snapshots = picker.details.snapshots.filter(isSnapshot);
   if (!snapshots.length) note.textContent = "This run has no snapshots.";
-  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot })));
+  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot, task: picker.details.task })));
 });
 byId("new").addEventListener("click", () => {
   turns = [];
   draw();
   composer.text.focus();
 });
-byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText()); });
+byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "comparison", "Download the comparison instead."); });
 byId("download-json").addEventListener("click", () => download("comparison.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
 
 columns = loadState("columns") ?? [];

@@ -2,8 +2,9 @@
 import { byId, formatNumber } from "./dom.js";
 
 export class Composer {
-  /** `onSend(text)` returns false if the message was not accepted. */
-  constructor(onSend) {
+  /** `onSend(text)` returns false if the text was not accepted; then, or if `keepsText`, it stays in the box. */
+  constructor(onSend, { keepsText = false, maxHeight = 180, length = (text) => [...text].length } = {}) {
+    Object.assign(this, { keepsText, maxHeight, length });
     this.text = byId("text");
     this.sent = [];
     this.maxLength = Number(document.body.dataset.maxTextLength);
@@ -27,7 +28,7 @@ export class Composer {
     const text = this.text.value.trim();
     if (text && onSend(text) !== false) {
       this.sent.push(text);
-      this.setText("");
+      if (!this.keepsText) this.setText("");
     }
     this.text.focus();
   }
@@ -40,8 +41,8 @@ export class Composer {
   /** Fit the height to the text, and show the number of characters when it approaches the limit. */
   resize() {
     this.text.style.height = "auto";
-    this.text.style.height = `${Math.min(this.text.scrollHeight, 180)}px`;
-    const length = [...this.text.value].length;
+    this.text.style.height = `${Math.min(this.text.scrollHeight, this.maxHeight)}px`;
+    const length = this.length(this.text.value);
     const isLong = length > this.maxLength * 0.8;
     byId("count").textContent = isLong ? ` · ${formatNumber(length)} of ${formatNumber(this.maxLength)} characters` : "";
     byId("count").classList.toggle("over-limit", length > this.maxLength);

@@ -1,10 +1,11 @@
 // The form for decoding settings, built from the options that the server offers.
 import { byId, element, loadState, saveState } from "./dom.js";
+import { capitalize, labelsOf } from "./labels.js";
 
-const TITLES = { n_best: "Replies shown", beam_width: "Beam width", top_k: "Top k", top_p: "Top p", allow_unknown: "Allow <unknown>" };
+const TITLES = { beam_width: "Beam width", top_k: "Top k", top_p: "Top p", allow_unknown: "Allow <unknown>" };
 const METHOD_TITLES = { greedy: "Greedy", beam: "Beam search", sample: "Sampling" };
 
-const title = (name) => TITLES[name] ?? name.replaceAll("_", " ").replace(/^./, (letter) => letter.toUpperCase());
+const title = (name) => TITLES[name] ?? capitalize(name.replaceAll("_", " "));
 const methodTitle = (method) => METHOD_TITLES[method] ?? title(method);
 
 /** The method, its options and, collapsed, all others. Changes are kept per method and shared by all runs. */
@@ -16,8 +17,9 @@ export class DecodingForm {
     this.form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Use the options and defaults of a run: `decoding` of GET /api/runs/<name>. */
-  setOptions({ options, defaults, method }) {
+  /** Use the options and defaults of a run: a response of GET /api/runs/<name>. */
+  setRun({ decoding: { options, defaults, method }, task }) {
+    this.labels = labelsOf(task);
     this.options = options.filter((option) => option.name !== "method");
     this.defaults = defaults;
     this.runMethod = method;
@@ -91,13 +93,22 @@ export class DecodingForm {
     this.save();
   }
 
+  title(option) {
+    return option.name === "n_best" ? `${capitalize(this.labels.outputs)} shown` : title(option.name);
+  }
+
+  /** The description of an option in the words of the task. */
+  description(option) {
+    return option.description.replaceAll(/\breplies\b/g, this.labels.outputs).replaceAll(/\breply\b/g, this.labels.output);
+  }
+
   field(option) {
     const id = `option-${option.name}`;
     const initial = this.defaults[this.method]?.[option.name] ?? option.default;
     const value = this.changes.values[this.method]?.[option.name] ?? initial;
-    const help = element("p", { class: "help", id: `${id}-help` }, option.description);
+    const help = element("p", { class: "help", id: `${id}-help` }, this.description(option));
     const common = { id, name: option.name, "aria-describedby": `${id}-help` };
-    const label = element("label", { for: id }, title(option.name));
+    const label = element("label", { for: id }, this.title(option));
     if (option.kind === "boolean") {
       const input = element("input", { ...common, type: "checkbox", class: "form-check-input", role: "switch" });
       input.checked = value === true;

@@ -43,13 +43,13 @@ export function download(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Copy text to the clipboard, which browsers allow on https and localhost only; returns a message for the user. */
-export async function copyToClipboard(text) {
+/** Copy text, called `name`, to the clipboard, which browsers allow on https and localhost only; returns a message for the user. */
+export async function copyToClipboard(text, name, otherwise) {
   try {
     await navigator.clipboard.writeText(text);
-    return "The conversation was copied to the clipboard.";
+    return `The ${name} was copied to the clipboard.`;
   } catch {
-    return "The browser does not allow copying. Download the conversation instead.";
+    return `The browser does not allow copying. ${otherwise}`;
   }
 }
 

@@ -2,7 +2,8 @@
 import { fetchImage, fetchJson, withToken } from "./api.js";
 import { curvesFigure } from "./curves.js";
 import { byId, element, formatNumber, timeAgo } from "./dom.js";
-import { bestPerplexity, isTraining, poll, stateBadge, stepProgress } from "./run_fields.js";
+import { labelsOf } from "./labels.js";
+import { bestPerplexity, isTraining, poll, stateBadge, stepProgress, useOf } from "./run_fields.js";
 import { isSnapshot } from "./run_picker.js";
 
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
@@ -14,13 +15,15 @@ function fact(title, ...value) {
 }
 
 function facts(run) {
+  const use = useOf(run);
   const buttons = element("div", { class: "fact-actions" },
-    element("a", { class: "btn btn-sm btn-primary", href: `/?run=${encodeURIComponent(run.name)}` }, "Chat"),
+    element("a", { class: "btn btn-sm btn-primary", href: use.href }, use.verb),
     element("a", { class: "btn btn-sm btn-soft", href: `/compare?run=${encodeURIComponent(run.name)}` }, "Compare"));
   return [
     fact("State", stateBadge(run.state)),
     fact("Step", stepProgress(run)),
     fact("Best perplexity", bestPerplexity(run)),
+    run.best_bleu === null ? null : fact("Best BLEU", formatNumber(run.best_bleu)),
     fact("Snapshots", String(run.snapshots.filter(isSnapshot).length)),
     fact("Changed", timeAgo(run.changed)),
     buttons,
@@ -28,8 +31,8 @@ function facts(run) {
   ].filter(Boolean);
 }
 
-/** The replies to each utterance, ordered by step. */
-function samples(lines) {
+/** The outputs for each source, ordered by step. */
+function samples(lines, labels) {
   if (!lines.length) return element("p", { class: "muted" }, "None yet; each validation adds some.");
   const bySource = new Map();
   for (const line of lines) {
@@ -39,7 +42,7 @@ function samples(lines) {
   return element("div", { class: "samples" }, [...bySource].slice(0, 50).map(([source, replies]) => element("div", { class: "sample" },
     element("p", { class: "sample-source", dir: "auto" }, source),
     element("ol", {}, replies.slice(-12).map((line) => element("li", {}, element("span", { class: "sample-step" }, formatNumber(line.step)), element("span", { dir: "auto" }, line.reply || "(empty)")))),
-    element("p", { class: "muted sample-target" }, "target: ", element("span", { dir: "auto" }, replies.at(-1).target)))));
+    element("p", { class: "muted sample-target" }, `${labels.reference}: `, element("span", { dir: "auto" }, replies.at(-1).target)))));
 }
 
 function checks(result) {
@@ -81,10 +84,12 @@ function show(run) {
   byId("name").textContent = run.name;
   note.textContent = "";
   byId("content").hidden = false;
+  const labels = labelsOf(run.task);
+  byId("samples-title").textContent = `Sample ${labels.outputs}`;
   byId("facts").replaceChildren(...facts(run));
   const changed = (key) => JSON.stringify(shown?.[key]) !== JSON.stringify(run[key]);
   if (changed("curves")) byId("curves").replaceChildren(curvesFigure(run.curves) ?? element("p", { class: "muted" }, "No metrics yet."));
-  if (changed("samples")) byId("samples").replaceChildren(samples(run.samples));
+  if (changed("samples")) byId("samples").replaceChildren(samples(run.samples, labels));
   if (changed("checks")) byId("checks").replaceChildren(checks(run.checks));
   if (changed("files")) report(run.files);
   if (changed("config") || shown === null) byId("config").replaceChildren(config(run.config));

@@ -1,10 +1,17 @@
 // Shared by the table of runs and the page of a run.
 import { element, formatNumber } from "./dom.js";
+import { pathOf } from "./labels.js";
 
 export const isTraining = (run) => run.state === "training";
 
 export function stateBadge(state, text = state) {
   return element("span", { class: `state ${state}` }, text);
+}
+
+/** The address and the name of the page that uses a run. */
+export function useOf(run) {
+  const path = pathOf(run.task);
+  return { href: `${path}?run=${encodeURIComponent(run.name)}`, verb: path === "/" ? "Chat" : "Translate" };
 }
 
 /** "200 of 1,000" with a progress bar. */

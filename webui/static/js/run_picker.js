@@ -1,6 +1,7 @@
 // Selects for the run and the snapshot.
 import { fetchJson } from "./api.js";
 import { byId, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
+import { pathOf } from "./labels.js";
 
 /** A run's name without its timestamp. */
 export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/, "");
@@ -10,9 +11,20 @@ export const isSnapshot = (name) => name !== "latest" && name !== "best";
 /** "latest", "best" or "step 10". */
 export const snapshotLabel = (name) => (isSnapshot(name) ? `step ${name}` : name);
 
-/** Two selects; `onRun(details)` is called after a run was selected and loaded, with null if there are no runs. */
+/** "quickstart · step 10 · beam 5". */
+export function modelLabel({ run, snapshot, decoding }) {
+  const method = decoding.method ?? "";
+  const width = method === "beam" && decoding.beam_width ? ` ${decoding.beam_width}` : "";
+  return [shortName(run), snapshotLabel(snapshot), method + width].filter(Boolean).join(" · ");
+}
+
+/**
+ * Two selects; `onRun(details)` is called after a run was selected and loaded, with null if there is none for this page.
+ * Selecting a run of another page's task opens that page; `path` is that of this page, or null if it accepts every run.
+ */
 export class RunPicker {
-  constructor(onRun, onError) {
+  constructor(onRun, onError, path = null) {
+    this.path = path;
     this.runSelect = byId("run");
     this.snapshotSelect = byId("snapshot");
     this.onRun = onRun;
@@ -20,7 +32,7 @@ export class RunPicker {
     this.details = null;
     this.tasks = new Map(); // of the runs
     this.runSelect.addEventListener("change", () => this.loadRun());
-    this.snapshotSelect.addEventListener("change", () => saveState("model", this.selection));
+    this.snapshotSelect.addEventListener("change", () => this.save());
     // the list may have changed since the page was loaded: update it before it is opened
     for (const event of ["focus", "pointerdown"]) this.runSelect.addEventListener(event, () => this.refresh());
   }
@@ -29,10 +41,15 @@ export class RunPicker {
     return { run: this.runSelect.value, snapshot: this.snapshotSelect.value || "latest" };
   }
 
+  /** The task of the selected run; null if its configuration is invalid. */
+  get task() {
+    return this.tasks.get(this.runSelect.value) ?? null;
+  }
+
   /** Fill both selects; the URL (?run=…&snapshot=…) or else the previous selection determines the initial values. */
   async start() {
     const query = new URLSearchParams(location.search);
-    const initial = query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : loadState("model");
+    const initial = query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : loadState(this.stateName(this.path));
     try {
       await this.updateRuns(initial?.run);
       await this.loadRun(initial?.snapshot);
@@ -41,9 +58,21 @@ export class RunPicker {
     }
   }
 
-  /** Whether a run may read the history; a translation has none. */
-  readsHistory(run) {
-    return this.tasks.get(run) !== "translation";
+  /** The selection is remembered for each page, and the last one of all for pages that accept every run. */
+  stateName(path) {
+    return path === null ? "model" : `model:${path}`;
+  }
+
+  save() {
+    for (const path of [null, pathOf(this.details.task)]) saveState(this.stateName(path), this.selection);
+  }
+
+  get hasRuns() {
+    return this.tasks.size > 0;
+  }
+
+  accepts(task) {
+    return this.path === null || pathOf(task) === this.path;
   }
 
   async refresh() {
@@ -64,6 +93,13 @@ export class RunPicker {
     if (runs.length === options.length && runs.every((run, index) => options[index].value === run.name)) return;
     this.runSelect.replaceChildren(...runs.map((run) => new Option(this.runTitle(run), run.name)));
     if (runs.some((run) => run.name === selected)) this.runSelect.value = selected;
+    else this.selectDefault(runs);
+  }
+
+  /** The newest run for this page; at a first visit the newest of all, which may open its own page. */
+  selectDefault(runs) {
+    const isFirstVisit = this.path === "/" && loadState("model") === null;
+    this.runSelect.value = (isFirstVisit ? runs[0] : runs.find((run) => this.accepts(run.task)))?.name ?? "";
   }
 
   runTitle(run) {
@@ -79,6 +115,12 @@ export class RunPicker {
       this.onRun(null);
       return;
     }
+    const { task } = this;
+    if (!this.accepts(task)) {
+      this.runSelect.value = this.details?.name ?? ""; // seen on return to this page
+      location.assign(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`);
+      return;
+    }
     let details;
     try {
       details = await fetchJson(`/api/runs/${encodeURIComponent(name)}`);
@@ -91,7 +133,7 @@ export class RunPicker {
     const selected = snapshot ?? this.snapshotSelect.value; // may have changed during the request
     this.snapshotSelect.replaceChildren(...details.snapshots.map((option) => new Option(this.snapshotTitle(option), option)));
     if (details.snapshots.includes(selected)) this.snapshotSelect.value = selected;
-    saveState("model", this.selection);
+    this.save();
     this.onRun(details);
   }
 

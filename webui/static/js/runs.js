@@ -1,7 +1,7 @@
 // The table of all runs, updated while they train.
 import { fetchJson } from "./api.js";
 import { byId, element, formatNumber, timeAgo } from "./dom.js";
-import { bestPerplexity, isTraining, poll, stateBadge, stepProgress } from "./run_fields.js";
+import { bestPerplexity, isTraining, poll, stateBadge, stepProgress, useOf } from "./run_fields.js";
 
 const table = byId("runs");
 const note = byId("note");
@@ -9,6 +9,7 @@ const rows = new Map(); // name → {row, content}: only rows with new content a
 
 function cells(run) {
   const href = `/runs/${encodeURIComponent(run.name)}`;
+  const use = useOf(run);
   const changed = new Date(run.changed * 1000);
   return [
     element("th", { scope: "row" }, element("a", { href, dir: "auto" }, run.name), run.reason ? element("p", { class: "reason" }, run.reason) : null),
@@ -16,7 +17,7 @@ function cells(run) {
     element("td", { class: "step" }, stepProgress(run)),
     element("td", {}, bestPerplexity(run)),
     element("td", {}, element("time", { datetime: changed.toISOString(), title: changed.toLocaleString() }, timeAgo(run.changed))),
-    element("td", { class: "actions" }, element("a", { class: "btn btn-sm btn-soft", href: `/?run=${encodeURIComponent(run.name)}`, "aria-label": `Chat with ${run.name}` }, "Chat")),
+    element("td", { class: "actions" }, element("a", { class: "btn btn-sm btn-soft", href: use.href, "aria-label": `${use.verb} with ${run.name}` }, use.verb)),
   ];
 }
 

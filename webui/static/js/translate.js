@@ -1,0 +1,214 @@
+// The page for translations: a text, the translation of each of its lines, and the details of one line.
+import { ApiError, chat } from "./api.js";
+import { Composer } from "./composer.js";
+import { DecodingForm } from "./decoding.js";
+import { byId, copyToClipboard, element, formatSeconds, loadState, saveState } from "./dom.js";
+import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
+import { capitalize, labelsOf } from "./labels.js";
+import { errorMessage, warning } from "./messages.js";
+import { RunPicker, modelLabel } from "./run_picker.js";
+import { tokenElement } from "./tokens.js";
+
+const MAX_LINES = 100;
+const MAX_REQUESTS = 8; // at a time; the server decodes them as one batch
+const MAX_EXAMPLES = 4;
+const labels = labelsOf("translation");
+const form = new DecodingForm();
+const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/translate");
+const longestLine = (text) => Math.max(...text.split("\n").map((line) => [...line].length));
+const composer = new Composer(translate, { keepsText: true, maxHeight: 420, length: longestLine });
+const note = byId("note");
+const output = byId("output");
+
+/** The lines of the text: {source, answer, error, element}; a line without answer and error waits, unless it is blank. */
+let lines = [];
+let shown = null; // the line whose details are shown
+let pending = null; // the AbortController of the current requests
+let references = new Map(); // by source, of the run's samples
+
+function showRun(details) {
+  note.textContent = "";
+  if (details === null) {
+    note.textContent = `No run translates yet. Train one whose configuration has "task": "translation".`;
+    return;
+  }
+  form.setRun(details);
+  references = new Map(details.samples.map(({ source, target }) => [source, target]));
+  drawExamples();
+  if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
+  else if (details.state === "training") note.textContent = `This run is still training; ${labels.outputs} come from its newest checkpoint.`;
+  else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
+  translateAgain();
+}
+
+/** Sources of the run's samples to try, as long as nothing is translated. */
+function drawExamples() {
+  const buttons = [...references.keys()].slice(0, MAX_EXAMPLES).map((source) => {
+    const button = element("button", { type: "button", class: "btn btn-soft", dir: "auto" }, source);
+    button.addEventListener("click", () => {
+      composer.setText(source);
+      composer.send(translate);
+    });
+    return button;
+  });
+  byId("example-buttons").replaceChildren(...buttons);
+  byId("examples").hidden = lines.length > 0 || !buttons.length;
+}
+
+function translate(text) {
+  const sources = text.split("\n").map((line) => line.trim());
+  if (!picker.selection.run) {
+    note.textContent = "There is no run to translate with yet.";
+    return false;
+  }
+  if (sources.length > MAX_LINES) {
+    note.textContent = `At most ${MAX_LINES} lines can be translated at a time, not ${sources.length}.`;
+    return false;
+  }
+  note.textContent = "";
+  pending?.abort();
+  lines = sources.map((source) => ({ source, answer: null, error: null, element: element("li") }));
+  shown = null;
+  output.classList.toggle("several", lines.length > 1);
+  output.replaceChildren(...lines.map((line) => line.element));
+  request(lines);
+  return true;
+}
+
+/** Translate the same text after another run or snapshot was selected. */
+function translateAgain() {
+  if (lines.length) translate(lines.map((line) => line.source).join("\n"));
+}
+
+/** Request the translations of lines, in their order; an error that is not about one line stops the others. */
+async function request(requested) {
+  const controller = pending = new AbortController();
+  const model = { ...picker.selection, decoding: form.value };
+  const waiting = requested.filter((line) => line.source);
+  for (const line of requested) Object.assign(line, { answer: null, error: null, waits: Boolean(line.source) });
+  requested.forEach(drawLine);
+  update();
+  const work = async () => {
+    for (let line = waiting.shift(); line && !controller.signal.aborted; line = waiting.shift()) {
+      try {
+        line.answer = await fetchAnswer(line.source, model, controller.signal);
+      } catch (error) {
+        if (error.name !== "AbortError" && !(error instanceof ApiError)) throw error;
+        if (error instanceof ApiError) line.error = error.message;
+        if (error instanceof ApiError && error.status !== 413) controller.abort();
+        if (error.status === 404) picker.refresh();
+      }
+      line.waits = false;
+      if (lines.includes(line)) drawLine(line);
+      if (shown === null) showFirst();
+    }
+  };
+  await Promise.all(Array.from({ length: MAX_REQUESTS }, work));
+  if (pending !== controller) return;
+  pending = null;
+  for (const line of requested.filter((one) => one.waits)) drawLine(Object.assign(line, { waits: false }));
+  if (shown === null) showFirst();
+  update(modelLabel(model));
+}
+
+async function fetchAnswer(text, { run, snapshot, decoding }, signal) {
+  const body = { run, snapshot: snapshot === "latest" ? null : snapshot, text, history: [], decoding };
+  const answer = await chat(body, signal, (reason) => { byId("status").textContent = reason; });
+  return { ...answer, label: modelLabel({ run, snapshot, decoding }) };
+}
+
+function drawLine(line) {
+  const number = lines.indexOf(line) + 1;
+  line.element.className = `line${line.source ? "" : " blank"}${line === shown ? " shown" : ""}`;
+  const button = element("button", { type: "button", class: "line-number", "aria-pressed": String(line === shown), "aria-label": `Details of line ${number}` }, String(number));
+  button.addEventListener("click", () => showDetails(line));
+  line.element.onclick = () => { if (line.answer && getSelection().isCollapsed) showDetails(line); };
+  line.element.replaceChildren(...(lines.length > 1 && line.source ? [button] : []), element("div", { class: "line-body" }, body(line)));
+}
+
+function body(line) {
+  if (line.error) return errorMessage(line.error, () => request(lines.filter((one) => one.source && !one.answer)));
+  if (line.waits) return element("p", { class: "waiting" }, [1, 2, 3].map(() => element("span", { class: "dot", "aria-hidden": "true" })), element("span", { class: "visually-hidden" }, "Translating …"));
+  if (!line.answer) return line.source ? element("p", { class: "stopped" }, "Stopped.") : null;
+  const { reply, unknown_words: unknown, warnings } = line.answer;
+  return [
+    element("p", { class: reply.trim() ? "translated" : "translated placeholder-text", dir: "auto" }, reply.trim() ? reply : `(empty ${labels.output})`),
+    warnings.map(warning),
+    unknown.length ? element("p", { class: "words" }, "Not in the vocabulary:", unknown.map((word) => element("span", { class: "word" }, tokenElement(word)))) : null,
+  ];
+}
+
+/** Show the details of the first line, as soon as it is translated. */
+function showFirst() {
+  const first = lines.find((line) => line.answer || line.waits);
+  if (first?.answer) showDetails(first);
+}
+
+function showDetails(line) {
+  const previous = shown;
+  const focused = document.activeElement.closest?.(".line-number") && line.element.contains(document.activeElement);
+  shown = line;
+  for (const one of [previous, line]) if (one) drawLine(one);
+  if (focused) line.element.querySelector(".line-number")?.focus();
+  const { answer, source } = line;
+  const details = byId("details");
+  details.hidden = !answer?.source_words.length;
+  if (details.hidden) return;
+  const picture = attention(answer, labels, true);
+  picture.classList.add("wide");
+  const reference = references.get(source);
+  const more = [["Model", answer.label], ...(reference === undefined ? [] : [[capitalize(labels.reference), reference]])];
+  details.replaceChildren(...(lines.length > 1 ? [element("p", { class: "of-line", dir: "auto" }, source)] : []),
+    picture, hypotheses(answer, labels), element("div", {}, unknownWords(answer), facts(answer, labels, more)));
+}
+
+/** The buttons, the examples and the status, which tells the model and the time when all is done. */
+function update(model = "") {
+  const answers = lines.flatMap((line) => line.answer ?? []);
+  const isEmpty = !lines.length;
+  byId("placeholder").hidden = !isEmpty;
+  byId("examples").hidden = !isEmpty || !references.size;
+  byId("details").hidden = shown === null;
+  byId("copy").hidden = !answers.length || pending !== null;
+  byId("stop").hidden = pending === null;
+  byId("clear").hidden = isEmpty && !composer.text.value;
+  const seconds = Math.max(0, ...answers.map((answer) => answer.seconds));
+  byId("status").textContent = answers.length && model ? `${model} · ${formatSeconds(seconds)}` : "";
+}
+
+function stop() {
+  pending?.abort();
+}
+
+function clear() {
+  stop();
+  lines = [];
+  shown = null;
+  output.replaceChildren();
+  note.textContent = "";
+  composer.setText("");
+  saveState("source", "");
+  update();
+  composer.text.focus();
+}
+
+async function copy() {
+  const text = lines.map((line) => line.answer?.reply ?? "").join("\n");
+  byId("status").textContent = await copyToClipboard(text, labels.output, `Select the ${labels.output} and copy it.`);
+}
+
+byId("stop").addEventListener("click", stop);
+byId("clear").addEventListener("click", clear);
+byId("copy").addEventListener("click", copy);
+byId("snapshot").addEventListener("change", translateAgain);
+composer.text.addEventListener("input", () => {
+  saveState("source", composer.text.value);
+  byId("clear").hidden = !lines.length && !composer.text.value;
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show")) stop();
+});
+
+composer.setText(loadState("source") ?? "");
+composer.text.focus({ preventScroll: true });
+await picker.start();
