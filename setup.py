@@ -11,7 +11,7 @@ VERSION = re.search(r'^__version__ = "([^"]+)"$', INIT, re.MULTILINE)
 if VERSION is None:
     raise RuntimeError("seq2seq_chat/__init__.py has no line __version__ = …")
 
-# The bundled conversations. Docker installs the requirements before copying them.
+# The bundled corpora. Docker installs the requirements before copying them.
 SAMPLE = {"seq2seq_chat.sample": "configs/sample"} if (HERE / "configs" / "sample").is_dir() else {}
 
 setup(
@@ -24,7 +24,7 @@ setup(
     package_dir=SAMPLE,
     package_data={
         "seq2seq_chat": ["analysis/report/templates/*"],
-        "seq2seq_chat.sample": ["conversations.txt", "validation.txt", "dialogues*.txt"],
+        "seq2seq_chat.sample": ["conversations.txt", "validation.txt", "dialogues*.txt", "dates_*.tsv"],
         "webui": ["templates/**/*", "static/**/*"],
     },
     # TensorFlow 2.15 is the last version that tensorflow-addons supports, and it needs Python 3.10 or 3.11.

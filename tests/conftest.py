@@ -53,6 +53,7 @@ TINY: dict[str, Any] = {
 SHIPPED = (
     "copy_task",
     "dailydialog",
+    "dates",
     "overfit",
     "quickstart",
     "thesis_opensubtitles",

@@ -106,6 +106,7 @@ def test_wheel_contents(tmp_path: Path) -> None:
     assert sorted(name for name in names if name.endswith(".py")) == expected
     texts = ("conversations", "validation", "dialogues", "dialogues_validation")
     sample = {f"seq2seq_chat/sample/{name}.txt" for name in texts}
+    sample |= {f"seq2seq_chat/sample/dates_{name}.tsv" for name in ("train", "validation", "test")}
     template = {"seq2seq_chat/analysis/report/templates/report.html"}
     assert {name for name in names if not name.endswith(".py")} == sample | template
 

@@ -26,6 +26,15 @@ def test_heat_maps_show_the_weights(loaded: LoadedRun) -> None:
     style.render(attention.draw_overlay(reply.source_words, reply.hypotheses[0]), "png")
 
 
+def test_characters_stand_upright_and_spaces_are_visible() -> None:
+    hypothesis = Hypothesis("1 b", ["1", "<space>", "b"], -1.0, True, [[0.5, 0.25, 0.25]] * 3, -1.0)
+    (axes, _) = attention.draw_heat_maps(["a", "<space>", "$"], [hypothesis]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "␣", "b"]
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {60.0}  # "$" is written "\\$"
+    (axes, _) = attention.draw_heat_maps(["a", "<space>", "b"], [hypothesis]).axes
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}
+
+
 @pytest.mark.parametrize(
     ("hypotheses", "reason"),
     [
