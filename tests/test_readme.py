@@ -131,7 +131,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
     "scripts/verify_gpu.sh": check_shell_script,
     "./test.sh": check_shell_script,
     "docker": check_docker,
-} | dict.fromkeys(["cp", "curl", "echo", "mkdir"], check_nothing)
+} | dict.fromkeys(["cp", "curl", "cut", "echo", "mkdir", "sacrebleu"], check_nothing)
 """First word of a command → how to check its arguments."""
 
 NOT_RUN = {
@@ -338,6 +338,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     for name in ("seq2seq-chat", "python"):
         (home / "bin" / name).write_text(CLIENT, encoding="utf-8")
         (home / "bin" / name).chmod(0o755)
+    (home / "bin" / "sacrebleu").symlink_to(Path(sys.executable).with_name("sacrebleu"))
     write_folder(folder)
     with tempfile.TemporaryDirectory() as socket_folder:  # the path of a socket must be short
         variables = os.environ | {

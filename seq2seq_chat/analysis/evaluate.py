@@ -17,7 +17,7 @@ from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.analysis.predictions import Predictions, beam, predict
-from seq2seq_chat.analysis.scoring import read_references, score_predictions
+from seq2seq_chat.analysis.scoring import read_references, score_predictions, writes_lower_case
 from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.leakage import Leakage, LeakageFinder
 from seq2seq_chat.data.pairs import Corpus
@@ -87,6 +87,7 @@ def evaluate_run(
         "step": loaded.step,
         "data": str(corpus_file),
         "references": list(map(str, references)),
+        "lowercase": writes_lower_case(run.codecs.target.tokenizer),
         **compute_all_metrics(predictions, vectors, leakage, scores),
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED},
         "baseline": comparison,

@@ -57,6 +57,8 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         "leakage": describe_leakage(metrics),
         "predictions": metrics["predictions"],
     }
+    if metrics["lowercase"] and metrics["bleu_lowercase"] is not None:
+        notes["case"] = "this run writes lower case only, so capital letters in the references count as mistakes"
     tables = [rows, format_lengths(metrics["bleu_by_source_length"], labels["source"])]
     if metrics["baseline"]:
         tables.append(_baseline_rows(metrics))

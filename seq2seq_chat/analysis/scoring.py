@@ -81,3 +81,8 @@ def score_predictions(predictions: Predictions, task: str, references: Sequence[
             blocks.append(sample_statistics(metric, hypotheses, [targets, *others]))
     scores = map(Score, kinds, metrics, map(np.concatenate, statistics))
     return CorpusScores(list(scores), np.array(lengths, np.int32))
+
+
+def writes_lower_case(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer converts text to lower case, so that replies have no capital letters."""
+    return tokenizer.decode(tokenizer.encode("A")) == "a"

@@ -13,8 +13,9 @@ from seq2seq_chat.analysis import scoring
 from seq2seq_chat.analysis.baseline import ensure_comparable
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.predictions import Prediction, Predictions
-from seq2seq_chat.analysis.scoring import References, read_references, score_predictions
+from seq2seq_chat.analysis.scoring import References, read_references, score_predictions, writes_lower_case
 from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
@@ -71,3 +72,17 @@ def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_ru
     (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UserError, match="different tokenizers, so the scores of their tokens cannot be compared"):
         ensure_comparable(Run(tiny_run), "a.txt", Run(run_copy), "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (TokenizerSettings("english"), True),
+        (TokenizerSettings("unicode", lowercase=True), True),
+        (TokenizerSettings("unicode"), False),
+        (TokenizerSettings("thesis"), False),
+        (TokenizerSettings("character"), False),
+    ],
+)
+def test_tokenizers_that_write_lower_case(settings: TokenizerSettings, expected: bool) -> None:
+    assert writes_lower_case(create_tokenizer(settings)) is expected
