@@ -3,11 +3,14 @@
 seq2seq-chat train configs/quickstart.json
 python scripts/make_screenshots.py latest
 
-Starts a server and opens its pages in the system's Chromium.
+Starts a server and opens its pages in the system's Chromium. Of a translation run, it takes the page for translations:
+
+python scripts/make_screenshots.py english_french --source "Where did you buy that red car?"
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import tempfile
@@ -43,6 +46,8 @@ DOCUMENTED = {
     "web_compare_desktop_dark",
     "web_run_phone_dark",
     "web_settings_phone_light",
+    "web_translate_desktop_light",
+    "web_translate_phone_dark",
 }
 UTTERANCES = ["Hello!", "Tell me a joke."]
 
@@ -52,14 +57,22 @@ UTTERANCES = ["Hello!", "Tell me a joke."]
 @click.option("--results", default="results", show_default=True, help="Folder of the runs.")
 @click.option("--output", default="docs", show_default=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option(
+    "--source", "sources", multiple=True, help="A text to translate; can be repeated.  [default: a validation sample]"
+)
+@click.option(
     "--all",
     "take_all",
     is_flag=True,
     help="Every page in every size and color scheme, not only those in the documentation.",
 )
-def main(run: str, results: str, output: Path, take_all: bool) -> None:
-    """Take screenshots of a conversation with RUN."""
+def main(run: str, results: str, output: Path, sources: tuple[str, ...], take_all: bool) -> None:
+    """Take screenshots of a conversation with RUN, or of translations by it."""
     selected = find_run(run, results)
+    pages = PAGES
+    if selected.config.task == "translation":
+        pages = {"translate": functools.partial(translate, sources=sources)}
+    elif sources:
+        raise UserError("--source is for translation runs; leave it out.")
     chromium = find_chromium()
     load_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +84,7 @@ def main(run: str, results: str, output: Path, take_all: bool) -> None:
             schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
             screenshots = [
                 (f"web_{name}_{size}_{colors}", take, shape, colors)
-                for name, take in PAGES.items()
+                for name, take in pages.items()
                 for size, shape in (("desktop", DESKTOP), ("phone", PHONE))
                 for colors in schemes
             ]
@@ -112,6 +125,21 @@ def chat(page: Page, address: str) -> None:
     page.locator(".why-box summary").last.click()
     page.locator(".message.you").last.evaluate("message => message.scrollIntoView()")
     page.locator("#scroll").evaluate("box => { box.scrollTop -= 12 }")
+
+
+def translate(page: Page, address: str, sources: tuple[str, ...]) -> None:
+    """Translate, with the attention of the last token but one."""
+    page.goto(f"{address}/translate")
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    examples = page.locator("#example-buttons button")
+    page.locator("#text").fill("\n".join(sources or examples.all_inner_texts()[:1]))
+    for _ in range(2):  # the first translation includes loading the model
+        with page.expect_response("**/api/chat", timeout=120_000):
+            page.keyboard.press("Enter")
+        page.locator("#copy").wait_for(timeout=120_000)
+    page.locator(".attention-row").last.locator(".attention-token").nth(-2).click()
+    page.locator(".attention-caption").scroll_into_view_if_needed()
+    page.evaluate("document.activeElement.blur()")
 
 
 def compare(page: Page, address: str) -> None:
@@ -169,14 +197,14 @@ def say(page: Page, text: str) -> None:
 
 
 def save(page: Page, path: Path) -> None:
-    """Save a screenshot with a reduced palette: a quarter of the size, visually the same."""
+    """Save a screenshot with a reduced palette: a third of the size, visually the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     page.mouse.move(0, 0)
     page.wait_for_timeout(350)  # until animations end
     temporary = path.with_suffix(".new.png")
     page.screenshot(path=temporary)
     with Image.open(temporary) as picture:
-        reduced: Any = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        reduced: Any = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         reduced.save(path, optimize=True)
     temporary.unlink()
 

@@ -178,10 +178,10 @@ function update(model = "") {
 
 function stop() {
   pending?.abort();
+  composer.text.focus();
 }
 
 function clear() {
-  stop();
   lines = [];
   shown = null;
   output.replaceChildren();
@@ -189,7 +189,7 @@ function clear() {
   composer.setText("");
   saveState("source", "");
   update();
-  composer.text.focus();
+  stop();
 }
 
 async function copy() {
