@@ -20,7 +20,7 @@ METHODS_OF_OPTION = {  # all other options apply to every method
     **{name: [method] for method, names in OPTIONS_OF_METHOD.items() for name in names},
 }
 DEFAULT_N_BEST = 5  # hypotheses requested by the pages by default
-CONFIG_ONLY = ("backward_run",)  # a path, so requests cannot set it
+CONFIG_ONLY = ("backward_run", "lexicon")  # paths, so requests cannot set them
 BOUNDED = ("beam_width", "n_best")
 FORM_TYPES = {"boolean", "integer", "number", "string"}
 

@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -27,6 +27,8 @@ from seq2seq_chat.data.batches import configured_buckets, evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Sample, samples_at
+from seq2seq_chat.data.source_tokens import source_tokens
+from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.system.errors import UserError
 
 BLOCK = 640  # samples decoded together, and again after an interruption
@@ -104,6 +106,8 @@ def predict(
         "reverse_input": settings.reverse_input,
         "decoding": decoding.model_dump(),
     }
+    if (lexicon := loaded.chatbot.reader(decoding).lexicon) is not None:
+        header["lexicon"] = lexicon.fingerprint
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", corpus_paths(data)[0].name.removesuffix(".gz").removesuffix(".txt"))
     path = folder / f"{loaded.label}_{stem}_{decoding.method}_{digest}.jsonl"
@@ -191,10 +195,11 @@ def _predict_remaining(
         for start in range(done, len(samples), BLOCK):
             block = samples[start : start + BLOCK]
             losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
-            replies = _replies(loaded, corpus, block, decoding)
+            block_samples = list(itertools.islice(corpus_samples, len(block)))
+            replies = _replies(loaded, corpus, block, block_samples, decoding)
             lines = []
-            for number, (words, score), (nats, tokens, right) in zip(block, replies, losses, strict=True):
-                sample = next(corpus_samples)
+            results = zip(block, block_samples, replies, losses, strict=True)
+            for number, sample, (words, score), (nats, tokens, right) in results:
                 prediction = Prediction(
                     int(number),
                     sample.source,
@@ -216,7 +221,7 @@ def _predict_remaining(
 
 
 def _replies(
-    loaded: LoadedRun, corpus: Dataset, block: np.ndarray, decoding: Decoding
+    loaded: LoadedRun, corpus: Dataset, block: np.ndarray, samples: Sequence[Sample], decoding: Decoding
 ) -> Iterator[tuple[list[str], float]]:
     """The words of the best reply to each sample, and its log-probability."""
     model, data = loaded.config.model, loaded.config.data
@@ -224,6 +229,8 @@ def _replies(
         block, size=len(block), source_steps=model.encoder_steps, target_steps=1, reverse=data.reverse_input
     )
     hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
-    best = (hypotheses.words[:, 0], hypotheses.lengths[:, 0], hypotheses.scores[:, 0])
-    for words, length, score in zip(*best, strict=True):
-        yield loaded.codecs.target.words(words[:length]), float(score)
+    reader = loaded.chatbot.reader(decoding)
+    for row, (index, sample) in enumerate(zip(block, samples, strict=True)):
+        source = source_tokens(corpus, loaded.codecs, index, sample) if reader.replaces_unknown else []
+        best = Hypotheses(*(field[row, 0] for field in hypotheses))
+        yield reader.read(best, source)[0], float(best.scores)

@@ -62,6 +62,11 @@ class Decoding(Section):
     replace_unknown: bool = Field(
         False, description="replace <unknown> by the source token with the highest attention weight"
     )
+    lexicon: FilePath | None = Field(
+        None,
+        description="replace_unknown: a TSV of source word, target word and, if known, probability or count; its "
+        "entries replace <unknown>, and other words are copied",
+    )
 
     @model_validator(mode="after")
     def _n_best_is_available(self) -> Decoding:

@@ -108,6 +108,7 @@ RULES = (
         for key in ("temperature", "top_p", "seed", "n_best")
     ),
     Rule("decoding.replace_unknown", "model.attention", lambda c: c.model.attention == "none"),
+    Rule("decoding.lexicon", "decoding.replace_unknown", lambda c: not c.decoding.replace_unknown),
     Rule(
         "decoding.no_repeat_ngram_size",
         "model.decoder_steps",

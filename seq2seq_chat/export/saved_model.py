@@ -117,7 +117,12 @@ def exported_searches(
         differences.append("the exported model does not sample, unlike the run (decoding.method sample)")
     if decoding.rerank != "none":
         differences.append(f"the exported model does not rerank, unlike the run (decoding.rerank {decoding.rerank})")
-    exported = decoding.model_copy(update={"rerank": "none", "backward_run": None, "unrolling": "static"})
+    if decoding.replace_unknown and decoding.lexicon is not None:
+        differences.append(
+            f"the exported model does not use the lexicon of the run (decoding.lexicon {decoding.lexicon})"
+        )
+    unsupported = {"rerank": "none", "backward_run": None, "lexicon": None}
+    exported = decoding.model_copy(update={**unsupported, "unrolling": "static"})
     beam_width = beam_width or max(decoding.beam_width, n_best or 1)
     n_best = n_best or (decoding.n_best if decoding.method == "beam" else 1)
     return {

@@ -19,8 +19,9 @@ from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN, strip_ids
+from seq2seq_chat.data.vocabulary import EOS, TURN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.inference.scorer import Scorer
@@ -30,7 +31,10 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
 MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, as people try out settings
-UNCOMPILED_SETTINGS = ("seed", "rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown")
+UNCOMPILED_SETTINGS = (
+    *("seed", "rerank", "rerank_weight", "rerank_prefix_length", "backward_run"),
+    *("replace_unknown", "lexicon"),
+)
 """Settings that do not affect the compiled search."""
 
 
@@ -78,6 +82,7 @@ class Chatbot:
         self._searches: dict[Decoding, ReplySearch] = {}  # least recently used first
         self._scorer = Scorer(model)
         self._backward: dict[str, Chatbot] = {}
+        self._readers: dict[tuple[bool, str | None], HypothesisReader] = {}
 
     @classmethod
     def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
@@ -112,10 +117,11 @@ class Chatbot:
                 (data.context_turns).
 
         Raises:
-            UserError: the run for reranking is missing or was not trained for it.
+            UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
         """
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
+        reader = self.reader(decoding)
         steps = self.config.model.encoder_steps
         utterances = [self.codecs.source.tokenizer.encode(text) for text in texts]
         sources = [
@@ -132,7 +138,7 @@ class Chatbot:
         replies = []
         for row, words in enumerate(utterances):
             source = sources[row][-steps:] if words else []
-            candidates = self._hypotheses(results[row], source, decoding) if row in results else []
+            candidates = self._hypotheses(results[row], source, reader) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
             replies.append(Reply(text, candidates, source, unknown, seconds, unread))
@@ -218,41 +224,21 @@ class Chatbot:
             del self._searches[next(iter(self._searches))]
         return search
 
-    def _hypotheses(self, hypotheses: Hypotheses, source: list[str], decoding: Decoding) -> list[Hypothesis]:
+    def reader(self, decoding: Decoding) -> HypothesisReader:
+        """What turns hypotheses into tokens. Raises LexiconError."""
+        key = (decoding.replace_unknown, decoding.lexicon)
+        if key not in self._readers:
+            self._readers[key] = HypothesisReader.of_settings(self.config, decoding, self.codecs)
+        return self._readers[key]
+
+    def _hypotheses(self, hypotheses: Hypotheses, source: list[str], reader: HypothesisReader) -> list[Hypothesis]:
         """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
         distinct: dict[tuple[int, ...], Hypothesis] = {}
         for n in range(len(hypotheses.words)):
             hypothesis = Hypotheses(*(field[n] for field in hypotheses))
             ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
             if np.isfinite(hypothesis.scores) and ids not in distinct:
-                distinct[ids] = self._hypothesis(hypothesis, source, decoding.replace_unknown)
+                words, rows = reader.read(hypothesis, source)
+                text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
+                distinct[ids] = Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
         return list(distinct.values())
-
-    def _hypothesis(self, hypothesis: Hypotheses, source: list[str], replace_unknown: bool) -> Hypothesis:
-        ids = strip_ids(hypothesis.words[: hypothesis.lengths])
-        words = self.codecs.target.words(ids)
-        attention = hypothesis.attention[: len(ids), : len(source)]
-        if self.config.data.reverse_input:
-            attention = attention[:, ::-1]  # back to the order of the text
-        rows = attention.tolist() if attention.shape[1] else []
-        if replace_unknown and rows:
-            words, rows = self._replace_unknown(ids, rows, source)
-        text = self.codecs.target.text(words)
-        return Hypothesis(text, words, float(hypothesis.scores), bool(hypothesis.ended), rows, float(hypothesis.ranks))
-
-    def _replace_unknown(
-        self, ids: list[int], rows: list[list[float]], source: list[str]
-    ) -> tuple[list[str], list[list[float]]]:
-        """The tokens of a hypothesis and their attention, where unknown words are copies of what they attend to most.
-
-        A copy may be several tokens if source and target have tokenizers of their own, and none of a turn marker.
-        """
-        words, attention = [], []
-        for word_id, row in zip(ids, rows, strict=True):
-            tokens = self.codecs.target.words([word_id])
-            if word_id == UNKNOWN:
-                attended = source[int(np.argmax(row))]
-                tokens = [] if attended == TURN else convert_tokens([attended], *self.codecs.tokenizers)
-            words += tokens
-            attention += [row] * len(tokens)
-        return words, attention

@@ -9,6 +9,7 @@ from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
@@ -29,7 +30,7 @@ from seq2seq_chat.training.reporter import Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.schedules import Schedule
-from seq2seq_chat.training.validation import BleuScorer, ReplySampler, Validator, read_references
+from seq2seq_chat.training.validation import BleuScorer, ReplySampler, Validator, read_references, read_sources
 from seq2seq_chat.training.worker import broadcast_setup, synchronize
 
 
@@ -49,6 +50,7 @@ def build_trainer(
         WorkerLost: another worker cannot take part.
     """
     console, data, codecs = Console(run.log_file), config.data, run.codecs
+    reader = HypothesisReader.of_settings(config, config.decoding, codecs)
     corpus = open_training_corpus(config, codecs, console.log)
     validation_corpus = Dataset.open(data.validation, codecs, data) if data.validation else None
     ensure_available(config.training.precision)
@@ -62,7 +64,7 @@ def build_trainer(
     reporter = Reporter(run, console)
     _restore(inputs, state, saver, reporter)
     synchronize(distribution, state)
-    validator = _build_validator(config, codecs, validation_corpus, learner) if validation_corpus else None
+    validator = _build_validator(config, codecs, validation_corpus, learner, reader) if validation_corpus else None
     chief = Chief(state, config.training, validator, reporter, saver)
     if initial is not None:  # a checkpoint, as resuming must not need the other run
         saver.save_checkpoint({**state.metadata(), "lines": reporter.flush()})
@@ -90,22 +92,26 @@ def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporte
     reporter.discard_after(state.step or None, checkpoint.get("lines", {}) if checkpoint else {})
 
 
-def _build_validator(config: Config, codecs: Codecs, corpus: Dataset, learner: Learner) -> Validator:
+def _build_validator(
+    config: Config, codecs: Codecs, corpus: Dataset, learner: Learner, reader: HypothesisReader
+) -> Validator:
     model, training, data = learner.model, config.training, config.data
     scorer = Scorer(model, micro_batch_count(config.model, training))
     search = ReplySearch(model, override_decoding(config.decoding, method="greedy", n_best=1))
-    replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies)
-    bleu = _build_bleu_scorer(config, codecs, corpus, search) if config.task == "translation" else None
+    replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies, reader)
+    bleu = _build_bleu_scorer(config, codecs, corpus, search, reader) if config.task == "translation" else None
     buckets = learner.batches.buckets
     return Validator(scorer, replies, bleu, corpus, buckets, data.reverse_input, training.validation_limit)
 
 
-def _build_bleu_scorer(config: Config, codecs: Codecs, corpus: Dataset, search: ReplySearch) -> BleuScorer:
+def _build_bleu_scorer(
+    config: Config, codecs: Codecs, corpus: Dataset, search: ReplySearch, reader: HypothesisReader
+) -> BleuScorer:
     data = config.data
     samples = evenly_spaced(len(corpus), config.training.bleu_limit)
     references = read_references(data.validation, data, codecs, samples) if data.validation else []
-    steps = config.model.encoder_steps
-    return BleuScorer(search, codecs.target, corpus, samples, references, steps, data.reverse_input)
+    sources, steps = read_sources(data, codecs, corpus, samples, reader), config.model.encoder_steps
+    return BleuScorer(search, codecs.target, corpus, samples, references, sources, reader, steps, data.reverse_input)
 
 
 def _report_devices_and_memory(config: Config, codecs: Codecs, distribution: Distribution, console: Console) -> None:

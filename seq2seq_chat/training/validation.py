@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,9 @@ from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import samples_at
+from seq2seq_chat.data.source_tokens import read_source_tokens
+from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -82,15 +85,24 @@ class ReplySampler:
         search: the search for its replies.
         codecs: those that it was trained with.
         corpus: where the utterances come from.
-        data: order of the input.
+        data: order of the input, and the files of the corpus.
         count: number of replies.
+        reader: turns hypotheses into tokens.
     """
 
     def __init__(
-        self, model: Seq2Seq, search: ReplySearch, codecs: Codecs, corpus: Dataset, data: Data, count: int
+        self,
+        model: Seq2Seq,
+        search: ReplySearch,
+        codecs: Codecs,
+        corpus: Dataset,
+        data: Data,
+        count: int,
+        reader: HypothesisReader,
     ) -> None:
-        self._corpus, self._codecs, self._search = corpus, codecs, search
+        self._corpus, self._codecs, self._search, self._reader = corpus, codecs, search, reader
         self._samples = evenly_spaced(len(corpus), count)
+        self._sources = read_sources(data, codecs, corpus, self._samples, reader)
         if len(self._samples):
             self._batch = corpus.batch(
                 self._samples,
@@ -105,14 +117,13 @@ class ReplySampler:
         if not len(self._samples):
             return []
         hypotheses = self._search(self._batch.source, self._batch.source_length)
-        replies = [words[0, : length[0]] for words, length in zip(hypotheses.words, hypotheses.lengths, strict=True)]
         return [
             Reply(
                 self._codecs.source.decode(self._corpus.source_ids(i)),
-                self._codecs.target.decode(reply),
+                self._codecs.target.text(words),
                 self._codecs.target.decode(self._corpus.target_ids(i)),
             )
-            for i, reply in zip(self._samples, replies, strict=True)
+            for i, words in zip(self._samples, best_words(hypotheses, self._sources, self._reader), strict=True)
         ]
 
 
@@ -127,6 +138,8 @@ class BleuScorer:
         corpus: the sources.
         samples: which samples of it to translate.
         references: the reference of each of these samples.
+        sources: the tokens of the source of each; empty unless the reader replaces unknown words.
+        reader: turns hypotheses into tokens.
         source_steps: the encoder's steps.
         reverse_input: whether the encoder reads the last word first.
     """
@@ -138,13 +151,16 @@ class BleuScorer:
         corpus: Dataset,
         samples: np.ndarray,
         references: Sequence[str],
+        sources: Sequence[list[str]],
+        reader: HypothesisReader,
         source_steps: int,
         reverse_input: bool,
     ) -> None:
-        self._search, self._codec, self._corpus = search, codec, corpus
+        self._search, self._codec, self._corpus, self._reader = search, codec, corpus, reader
         self._source_steps, self._reverse_input = source_steps, reverse_input
         order = np.argsort(corpus.source_lengths(samples), kind="stable")  # a search lasts as long as the longest
         self._samples, self._references = samples[order], [references[n] for n in order]
+        self._sources = [sources[n] for n in order]
 
     def __call__(self) -> float:
         """The BLEU of the model's current weights, 0 to 100."""
@@ -159,13 +175,25 @@ class BleuScorer:
                 target_steps=1,
                 reverse=self._reverse_input,
             )
-            best = self._search(batch.source, batch.source_length)
-            translations = [
-                self._codec.decode(words[0, : length[0]])
-                for words, length in zip(best.words, best.lengths, strict=True)
-            ]
-            bleu.add(translations, self._references[rows])
+            hypotheses = self._search(batch.source, batch.source_length)
+            best = best_words(hypotheses, self._sources[rows], self._reader)
+            bleu.add([self._codec.text(words) for words in best], self._references[rows])
         return bleu.score or 0.0
+
+
+def best_words(hypotheses: Hypotheses, sources: Sequence[list[str]], reader: HypothesisReader) -> Iterator[list[str]]:
+    """The tokens of the best hypothesis for each source, given as tokens."""
+    for row, source in enumerate(sources):
+        yield reader.read(Hypotheses(*(field[row, 0] for field in hypotheses)), source)[0]
+
+
+def read_sources(
+    settings: Data, codecs: Codecs, corpus: Dataset, samples: np.ndarray, reader: HypothesisReader
+) -> list[list[str]]:
+    """The tokens of the sources of some validation samples, ascending; empty unless unknown words are replaced."""
+    if not reader.replaces_unknown or settings.validation is None:
+        return [[] for _ in samples]
+    return read_source_tokens(settings.validation, settings, codecs, corpus, samples)
 
 
 def read_references(files: Corpus, settings: Data, codecs: Codecs, samples: np.ndarray) -> list[str]:

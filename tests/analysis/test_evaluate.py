@@ -112,7 +112,7 @@ def test_the_source_is_read_in_the_order_of_training(loaded: LoadedRun, corpora:
     bot.search.return_value.side_effect = UserError("recorded")
     run: Any = SimpleNamespace(config=loaded.config.model_copy(update={"data": data}), chatbot=bot)
     with pytest.raises(UserError, match="recorded"):
-        next(predictions_module._replies(run, corpus, np.array([3]), Decoding()))
+        next(predictions_module._replies(run, corpus, np.array([3]), [], Decoding()))
     source, (length,), _ = bot.search.return_value.call_args.args
     assert source[0, :length].tolist() == corpus.source_ids(3)[::-1].tolist()
 
@@ -149,9 +149,9 @@ def test_interrupted_evaluation_resumes(
     block_sizes: list[int] = []
     replies = predictions_module._replies
 
-    def count(loaded: LoadedRun, corpus: Any, block: np.ndarray, decoding: Any) -> Any:
+    def count(loaded: LoadedRun, corpus: Any, block: np.ndarray, *arguments: Any) -> Any:
         block_sizes.append(len(block))
-        return replies(loaded, corpus, block, decoding)
+        return replies(loaded, corpus, block, *arguments)
 
     monkeypatch.setattr(predictions_module, "_replies", count)
     path = predict(loaded, data, tmp_path / "interrupted", limit=40).path

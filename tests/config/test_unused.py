@@ -96,6 +96,12 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
         ["decoding.allow_unknown=true"],
         "model.attention=dot",
     ),
+    (
+        "decoding.lexicon=words.tsv",
+        "decoding.replace_unknown=false",
+        ["decoding.allow_unknown=true"],
+        "decoding.replace_unknown=true",
+    ),
     ("decoding.no_repeat_ngram_size=6", "model.decoder_steps=5", [], "model.decoder_steps=6"),
 ]
 

@@ -307,6 +307,7 @@ def test_invalid_output_is_rejected(cli: Cli, run_copy: Path, tmp_path: Path) ->
         (Decoding(method="sample", top_k=5), ["sample"]),
         (Decoding(method="beam", rerank="anti_language_model"), ["anti_language_model"]),
         (Decoding(method="beam", rerank="bidirectional", backward_run="back"), ["bidirectional"]),
+        (Decoding(allow_unknown=True, replace_unknown=True, lexicon="words.tsv"), ["decoding.lexicon"]),
     ],
 )
 def test_differences_from_chat(decoding: Decoding, not_exported: list[str]) -> None:

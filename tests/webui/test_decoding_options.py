@@ -89,6 +89,16 @@ def test_conflicting_settings_of_the_run_give_way() -> None:
         decoding_options.merge_decoding(base, {"method": "greedy", "n_best": 2}, LIMITS)
 
 
+@pytest.mark.parametrize("name", ["backward_run", "lexicon"])
+def test_requests_cannot_name_files_of_the_server(name: str) -> None:
+    settings = {"rerank": "bidirectional", "method": "beam", "allow_unknown": True, "replace_unknown": True}
+    base = Decoding(**settings, backward_run="back", lexicon="words.tsv")
+    assert decoding_options.merge_decoding(base, {name: getattr(base, name), "min_length": 2}, LIMITS).min_length == 2
+    for run, path in ((base, "/etc/passwd"), (base, None), (Decoding(), "/etc/passwd")):
+        with pytest.raises(ConfigError, match=f"{name} can only be set in the run's configuration"):
+            decoding_options.merge_decoding(run, {name: path}, LIMITS)
+
+
 @pytest.mark.parametrize("changes", [{"beam_width": 51}, {"method": "beam", "beam_width": 50, "n_best": 51}])
 def test_expensive_settings_are_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="at most 50"):
