@@ -18,6 +18,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.lines import numbered_lines
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.inference.terminal import one_line
 from seq2seq_chat.system.errors import UserError
 
 
@@ -75,7 +76,7 @@ def score_predictions(predictions: Predictions, task: str, references: Sequence[
         lengths += [p.source_words for p in block]
         lines = slice(number * BLOCK, number * BLOCK + len(block))
         for kind, metric, blocks in zip(kinds, metrics, statistics, strict=True):
-            hypotheses = [p.reply_tokens if kind.of_tokens else p.reply for p in block]
+            hypotheses = [p.reply_tokens if kind.of_tokens else one_line(p.reply) for p in block]
             targets = [p.expected_tokens if kind.of_tokens else p.expected for p in block]
             others = [(each.tokens if kind.of_tokens else each.texts)[lines] for each in references]
             blocks.append(sample_statistics(metric, hypotheses, [targets, *others]))
