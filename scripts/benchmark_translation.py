@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Train a translation model, and report its scores and its speed in training and in decoding.
+
+python scripts/benchmark_translation.py train.tsv validation.tsv test.tsv
+python scripts/benchmark_translation.py train.de train.en validation.de validation.en test.de test.en
+
+The model is a word-level LSTM of 512 units with additive attention and input feeding. BLEU is that of lower-cased
+tokens (sacrebleu, tokenize none). Run nothing else at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+from contenders.table import json_option, print_table
+from sacrebleu.metrics.bleu import BLEU
+from tqdm import tqdm
+
+from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.config import Config, Decoding, override_decoding
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_atomically, write_json
+from seq2seq_chat.system.versions import load_tensorflow
+from seq2seq_chat.training.precision import why_unavailable
+
+SPLITS = ("train", "validation", "test")
+SEARCHES = ((1, 32), (5, 32), (5, 1))  # beam width, sentences at once
+MAX_CALLS = 100  # of a search, timed
+
+
+@click.command(help=__doc__)
+@click.argument("files", nargs=-1, required=True, metavar="TRAIN VALIDATION TEST")
+@click.option("--source-words", default=7859, show_default=True, type=click.IntRange(5), help="Source vocabulary.")
+@click.option("--target-words", default=5922, show_default=True, type=click.IntRange(5), help="Target vocabulary.")
+@click.option("--epochs", default=2.0, show_default=True, type=click.FloatRange(0, min_open=True))
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), help="[default: the fastest available]")
+@click.option("--max-words", default=30, show_default=True, type=click.IntRange(1), help="Longest training sentences.")
+@click.option("--tokenizer", default="unicode", show_default=True, help="`whitespace` for tokenized corpora.")
+@click.option("--results", metavar="DIR", help="Keep the run in this folder.")
+@json_option
+def main(
+    files: tuple[str, ...],
+    source_words: int,
+    target_words: int,
+    epochs: float,
+    precision: str | None,
+    max_words: int,
+    tokenizer: str,
+    results: str | None,
+    json_file: Path | None,
+) -> None:
+    """Train, then translate the test corpus."""
+    corpora = corpora_of(files)
+    settings = {
+        "name": "benchmark_translation",
+        "task": "translation",
+        "data": {
+            **corpora,
+            "tokenizer": tokenizer,
+            "lowercase": tokenizer == "unicode",
+            "vocabulary_size": source_words,
+            "target_vocabulary_size": target_words,
+            "max_length": max_words,
+            "buckets": "auto",
+        },
+        "model": MODEL | {"encoder_steps": max_words + 10, "decoder_steps": max_words + 10},
+        "training": TRAINING
+        | {"precision": precision or ("float32" if why_unavailable("bfloat16") else "bfloat16")},
+    }
+    samples = count_samples(Config.model_validate(settings))
+    steps = -(-round(epochs * samples) // TRAINING["batch_size"])
+    settings["training"] |= {"steps": steps, "validate_every": steps, "checkpoint_every": steps}
+    with tempfile.TemporaryDirectory() as folder:
+        run, seconds = train(settings, Path(results or folder))
+        report = {**training_report(run, seconds), "samples": samples, "searches": time_searches(run)}
+    click.echo(
+        f"trained {samples:,} pairs for {epochs:g} epochs, {steps:,} steps, in {seconds:.0f} s: "
+        f"{report['tokens_per_second']:,.0f} target tokens/s\n"
+        f"validation perplexity {report['perplexity']:.2f}\n"
+    )
+    print_table(report["searches"], ["search", "sentences at once", "BLEU", "median ms", "sentences/s"])
+    if json_file:
+        write_json(json_file, report)
+
+
+MODEL = {"hidden_size": 512, "embedding_size": 256, "projection_size": None, "dropout": 0.2}
+TRAINING: dict[str, Any] = {
+    "batch_size": 64,
+    "optimizer": "adam",
+    "learning_rate": 0.001,
+    "gradient_clipping": 1.0,
+    "sampled_softmax": None,
+    "validation_limit": None,
+    "bleu_limit": 1,
+    "sample_replies": 0,
+    "snapshot_every": None,
+}
+
+
+def corpora_of(files: Sequence[str]) -> dict[str, Any]:
+    """The configured corpora: three files of pairs, or six parallel ones."""
+    if len(files) == 3:
+        return dict(zip(SPLITS, files, strict=True))
+    if len(files) == 6:
+        pairs = [{"source": source, "target": target} for source, target in zip(files[::2], files[1::2], strict=True)]
+        return dict(zip(SPLITS, pairs, strict=True))
+    raise UserError(
+        f"{len(files)} files; specify three .tsv files for train, validation and test, or source and target of each"
+    )
+
+
+def count_samples(config: Config) -> int:
+    """The number of samples that the model is trained on."""
+    from seq2seq_chat.data.build_codecs import build_codecs
+    from seq2seq_chat.training.corpus import open_training_corpus
+
+    return len(open_training_corpus(config, build_codecs(config.data), lambda message: None))
+
+
+def train(settings: dict[str, Any], results: Path) -> tuple[Run, float]:
+    """Train in a process of its own; the run, and the seconds from its start to its end."""
+    results.mkdir(parents=True, exist_ok=True)
+    config = results / "benchmark_translation.json"
+    write_atomically(config, json.dumps(settings, indent=2) + "\n")
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "seq2seq_chat", "train", str(config), "--results", str(results)]
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        sys.exit(process.returncode)
+    return Run(Path(process.stdout.splitlines()[-1])), seconds
+
+
+def training_report(run: Run, seconds: float) -> dict[str, Any]:
+    """The scores and the speed of a training run."""
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    validation = next(line for line in reversed(lines) if line["kind"] == "validation")
+    tokens = sum(line["tokens"] for line in lines if line["kind"] == "train")
+    return {
+        "perplexity": validation["perplexity"],
+        "validation_loss": validation["loss"],
+        "training_seconds": seconds,
+        "target_tokens": tokens,
+        "tokens_per_second": tokens / seconds,
+        "config": run.config.model_dump(),
+    }
+
+
+def time_searches(run: Run) -> list[dict[str, Any]]:
+    """Translate the test corpus by each search: BLEU where all of it is translated, and the speed."""
+    load_tensorflow()
+    from seq2seq_chat.analysis.loaded_run import LoadedRun
+
+    loaded = LoadedRun(run)
+    corpus = Dataset.open(run.config.data.test or "", loaded.codecs, run.config.data)
+    rows = []
+    for width, batch_size in SEARCHES:
+        method = "beam" if width > 1 else "greedy"
+        decoding = override_decoding(run.config.decoding, method=method, beam_width=width, n_best=1)
+        limit = None if batch_size > 1 else MAX_CALLS * batch_size
+        translations, seconds = translate(loaded, corpus, decoding, batch_size, limit)
+        rows.append(
+            {
+                "search": f"beam {width}" if width > 1 else "greedy",
+                "sentences at once": batch_size,
+                "BLEU": f"{bleu(loaded, corpus, translations):.2f}" if limit is None else None,
+                "median ms": 1e3 * median(seconds),
+                "sentences/s": f"{len(seconds) * batch_size / sum(seconds):.1f}",
+            }
+        )
+    return rows
+
+
+def translate(
+    loaded: Any, corpus: Dataset, decoding: Decoding, batch_size: int, limit: int | None
+) -> tuple[list[str], list[float]]:
+    """The translations of the first ``limit`` sentences, as tokens, and the seconds of each batch that is full.
+
+    The first batch is translated once before, which traces the graph.
+    """
+    model, search = loaded.config.model, loaded.chatbot.search(decoding)
+    total = min(len(corpus), limit or len(corpus))
+    translations: list[str] = []
+    seconds = []
+    starts = [0, *range(0, total, batch_size)]
+    for position, start in enumerate(tqdm(starts, unit="batch", desc=decoding.method, disable=None, leave=False)):
+        indices = np.arange(start, min(start + batch_size, total))
+        begin = time.perf_counter()
+        batch = corpus.batch(
+            indices, size=batch_size, source_steps=model.encoder_steps, target_steps=1, reverse=False
+        )
+        hypotheses = search(batch.source, batch.source_length, decoding.seed)
+        texts = [
+            " ".join(loaded.codecs.target.words(words[:length]))
+            for words, length in zip(hypotheses.words[: len(indices), 0], hypotheses.lengths[:, 0], strict=False)
+        ]
+        if position:
+            translations += texts
+            if len(indices) == batch_size:
+                seconds.append(time.perf_counter() - begin)
+    return translations, seconds
+
+
+def bleu(loaded: Any, corpus: Dataset, translations: list[str]) -> float:
+    """Corpus BLEU of tokens."""
+    from seq2seq_chat.data.samples import samples_at
+
+    data = loaded.config.data
+    samples = samples_at(data.test, data, loaded.codecs.tokenizers, range(len(translations)))
+    references = [" ".join(sample.target_tokens) for sample in samples]
+    return float(BLEU(tokenize="none", force=True).corpus_score(translations, [references]).score)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,99 @@
+"""Train RNNenc and RNNsearch on sentences of up to 30 and up to 50 words, and draw their BLEU by sentence length.
+
+python scripts/study_sentence_length.py fra-eng/fra.txt --output bleu_by_length.png
+
+The sentence pairs are divided into train, validation and test and joined into longer ones. Each of the four models takes
+at most 20 minutes on two cores. If the script is stopped, the same command continues. The experiment is that of Bahdanau
+et al. 2014 (figure 2) at a smaller scale.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+from picture_script import results_option
+
+from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.config import Config, load_config
+from seq2seq_chat.runs.grid import Experiment, find_started, train_all
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.training.precision import why_unavailable
+
+SCRIPTS = Path(__file__).resolve().parent
+CONFIGS = SCRIPTS.parent / "configs"
+LONGEST = 60  # words of a joined sentence; the models are trained on up to LENGTHS of them
+LENGTHS = (30, 50)
+PAIRS = {"train": 60_000, "validation": 500, "test": 1_500}
+
+
+@click.command(help=__doc__)
+@click.argument("pairs", metavar="INPUT...", nargs=-1, required=True)
+@click.option(
+    "--folder", default="data/sentences", show_default=True, metavar="DIR", help="Folder for the corpora it writes."
+)
+@click.option("--steps", type=click.IntRange(1), help="Training steps.  [default: those of configs/*_small.json]")
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), help="[default: the fastest available]")
+@click.option("--beam-width", default=5, show_default=True, type=click.IntRange(1, 1000), help="For the figure.")
+@click.option("--output", default="bleu_by_length.png", show_default=True, metavar="FILE", help="Picture to write.")
+@results_option
+def main(
+    pairs: tuple[str, ...],
+    folder: str,
+    steps: int | None,
+    precision: str | None,
+    beam_width: int,
+    output: str,
+    results: str,
+) -> None:
+    """Prepare the corpora, train the four models, and draw the figure."""
+    corpora = prepare_corpora(pairs, Path(folder))
+    precision = precision or ("float32" if why_unavailable("bfloat16") else "bfloat16")
+    overrides = [f"training.precision={precision}", *([f"training.steps={steps}"] if steps else [])]
+    overrides += [f"data.{split}={path}" for split, path in corpora.items()]
+    experiments = [write_experiment(kind, k, overrides, Path(folder)) for kind in ("rnnenc", "rnnsearch") for k in LENGTHS]
+    status = train_all(experiments, results)
+    if status:
+        sys.exit(status)
+    runs = [find_started(config, results) for _, config in experiments]
+    names = [run.name for run in runs if run is not None]
+    arguments = ["--results", results, "--snapshot", "best", "--beam-width", str(beam_width), "--output", output]
+    sys.exit(run_script("plot_bleu_by_length", *names, *arguments))
+
+
+def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
+    """Split the pairs and join those of each split; corpora that exist already are kept."""
+    corpora = {split: folder / f"{split}.tsv" for split in PAIRS}
+    short = folder / "short"
+    if not (short / "statistics.json").exists():
+        command = ["prepare", "pairs", *pairs, "--tokenizer", "unicode", "--split", "90,5,5", "--output", str(short)]
+        options = ["--max-ratio", "2", "--drop-duplicates"]
+        if status := subprocess.call([sys.executable, "-m", "seq2seq_chat", *command, *options]):
+            sys.exit(status)
+    for split, path in corpora.items():
+        options = ["--pairs", str(PAIRS[split]), "--words", f"1-{LONGEST}"]
+        if not path.exists() and run_script("join_sentences", str(short / path.name), str(path), *options):
+            raise UserError(f"{path} could not be written")
+    return corpora
+
+
+def write_experiment(kind: str, length: int, overrides: list[str], folder: Path) -> Experiment:
+    """Write the configuration of a model that is trained on samples of up to ``length`` words."""
+    name = f"{kind}_{length}_small"
+    settings = [f"name={name}", f"data.max_length={length}", *overrides]
+    config: Config = load_config(CONFIGS / f"{kind}_small.json", settings)
+    path = folder / f"{name}.json"
+    write_atomically(path, config.to_json())
+    return Experiment(path, config)
+
+
+def run_script(name: str, *arguments: str) -> int:
+    """Run another script, and return its exit status."""
+    return subprocess.call([sys.executable, str(SCRIPTS / f"{name}.py"), *arguments])
+
+
+if __name__ == "__main__":
+    run_command(main)
