@@ -54,7 +54,9 @@ def main(
     precision = precision or ("float32" if why_unavailable("bfloat16") else "bfloat16")
     overrides = [f"training.precision={precision}", *([f"training.steps={steps}"] if steps else [])]
     overrides += [f"data.{split}={path}" for split, path in corpora.items()]
-    experiments = [write_experiment(kind, k, overrides, Path(folder)) for kind in ("rnnenc", "rnnsearch") for k in LENGTHS]
+    experiments = [
+        write_experiment(kind, k, overrides, Path(folder)) for kind in ("rnnenc", "rnnsearch") for k in LENGTHS
+    ]
     status = train_all(experiments, results)
     if status:
         sys.exit(status)
