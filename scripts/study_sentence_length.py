@@ -2,9 +2,9 @@
 
 python scripts/study_sentence_length.py fra-eng/fra.txt --output bleu_by_length.png
 
-The sentence pairs are divided into train, validation and test and joined into longer ones. Each of the four models takes
-at most 20 minutes on two cores. If the script is stopped, the same command continues. The experiment is that of Bahdanau
-et al. 2014 (figure 2) at a smaller scale.
+The sentence pairs are divided into train, validation and test and joined into longer ones. Each of the four models
+takes at most 20 minutes on two cores. If the script is stopped, the same command continues. The experiment is that of
+Bahdanau et al. 2014 (figure 2) at a smaller scale.
 """
 
 from __future__ import annotations
