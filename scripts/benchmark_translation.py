@@ -94,7 +94,7 @@ def main(
         write_json(json_file, report)
 
 
-MODEL = {"hidden_size": 512, "embedding_size": 256, "projection_size": None, "dropout": 0.2}
+MODEL: dict[str, Any] = {"hidden_size": 512, "embedding_size": 256, "projection_size": None, "dropout": 0.2}
 TRAINING: dict[str, Any] = {
     "batch_size": 64,
     "optimizer": "adam",

@@ -49,6 +49,9 @@ class Model(Section):
         description="output vector of the decoder: tanh of state and context (Luong et al. 2015), or a maxout layer of "
         "state, previous word and context, of projection_size units or else hidden_size (Bahdanau et al. 2014)",
     )
+    recurrent_initializer: Literal["glorot", "orthogonal", "identity"] = Field(
+        "glorot", description="initial matrices that the cells apply to their state, one for each gate"
+    )
     unrolling: Literal["static", "dynamic"] = Field(
         "static", description="loop of the decoder: unrolled in the graph, or tensorflow-addons' dynamic decoder"
     )

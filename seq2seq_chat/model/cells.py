@@ -8,11 +8,13 @@ a cell has one bias for each gate, added to the projected inputs.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.model.weights import Weight
+from seq2seq_chat.model.weights import Weight, glorot, orthogonal
+
+RecurrentInitializer = Literal["glorot", "orthogonal", "identity"]
 
 
 class LSTMState(NamedTuple):
@@ -35,17 +37,35 @@ class Cell(tf.Module):
         step_input_size: units of the step input, 0 for none.
         hidden_size: units of the state.
         seed: of the experiment.
+        initializer: of the matrices that are applied to the state; see :func:`initial_recurrent_matrix`.
     """
 
     GATES: ClassVar[int]  # number of gates, including the candidate
     STATE: ClassVar[Any]  # type of the state
-    recurrent: Weight  # applied to the state; the checks follow its gradient from step to step
+    RECURRENT_GATES: ClassVar[dict[str, int]]  # the matrices applied to the state, and the number of gates of each
+    recurrent: Weight  # the checks follow its gradient from step to step
 
-    def __init__(self, name: str, input_size: int, step_input_size: int, hidden_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        input_size: int,
+        step_input_size: int,
+        hidden_size: int,
+        seed: int,
+        initializer: RecurrentInitializer = "glorot",
+    ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
         self.input = Weight(f"{name}/input", input_size, self.GATES * hidden_size, seed) if input_size else None
         self.bias = tf.Variable(self._initial_bias(), name=f"{name}/bias")
+        for field, gates in self.RECURRENT_GATES.items():
+            sizes = (step_input_size, hidden_size, gates)
+            matrix = initial_recurrent_matrix(initializer, sizes, seed, f"{name}/{field}")
+            setattr(
+                self,
+                field,
+                Weight(f"{name}/{field}", step_input_size + hidden_size, gates * hidden_size, seed, initial=matrix),
+            )
 
     def zero_state(self, batch: tf.Tensor) -> Any:
         """The state before the first step, [batch, hidden] each."""
@@ -78,11 +98,7 @@ class LSTMCell(Cell):
     (Jozefowicz et al. 2015), the other biases at 0.
     """
 
-    GATES, STATE = 4, LSTMState
-
-    def __init__(self, name: str, input_size: int, step_input_size: int, hidden_size: int, seed: int) -> None:
-        super().__init__(name, input_size, step_input_size, hidden_size, seed)
-        self.recurrent = Weight(f"{name}/recurrent", step_input_size + hidden_size, self.GATES * hidden_size, seed)
+    GATES, STATE, RECURRENT_GATES = 4, LSTMState, {"recurrent": 4}
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: LSTMState) -> LSTMState:
         gates = projected + self.recurrent(_concat(step_input, state.output))
@@ -109,12 +125,8 @@ class GRUCell(Cell):
     The matrices of x are concatenated in the order z, r, h̃.
     """
 
-    GATES, STATE = 3, HiddenState
-
-    def __init__(self, name: str, input_size: int, step_input_size: int, hidden_size: int, seed: int) -> None:
-        super().__init__(name, input_size, step_input_size, hidden_size, seed)
-        self.recurrent = Weight(f"{name}/recurrent", step_input_size + hidden_size, 2 * hidden_size, seed)
-        self.candidate = Weight(f"{name}/candidate", step_input_size + hidden_size, hidden_size, seed)
+    GATES, STATE, RECURRENT_GATES = 3, HiddenState, {"recurrent": 2, "candidate": 1}
+    candidate: Weight
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
         projected_gates, projected_candidate = tf.split(projected, [2 * self.hidden_size, self.hidden_size], axis=-1)
@@ -127,17 +139,36 @@ class GRUCell(Cell):
 class RNNCell(Cell):
     """Vanilla recurrent cell (Elman 1990): h' = tanh(W [x; h] + b)."""
 
-    GATES, STATE = 1, HiddenState
-
-    def __init__(self, name: str, input_size: int, step_input_size: int, hidden_size: int, seed: int) -> None:
-        super().__init__(name, input_size, step_input_size, hidden_size, seed)
-        self.recurrent = Weight(f"{name}/recurrent", step_input_size + hidden_size, hidden_size, seed)
+    GATES, STATE, RECURRENT_GATES = 1, HiddenState, {"recurrent": 1}
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
         return HiddenState(tf.tanh(projected + self.recurrent(_concat(step_input, state.output))))
 
 
 CELLS: dict[str, Any] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
+
+
+def initial_recurrent_matrix(
+    initializer: RecurrentInitializer, sizes: tuple[int, int, int], seed: int, name: str
+) -> tf.Tensor:
+    """The initial matrix that is applied to [step input; state], [step input size + hidden, gates × hidden].
+
+    With ``orthogonal`` (Saxe et al. 2014) and ``identity`` (Le et al. 2015), that is the kind of each gate's square
+    matrix of the state, so that a linear cell would pass gradients through time unchanged. The rows of the step input
+    are always as with ``glorot``.
+
+    Args:
+        sizes: step input size, hidden size and number of gates.
+    """
+    step_input_size, hidden_size, gates = sizes
+    matrix = glorot([step_input_size + hidden_size, gates * hidden_size], seed, name)
+    if initializer == "glorot":
+        return matrix
+    if initializer == "identity":
+        squares = [tf.eye(hidden_size)] * gates
+    else:
+        squares = [orthogonal(hidden_size, seed, f"{name}/{gate}") for gate in range(gates)]
+    return tf.concat([matrix[:step_input_size], tf.concat(squares, axis=1)], axis=0)
 
 
 def masked_update(mask: tf.Tensor, new: Any, old: Any) -> Any:

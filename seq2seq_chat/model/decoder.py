@@ -115,6 +115,7 @@ class Decoder(tf.Module):
                 step_input_size if layer == 0 else hidden_size,
                 hidden_size,
                 seed,
+                config.recurrent_initializer,
             )
             for layer in range(config.layers)
         ]

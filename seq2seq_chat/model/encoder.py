@@ -40,7 +40,14 @@ class Encoder(tf.Module):
 
         def cells(direction: str) -> list[Cell]:
             return [
-                CELLS[config.cell](f"encoder/layer{layer}{direction}", input_size, 0, config.hidden_size, seed)
+                CELLS[config.cell](
+                    f"encoder/layer{layer}{direction}",
+                    input_size,
+                    0,
+                    config.hidden_size,
+                    seed,
+                    config.recurrent_initializer,
+                )
                 for layer, input_size in enumerate(input_sizes)
             ]
 

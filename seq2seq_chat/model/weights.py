@@ -23,16 +23,36 @@ def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0) -> tf.Te
 
 def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tensor:
     """Uniform numbers in [-limit, limit), a function of the seed and the variable's name."""
-    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") & 0x7FFFFFFF
-    return tf.random.stateless_uniform(shape, seed=[seed, digest], minval=-limit, maxval=limit)
+    return tf.random.stateless_uniform(shape, seed=_seeds(seed, name), minval=-limit, maxval=limit)
+
+
+def orthogonal(size: int, seed: int, name: str) -> tf.Tensor:
+    """A random orthogonal matrix [size, size], evenly distributed, a function of the seed and the variable's name.
+
+    Source: Mezzadri, "How to generate random matrices from the classical compact groups", 2007, section 5.
+    """
+    q, r = tf.linalg.qr(tf.random.stateless_normal([size, size], seed=_seeds(seed, name)))
+    return q * tf.sign(tf.linalg.diag_part(r))
+
+
+def _seeds(seed: int, name: str) -> list[int]:
+    return [seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") & 0x7FFFFFFF]
 
 
 class Weight(tf.Module):
-    """A matrix W ∈ R^(inputs × outputs), used as x W; for ``fan_in`` see :func:`glorot`."""
+    """A matrix W ∈ R^(inputs × outputs), used as x W.
 
-    def __init__(self, name: str, inputs: int, outputs: int, seed: int, fan_in: int = 0) -> None:
+    Args:
+        fan_in: see :func:`glorot`.
+        initial: initial values rather than those of ``glorot``, [inputs, outputs].
+    """
+
+    def __init__(
+        self, name: str, inputs: int, outputs: int, seed: int, fan_in: int = 0, initial: tf.Tensor | None = None
+    ) -> None:
         super().__init__()
-        self.matrix = tf.Variable(glorot([inputs, outputs], seed, name, fan_in), name=name)
+        values = glorot([inputs, outputs], seed, name, fan_in) if initial is None else initial
+        self.matrix = tf.Variable(values, name=name)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""

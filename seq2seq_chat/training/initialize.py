@@ -35,7 +35,7 @@ WORD_VARIABLES = (SHARED, SOURCE, TARGET, "output/words", "output/bias")
 
 INDEPENDENT_SETTINGS = (  # settings of the model that do not change what its weights compute
     *("model.dropout", "model.unrolling", "model.encoder_steps", "model.decoder_steps"),
-    *("model.shared_embeddings", "model.pretrained_embeddings"),
+    *("model.recurrent_initializer", "model.shared_embeddings", "model.pretrained_embeddings"),
 )
 
 

@@ -64,3 +64,22 @@ def test_initial_bias() -> None:
     for kind, expected in (("lstm", [0, 1, 0, 0]), ("gru", [0, 0, 0]), ("rnn", [0])):
         bias = CELLS[kind]("cell", INPUT, STEP_INPUT, HIDDEN, seed=1).bias.numpy().reshape(-1, HIDDEN)
         np.testing.assert_array_equal(bias, np.repeat(expected, HIDDEN).reshape(-1, HIDDEN))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_orthogonal_and_identity_matrices(kind: str) -> None:
+    def matrices(initializer: Any, seed: int = 1) -> list[Any]:
+        """The matrices of the step input, and those of the state, by gate."""
+        cell = CELLS[kind]("cell", INPUT, STEP_INPUT, HIDDEN, seed, initializer)
+        rows = np.concatenate([getattr(cell, field).matrix.numpy() for field in cell.RECURRENT_GATES], axis=1)
+        assert rows.shape == (STEP_INPUT + HIDDEN, cell.GATES * HIDDEN)
+        return [rows[:STEP_INPUT], *np.split(rows[STEP_INPUT:], cell.GATES, axis=1)]
+
+    step_input, *states = matrices("orthogonal")
+    for number, state in enumerate(states):
+        np.testing.assert_allclose(state @ state.T, np.eye(HIDDEN), atol=1e-6)
+        assert all(np.abs(state - other).max() > 0.1 for other in [*states[:number], np.eye(HIDDEN)])
+    assert np.abs(matrices("orthogonal", seed=2)[1] - states[0]).max() > 0.1
+    np.testing.assert_array_equal(matrices("glorot")[0], step_input)
+    np.testing.assert_array_equal(matrices("identity")[0], step_input)
+    assert all((state == np.eye(HIDDEN)).all() for state in matrices("identity")[1:])
