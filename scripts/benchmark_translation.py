@@ -63,7 +63,7 @@ def main(
 ) -> None:
     """Train, then translate the test corpus."""
     corpora = corpora_of(files)
-    settings = {
+    settings: dict[str, Any] = {
         "name": "benchmark_translation",
         "task": "translation",
         "data": {
