@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException
 from seq2seq_chat import __version__
 from seq2seq_chat.config import ConfigError, unused_settings
 from seq2seq_chat.data.vocabulary import VocabularyError
-from seq2seq_chat.inference.terminal import unread_note
+from seq2seq_chat.inference.terminal import notes
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
@@ -56,8 +56,7 @@ def chat() -> Response:
     reply = chat_reply(answer, time.perf_counter() - start)
     unused = set(unused_settings(config.model_copy(update={"decoding": decoding}))) - set(unused_settings(config))
     warnings = [*answer.warnings, *sorted(unused)]
-    if answer.reply.unread_words:
-        warnings.append(unread_note(answer.reply))
+    warnings += notes(answer.reply)
     reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in warnings]
     return _json_response(reply)
 

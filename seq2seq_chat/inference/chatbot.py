@@ -30,6 +30,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
+MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, as people try out settings
 UNCOMPILED_SETTINGS = (
     *("seed", "rerank", "rerank_weight", "rerank_prefix_length", "backward_run"),
@@ -63,6 +64,7 @@ class Reply(NamedTuple):
     unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
     seconds: float  # time for all utterances of the call
     unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
+    unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; 0 if they are fewer than three
 
 
 class Chatbot:
@@ -141,8 +143,13 @@ class Chatbot:
             candidates = self._hypotheses(results[row], source, reader) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
-            replies.append(Reply(text, candidates, source, unknown, seconds, unread))
+            replies.append(Reply(text, candidates, source, unknown, seconds, unread, self._unknown_share(words)))
         return replies
+
+    def _unknown_share(self, words: list[str]) -> float:
+        """See :class:`Reply`: the share is of no interest for a name or two, nor for numbers and punctuation marks."""
+        known = [word in self.codecs.source.vocabulary for word in words if any(map(str.isalpha, word))]
+        return known.count(False) / len(known) if len(known) >= MIN_WORDS else 0.0
 
     def _with_history(self, words: list[str], history: Sequence[str]) -> list[str]:
         """The words of an utterance, preceded by as many turns as the model reads."""

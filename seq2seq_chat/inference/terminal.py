@@ -6,6 +6,7 @@ import contextlib
 import logging
 import re
 from codecs import BOM_UTF8
+from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from seq2seq_chat.config import Decoding
@@ -19,6 +20,9 @@ HELP = {
 END_WORDS = {"conversation": ("/quit", "quit", "exit", "bye"), "translation": ("/quit",)}
 NOT_UTF8 = "(some of this is not UTF-8; please write it again)"
 _CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the tab
+
+UNKNOWN_LANGUAGE = 0.8
+"""Share of unknown words from which on an utterance is taken for one in another language or script."""
 
 logger = logging.getLogger(__name__)
 
@@ -82,39 +86,65 @@ def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat) -> Non
             if task == "conversation":
                 history += [text, reply.text]
             print("\n".join(f"{labels.model}: {line}" for line in reply_format.lines(reply)))
-            if reply.unread_words:
-                print(f"({unread_note(reply)})")
+            for note in notes(reply):
+                print(f"({note})")
 
 
 def answer_lines(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, lines: IO[bytes], out: IO[str]) -> None:
     """Write a line with the reply to each line; with ``scores``, a line for each hypothesis, then an empty one.
 
     Lines end as in a corpus file, and a byte order mark is dropped. Invalid UTF-8 becomes U+FFFD. The
-    first line with invalid UTF-8 causes a warning, and so does the first one that is longer than the model reads.
+    first line with invalid UTF-8 causes a warning, and so do the first one that is longer than the model reads, the
+    first with nearly only unknown words, and the first that is not empty but has nothing that the model reads.
     """
-    warned = warned_of_length = False
+    warned: set[str] = set()
     for number, raw in enumerate(iter(lines.readline, b""), start=1):
         line = (raw.removeprefix(BOM_UTF8) if number == 1 else raw).removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            utterance = line.decode("utf-8")
-        except UnicodeDecodeError:
-            utterance = line.decode("utf-8", errors="replace")
-            if not warned:
-                warned = True
-                logger.warning(
-                    "line %d of stdin is not UTF-8, so some of its letters are lost; convert the input, for example "
-                    "with: iconv -f latin1 -t utf-8",
-                    number,
-                )
+        utterance = line.decode("utf-8", errors="replace")
         reply = bot.reply(utterance, decoding)
-        if reply.unread_words and not warned_of_length:
-            warned_of_length = True
-            logger.warning("line %d of stdin is too long: %s", number, unread_note(reply))
+        for cause, message in _problems(bot, line, reply):
+            if cause not in warned:
+                warned.add(cause)
+                logger.warning("line %d of stdin %s", number, message)
         for text in reply_format.lines(reply):
             out.write(text + "\n")
         if reply_format.scores:
             out.write("\n")
         out.flush()  # the other program may wait for the reply before it writes the next utterance
+
+
+def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, str]]:
+    """What is wrong with a line: a name of the problem, and a sentence about the line."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+        yield (
+            "encoding",
+            (
+                "is not UTF-8, so some of its letters are lost; convert the input, for example with: iconv -f latin1 "
+                "-t utf-8"
+            ),
+        )
+    if reply.unread_words:
+        yield "length", f"is too long: {unread_note(reply)}"
+    if reply.unknown_share >= UNKNOWN_LANGUAGE:
+        yield "language", f"has {unknown_note(reply)}"
+    if text.strip() and not reply.hypotheses:
+        reason = bot.unreadable[0].lower() + bot.unreadable[1:]
+        yield "unreadable", f"has no {bot.config.labels.output}, only an empty line: {reason}"
+
+
+def notes(reply: Reply) -> list[str]:
+    """What a person should know about how the model reads an utterance."""
+    unread = [unread_note(reply)] if reply.unread_words else []
+    return [*unread, *([f"the text has {unknown_note(reply)}"] if reply.unknown_share >= UNKNOWN_LANGUAGE else [])]
+
+
+def unknown_note(reply: Reply) -> str:
+    """What an utterance has that is in another language or script than the model was trained on."""
+    share = f"{100 * reply.unknown_share:.0f} %"
+    return f"hardly any word that the model knows: {share} are not in the vocabulary, as in another language or script"
 
 
 def unread_note(reply: Reply) -> str:

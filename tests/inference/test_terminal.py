@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.inference.chatbot import Chatbot, Hypothesis, Reply
-from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines, explain, one_line
+from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines, explain, notes, one_line
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import make_codec, random_run, small_config
 
@@ -82,7 +82,7 @@ def test_replies_with_line_breaks_and_surrogates(cli: Cli, characters_run: Run) 
     replies = Chatbot.load(characters_run).replies([*lines, "\ufffd" * 4])
     answer = cli("chat", characters_run.path, stdin=stdin)
     assert answer.status == 0
-    assert answer.err.startswith("seq2seq-chat: warning: line 9 of stdin is not UTF-8")
+    assert "seq2seq-chat: warning: line 9 of stdin is not UTF-8" in answer.err
     assert answer.out.split("\n") == [*(one_line(reply.text) for reply in replies), ""]
     texts = {character for reply in replies for character in reply.text}
     assert {"\n", "\x1b", "\ufffd"} & texts, "the replies have such characters"
@@ -90,6 +90,56 @@ def test_replies_with_line_breaks_and_surrogates(cli: Cli, characters_run: Run) 
     assert [line.split() for line in tokens] == [
         reply.hypotheses[0].words if reply.hypotheses else [] for reply in replies
     ]
+
+
+ENGLISH = make_codec("unicode", ["where", "is", "the", "station", "?"])
+OTHER_SCRIPT = "hardly any word that the model knows: {} % are not in the vocabulary, as in another language or script"
+
+
+@pytest.fixture(scope="module")
+def english_bot(tmp_path_factory: pytest.TempPathFactory) -> Chatbot:
+    changes = "task=translation", "data.tokenizer=unicode", "data.train=train.tsv", "data.shared_vocabulary=true"
+    folder = tmp_path_factory.mktemp("english")
+    return Chatbot.load(random_run(folder, small_config(*changes), Codecs(ENGLISH, ENGLISH)))
+
+
+def test_lines_that_a_translation_model_cannot_read_stay_aligned(
+    english_bot: Chatbot, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [
+        "where is the station ?",
+        "",
+        "  ",
+        "\u202e",
+        "Где вокзал, где?",
+        "Куда идёт этот поезд?",
+        "\u200b",
+        *["the " * 9] * 2,
+    ]
+    out = answer(english_bot, "\n".join(lines).encode()).split("\n")
+    assert len(out) == len(lines) + 1
+    assert [line == "" for line in out] == [False, True, True, True, False, False, True, False, False, True]
+    assert caplog.messages == [
+        "line 4 of stdin has no translation, only an empty line: there is nothing to read in this text",
+        f"line 5 of stdin has {OTHER_SCRIPT.format(100)}",
+        "line 8 of stdin is too long: the model reads only the last 8 of 9 tokens",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("Где station ?", 0),  # two words
+        ("where is Zürich ? 1 2 3 4 5 6 7 8", 1 / 3),  # numbers and punctuation marks do not count
+        ("where is вокзал где этот поезд", 4 / 6),
+        ("is вокзал где этот поезд ,", 4 / 5),
+    ],
+)
+def test_share_of_unknown_words(english_bot: Chatbot, text: str, share: float) -> None:
+    reply = english_bot.reply(text)
+    assert reply.unknown_share == pytest.approx(share)
+    expected = [f"the text has {OTHER_SCRIPT.format(80)}"] if share >= 0.8 else []
+    assert [note for note in notes(reply) if "last" not in note] == expected
 
 
 def test_what_is_said_of_text_without_tokens(characters_run: Run, tmp_path: Path) -> None:
