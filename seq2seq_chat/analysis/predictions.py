@@ -27,7 +27,7 @@ from seq2seq_chat.data.batches import configured_buckets, evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Sample, samples_at
-from seq2seq_chat.data.source_tokens import source_tokens
+from seq2seq_chat.data.source_text import SourceText, source_text
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.system.errors import UserError
 
@@ -231,6 +231,6 @@ def _replies(
     hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
     reader = loaded.chatbot.reader(decoding)
     for row, (index, sample) in enumerate(zip(block, samples, strict=True)):
-        source = source_tokens(corpus, loaded.codecs, index, sample) if reader.replaces_unknown else []
+        source = source_text(corpus, loaded.codecs, index, sample) if reader.replaces_unknown else SourceText([], "")
         best = Hypotheses(*(field[row, 0] for field in hypotheses))
         yield reader.read(best, source)[0], float(best.scores)

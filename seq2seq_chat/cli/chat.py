@@ -58,6 +58,7 @@ def chat(
     from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines, converse
 
     bot = Chatbot.load(run, snapshot)
+    bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance
     reply_format = ReplyFormat(scores=n_best is not None, tokens=tokens)
     if sys.stdin.isatty():
         converse(bot, decoding, reply_format)

@@ -19,6 +19,7 @@ from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
+from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, TURN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
@@ -140,7 +141,8 @@ class Chatbot:
         replies = []
         for row, words in enumerate(utterances):
             source = sources[row][-steps:] if words else []
-            candidates = self._hypotheses(results[row], source, reader) if row in results else []
+            read = SourceText(source, texts[row])
+            candidates = self._hypotheses(results[row], read, reader) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
             replies.append(Reply(text, candidates, source, unknown, seconds, unread, self._unknown_share(words)))
@@ -238,7 +240,7 @@ class Chatbot:
             self._readers[key] = HypothesisReader.of_settings(self.config, decoding, self.codecs)
         return self._readers[key]
 
-    def _hypotheses(self, hypotheses: Hypotheses, source: list[str], reader: HypothesisReader) -> list[Hypothesis]:
+    def _hypotheses(self, hypotheses: Hypotheses, source: SourceText, reader: HypothesisReader) -> list[Hypothesis]:
         """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
         distinct: dict[tuple[int, ...], Hypothesis] = {}
         for n in range(len(hypotheses.words)):

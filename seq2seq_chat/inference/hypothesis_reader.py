@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.codec import Codecs, convert_tokens
+from seq2seq_chat.data.codec import Codecs, are_equal, convert_tokens
 from seq2seq_chat.data.lexicon import Lexicon, LexiconError
+from seq2seq_chat.data.source_text import SourceText, original_spelling
 from seq2seq_chat.data.vocabulary import TURN, UNKNOWN, strip_ids
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 
@@ -44,13 +43,13 @@ class HypothesisReader:
                 raise LexiconError(f"decoding.lexicon: {error}") from error
         return cls(codecs, config.data.reverse_input, replaces, lexicon)
 
-    def read(self, hypothesis: Hypotheses, source: Sequence[str]) -> tuple[list[str], list[list[float]]]:
+    def read(self, hypothesis: Hypotheses, source: SourceText) -> tuple[list[str], list[list[float]]]:
         """The tokens of one hypothesis, and the attention of each to the tokens of the source that were read.
 
         Args:
             hypothesis: Fields without batch and n: words [steps], attention [steps, source steps], …
-            source: The tokens of the source in the order of the text. Those at its beginning that exceed the model's
-                steps are ignored.
+            source: Its tokens are in the order of the text. Those at its beginning that exceed the model's steps are
+                ignored.
 
         Returns:
             The tokens, and a row for each of them, with a column for each token of the source. There are no rows
@@ -58,36 +57,49 @@ class HypothesisReader:
         """
         ids = strip_ids(hypothesis.words[: hypothesis.lengths])
         words = self._codecs.target.words(ids)
-        tokens = source[max(0, len(source) - hypothesis.attention.shape[1]) :]
+        tokens = source.tokens[max(0, len(source.tokens) - hypothesis.attention.shape[1]) :]
         attention = hypothesis.attention[: len(ids), : len(tokens)]
         if self._reverse_input:
             attention = attention[:, ::-1]  # back to the order of the text
         rows = attention.tolist() if attention.shape[1] else []
-        return self._replace_unknown(ids, rows, tokens) if self.replaces_unknown and rows else (words, rows)
+        if not (self.replaces_unknown and rows and UNKNOWN in ids):
+            return words, rows
+        return self._replace_unknown(ids, rows, SourceText(tokens, source.text))
 
     def _replace_unknown(
-        self, ids: list[int], rows: list[list[float]], source: Sequence[str]
+        self, ids: list[int], rows: list[list[float]], source: SourceText
     ) -> tuple[list[str], list[list[float]]]:
         """The tokens of a hypothesis and their attention, where others replace unknown words.
 
         Each may become several tokens, with the same attention.
         """
         words, attention = [], []
+        spelling = original_spelling(source.tokens, source.text)
         for word_id, row in zip(ids, rows, strict=True):
             tokens = self._codecs.target.words([word_id])
             if word_id == UNKNOWN:
-                tokens = self._replacement(source[int(np.argmax(row))])
+                position = int(np.argmax(row))
+                tokens = self._replacement(source.tokens[position], spelling[position])
             words += tokens
             attention += [row] * len(tokens)
         return words, attention
 
-    def _replacement(self, attended: str) -> list[str]:
+    def _replacement(self, attended: str, spelled: str) -> list[str]:
         """The tokens of the target for a token of the source: its entry in the lexicon, or a copy.
 
         A copy may be several tokens if source and target have tokenizers of their own, and none of a turn marker.
+
+        Args:
+            attended: The token.
+            spelled: How it is written in the text, as the tokenizer of the target may keep capitals and accents that
+                the one of the source removes.
         """
         if attended == TURN:
             return []
+        target = self._codecs.target.tokenizer
         entry = self.lexicon.find(attended) if self.lexicon else None
-        tokens = self._codecs.target.tokenizer.encode(entry) if entry is not None else []
-        return tokens or convert_tokens([attended], *self._codecs.tokenizers)
+        if tokens := target.encode(entry) if entry is not None else []:
+            return tokens
+        if spelled == attended or are_equal(*self._codecs.tokenizers):
+            return convert_tokens([attended], *self._codecs.tokenizers)
+        return target.encode(spelled)

@@ -15,7 +15,7 @@ from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import samples_at
-from seq2seq_chat.data.source_tokens import read_source_tokens
+from seq2seq_chat.data.source_text import SourceText, read_source_texts
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
@@ -138,7 +138,7 @@ class BleuScorer:
         corpus: the sources.
         samples: which samples of it to translate.
         references: the reference of each of these samples.
-        sources: the tokens of the source of each; empty unless the reader replaces unknown words.
+        sources: the source of each; without tokens unless the reader replaces unknown words.
         reader: turns hypotheses into tokens.
         source_steps: the encoder's steps.
         reverse_input: whether the encoder reads the last word first.
@@ -151,7 +151,7 @@ class BleuScorer:
         corpus: Dataset,
         samples: np.ndarray,
         references: Sequence[str],
-        sources: Sequence[list[str]],
+        sources: Sequence[SourceText],
         reader: HypothesisReader,
         source_steps: int,
         reverse_input: bool,
@@ -181,19 +181,19 @@ class BleuScorer:
         return bleu.score or 0.0
 
 
-def best_words(hypotheses: Hypotheses, sources: Sequence[list[str]], reader: HypothesisReader) -> Iterator[list[str]]:
-    """The tokens of the best hypothesis for each source, given as tokens."""
+def best_words(hypotheses: Hypotheses, sources: Sequence[SourceText], reader: HypothesisReader) -> Iterator[list[str]]:
+    """The tokens of the best hypothesis for each source."""
     for row, source in enumerate(sources):
         yield reader.read(Hypotheses(*(field[row, 0] for field in hypotheses)), source)[0]
 
 
 def read_sources(
     settings: Data, codecs: Codecs, corpus: Dataset, samples: np.ndarray, reader: HypothesisReader
-) -> list[list[str]]:
-    """The tokens of the sources of some validation samples, ascending; empty unless unknown words are replaced."""
+) -> list[SourceText]:
+    """The sources of some validation samples, ascending; without tokens unless unknown words are replaced."""
     if not reader.replaces_unknown or settings.validation is None:
-        return [[] for _ in samples]
-    return read_source_tokens(settings.validation, settings, codecs, corpus, samples)
+        return [SourceText([], "") for _ in samples]
+    return read_source_texts(settings.validation, settings, codecs, corpus, samples)
 
 
 def read_references(files: Corpus, settings: Data, codecs: Codecs, samples: np.ndarray) -> list[str]:

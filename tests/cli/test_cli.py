@@ -178,6 +178,10 @@ REJECTED = {
     "corpus not UTF-8": Rejected(["data.train=latin.txt"], ["latin.txt, line 2", "Convert the file to UTF-8"]),
     "Cyrillic corpus": Rejected(["data.train=cyrillic.txt"], ["removes 100 % of the letters in cyrillic.txt"]),
     "no sample": Rejected(["data.train=lonely.txt"], ["lonely.txt has no sample", "two utterances or more"]),
+    "no lexicon": Rejected(
+        ["decoding.allow_unknown=true", "decoding.replace_unknown=true", "decoding.lexicon=none.tsv"],
+        ["decoding.lexicon: none.tsv does not exist"],
+    ),
     "no validation corpus": Rejected(["data.validation=none.txt"], ["none.txt does not exist"]),
     "no validation sample": Rejected(["data.validation=lonely.txt"], ["lonely.txt has no sample"]),
     "no vocabulary": Rejected(["data.vocabulary=none.txt"], ["none.txt does not exist"]),

@@ -18,7 +18,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.source_tokens import read_source_tokens
+from seq2seq_chat.data.source_text import SourceText, original_spelling, read_source_texts
 from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
@@ -161,7 +161,7 @@ def test_without_attention_nothing_is_replaced() -> None:
     config = config_of("model.attention=none", "decoding.lexicon=missing.tsv")
     reader = HypothesisReader.of_settings(config, config.decoding, CODECS)
     hypothesis: Any = SimpleNamespace(words=np.array([UNKNOWN, EOS]), lengths=2, attention=np.zeros([2, 0]))
-    assert reader.read(hypothesis, ["Anna"]) == (["<unknown>"], [])
+    assert reader.read(hypothesis, SourceText(["Anna"], "Anna")) == (["<unknown>"], [])
 
 
 def test_sources_keep_their_words_and_earlier_turns(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_sources_keep_their_words_and_earlier_turns(tmp_path: Path) -> None:
     (tmp_path / "talk.txt").write_text("a Anna\nBob b\nb\n", encoding="utf-8")
     settings = config_of("data.context_turns=2", f"data.train={tmp_path}/talk.txt").data
     corpus = Dataset.open(settings.train, codecs, settings)
-    tokens = read_source_tokens(settings.train, settings, codecs, corpus, np.arange(len(corpus)))
-    assert tokens == [["a", "Anna"], ["a", "<unknown>", TURN, "Bob", "b"]]
+    sources = read_source_texts(settings.train, settings, codecs, corpus, np.arange(len(corpus)))
+    assert sources == [(["a", "Anna"], "a Anna"), (["a", "<unknown>", TURN, "Bob", "b"], "Bob b")]
     assert len(list(read_samples(settings.train, settings, codecs.tokenizers))) == 2
 
 
@@ -181,4 +181,33 @@ def test_an_entry_without_tokens_is_not_used(tmp_path: Path) -> None:
     config = config_of(f"decoding.lexicon={tmp_path}/words.tsv")
     reader = HypothesisReader.of_settings(config, config.decoding, codecs)
     hypothesis: Any = SimpleNamespace(words=np.array([UNKNOWN, UNKNOWN, EOS]), lengths=3, attention=np.eye(3)[:, :2])
-    assert reader.read(hypothesis, ["Anna", "cat"])[0] == ["anna", "chat"]
+    assert reader.read(hypothesis, SourceText(["Anna", "cat"], "Anna cat"))[0] == ["anna", "chat"]
+
+
+def test_copies_keep_capitals_and_accents_if_the_target_has_them() -> None:
+    """The tokenizer of the source, english, removes them; a number of tokens is cut off at the beginning."""
+    codecs = Codecs(make_codec("english", ["the"]), make_codec("unicode", ["le"]))
+    config = small_config(*ALLOWED, "data.tokenizer=english", "data.target_tokenizer=unicode")
+    reader = HypothesisReader.of_settings(config, config.decoding, codecs)
+    text = "zoe sees İzmir, and the ZOË sees Zoë & Zoé"
+    tokens = codecs.source.tokenizer.encode(text)[-6:]
+    hypothesis: Any = SimpleNamespace(words=np.full(6, UNKNOWN), lengths=6, attention=np.eye(6))
+    words, _ = reader.read(hypothesis, SourceText(tokens, text))
+    assert tokens == ["and", "the", "zoe", "sees", "zoe", "zoe"]
+    assert words == ["and", "the", "ZOË", "sees", "Zoë", "Zoé"]  # in NFC
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text", "expected"),
+    [
+        (["ou", "est"], "Où est", ["Où", "est"]),
+        (["b", "<turn>", "a"], "A", ["b", "<turn>", "A"]),  # of an earlier turn
+        (["a", "ss", "字"], "A ß 字", ["A", "ss", "字"]),
+        (["fi", "i"], "ﬁ I", ["ﬁ", "I"]),
+        (["a", "f"], "ﬀ A ﬀ", ["A", "ﬀ"]),
+        ([], "a", []),
+        (["<space>", "a"], "", ["<space>", "a"]),
+    ],
+)
+def test_original_spelling(tokens: list[str], text: str, expected: list[str]) -> None:
+    assert original_spelling(tokens, text) == expected
