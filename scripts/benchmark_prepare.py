@@ -17,200 +17,29 @@ processor times of one core; `MB/s` are those of the text, and of the files that
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
-import random
-import shelve
 import shutil
 import statistics
 import subprocess
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ET
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import zstandard
+from contenders.generated_corpora import SUBREDDITS, generate_opensubtitles, generate_reddit
+from contenders.straightforward_prepare import plain_opensubtitles, plain_reddit
 from contenders.table import json_option
 from contenders.tokenizers import CONTENDERS, PrepareSeconds, time_prepare_on_one_core, time_tokenizers
 
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.corpus_file import read_utterances
-from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
 
-SUBREDDITS = ("movies", "television", "films")
-SELECTED_SHARE = 0.035  # of the comments; the thesis had 39 million pairs of 1,650 million comments, which is 2.4 %
 THESIS_GB = {"reddit": 885, "opensubtitles": 93}
-
-
-class Words:
-    """Sentences of about ten words, drawn from 200,000 made-up words by Zipf's law."""
-
-    def __init__(self) -> None:
-        self._rng = random.Random(1)
-        spelling_rng = random.Random(1)
-        syllables = ["".join(pair) for pair in itertools.product("bcdfghjklmnprstvwz", "aeiou")]
-        words = ["the", "i", "you", "it", "to", "a", "and", "of"]
-        words += [
-            "".join(spelling_rng.choice(syllables) for _ in range(spelling_rng.randrange(2, 6))) for _ in range(200_000)
-        ]
-        weights = itertools.accumulate(1 / rank for rank in range(1, len(words) + 1))
-        # For speed, draw a long sequence once and read it from random positions.
-        self._sequence = self._rng.choices(words, cum_weights=list(weights), k=3_000_000)
-
-    def sentence(self) -> list[str]:
-        """A capitalized sentence with a final punctuation mark."""
-        length = 1 + int(self._rng.expovariate(1 / 9))
-        start = self._rng.randrange(len(self._sequence) - length)
-        words = self._sequence[start : start + length]
-        words[0] = words[0].capitalize()
-        words[-1] += self._rng.choice(".....,!??")
-        return words
-
-
-def generate_reddit(path: Path, megabytes: float) -> None:
-    """Write a month of comments, with reply trees, deleted comments and missing parents."""
-    if path.exists() and path.stat().st_size >= megabytes * 1e6:
-        return
-    rng, words = random.Random(1), Words()
-    others = [f"subreddit{number}" for number in range(3000)]
-    threads: list[tuple[str, str, list[str]]] = []
-    with open(path, "w", encoding="ascii") as file:
-        written, number = 0, 0
-        while written < megabytes * 1e6:
-            number += 1
-            if len(threads) < 5000 or rng.random() < 0.05:
-                subreddit = rng.choice(SUBREDDITS) if rng.random() < SELECTED_SHARE else rng.choice(others)
-                thread: tuple[str, str, list[str]] = (f"t3_{number:x}", subreddit, [])
-                if len(threads) < 5000:
-                    threads.append(thread)
-                else:
-                    threads[rng.randrange(len(threads))] = thread
-            link, subreddit, names = rng.choice(threads)
-            kind = rng.random()
-            parent = link if not names or kind < 0.3 else "t1_gone" if kind < 0.33 else rng.choice(names[-20:])
-            body = " ".join(itertools.chain(*(words.sentence() for _ in range(rng.randrange(1, 6)))))
-            if kind > 0.95:
-                body = "[deleted]"
-            elif kind > 0.9:
-                body += " &gt; it\u2019s caf\u00e9 \U0001f600\n\nyes"
-            name = f"t1_c{number:x}"
-            names.append(name)
-            comment = {
-                "gilded": 0, "author_flair_text": None, "author_flair_css_class": None, "retrieved_on": 1425846807,
-                "ups": 3, "subreddit_id": f"t5_{len(subreddit)}", "edited": False, "controversiality": 0,
-                "parent_id": parent, "subreddit": subreddit, "body": body, "created_utc": str(1420070400 + number // 9),
-                "downs": 0, "score": rng.randrange(-5, 50), "author": f"user{number % 99991}", "archived": False,
-                "distinguished": None, "id": name[3:], "score_hidden": False, "name": name, "link_id": link,
-            }  # fmt: skip
-            line = json.dumps(comment, separators=(",", ":")) + "\n"
-            written += len(line)
-            file.write(line)
-
-
-def generate_opensubtitles(folder: Path, megabytes: float) -> None:
-    """Write a tree of OPUS XML files of about 100 kB each; every fiftieth repeats the last with different times."""
-    done = folder / "done"
-    if done.exists() and float(done.read_text()) >= megabytes:
-        return
-    rng, words = random.Random(1), Words()
-    total, film = 0, 0
-    sentences: list[list[str]] = []
-    while total < megabytes * 1e6:
-        film += 1
-        if film % 50:
-            sentences = [words.sentence() for _ in range(rng.randrange(100, 500))]
-        clock = 1000 * rng.randrange(90)
-        lines = ['<?xml version="1.0" encoding="utf-8"?>', f'<document id="{film}">']
-        for number, sentence in enumerate(sentences, 1):
-            lines.append(f'  <s id="{number}">')
-            clock += rng.choice([100, 700, 900, 2000, 15000])
-            if rng.random() < 0.9:
-                lines.append(f'    <time id="T{number}S" value="{stamp(clock)}" />')
-            tokens = [*sentence[:-1], sentence[-1][:-1], sentence[-1][-1]]
-            lines += [f'    <w id="{number}.{place}">{word}</w>' for place, word in enumerate(tokens, 1)]
-            clock += 300 * len(tokens)
-            if rng.random() < 0.9:
-                lines.append(f'    <time id="T{number}E" value="{stamp(clock)}" />')
-            lines.append("  </s>")
-        lines += [
-            "  <meta>",
-            f"    <subtitle><blocks>{len(sentences)}</blocks></subtitle>",
-            "  </meta>",
-            "</document>",
-            "",
-        ]
-        path = folder / "xml" / "en" / str(1990 + film % 25) / str(film) / f"{film}.xml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        total += path.write_text("\n".join(lines), encoding="ascii")
-    done.write_text(str(megabytes))
-
-
-def stamp(milliseconds: int) -> str:
-    """A time in the format of subtitles."""
-    seconds = milliseconds // 1000
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02},{milliseconds % 1000:03}"
-
-
-def plain_reddit(path: Path, max_bytes: int, output: Path, subreddits: tuple[str, ...]) -> int:
-    """Run the straightforward implementation; return the number of bytes read."""
-    read = 0
-    with shelve.open(str(output / "tree"), "n") as tree, open(path, "rb") as file:
-        order = []
-        for line in file:
-            read += len(line)
-            comment = json.loads(line)
-            if (not subreddits or comment["subreddit"] in subreddits) and comment["body"] not in (
-                "[deleted]",
-                "[removed]",
-            ):
-                text = clean(comment["body"])
-                if text:
-                    tree[comment["name"]] = (comment["parent_id"], text)
-                    order.append(comment["name"])
-            if read >= max_bytes:
-                break
-        pairs = ((tree[tree[name][0]][1], tree[name][1]) for name in order if tree[name][0] in tree)
-        plain_output(pairs, output)
-    return read
-
-
-def plain_opensubtitles(folder: Path, max_bytes: int, output: Path, subreddits: tuple[str, ...]) -> int:
-    """Run the straightforward implementation; return the number of bytes read."""
-    read = 0
-
-    def films() -> Iterator[list[str]]:
-        nonlocal read
-        for path in sorted((folder / "xml").rglob("*.xml")):
-            read += path.stat().st_size
-            document = ET.parse(path).getroot()
-            texts = (clean(" ".join(word.text or "" for word in sentence.iter("w"))) for sentence in document.iter("s"))
-            yield [text for text in texts if text]
-            if read >= max_bytes:
-                break
-
-    plain_output(films(), output)
-    return read
-
-
-def plain_output(conversations: Iterable[Iterable[str]], output: Path) -> None:
-    """Write a corpus file and its vocabulary."""
-    counts: Counter[str] = Counter()
-    with open(output / "train.txt", "w", encoding="utf-8") as file:
-        for conversation in conversations:
-            for text in conversation:
-                file.write(text + "\n")
-                counts.update(text.split())
-            file.write("<<<<<END-CONV>>>>>\n")
-    with open(output / "vocabulary.txt", "w", encoding="utf-8") as file:
-        file.writelines(f"{word}\n" for word, _ in counts.most_common(50_000))
 
 
 def resident_bytes(process: int) -> int:

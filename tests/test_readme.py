@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import benchmark_prepare
 import click
 import pytest
+from contenders.generated_corpora import generate_opensubtitles, generate_reddit
 
 from tests.conftest import shipped_configs
 
@@ -398,8 +398,8 @@ def write_corpora(folder: Path) -> None:
     for part, more in (("train", dialogues.replace("you", "they")), ("validation", ""), ("test", "")):
         (folder / "DailyDialog" / f"dialogues_{part}.txt").write_text(dialogues + more, encoding="utf-8")
     (folder / "dumps").mkdir()
-    benchmark_prepare.generate_reddit(folder / "dumps" / "RC_2015-01", 2)
-    benchmark_prepare.generate_opensubtitles(folder / "OpenSubtitles", 0.6)
+    generate_reddit(folder / "dumps" / "RC_2015-01", 2)
+    generate_opensubtitles(folder / "OpenSubtitles", 0.6)
     (folder / "OpenSubtitles" / "xml" / "en").mkdir(parents=True, exist_ok=True)
     cornell = folder / "cornell_movie_dialogs"
     cornell.mkdir()

@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import benchmark_prepare
 import pytest
 from click.testing import CliRunner
+from contenders.generated_corpora import generate_opensubtitles, generate_reddit
 
 from tests.conftest import shipped_configs
 
@@ -165,10 +165,10 @@ def test_time_lags(
 @pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
 def test_thesis_configurations_train(cli: Callable[..., Any], run: Run, tmp_path: Path, corpus: str) -> None:
     if corpus == "reddit":
-        benchmark_prepare.generate_reddit(tmp_path / "RC_2015-01", 90)
+        generate_reddit(tmp_path / "RC_2015-01", 90)
         arguments = [tmp_path / "RC_2015-01", "--split", "97,2,1"]
     else:
-        benchmark_prepare.generate_opensubtitles(tmp_path / "tree", 150)
+        generate_opensubtitles(tmp_path / "tree", 150)
         arguments = [tmp_path / "tree", "--split", "97,1,2", "--max-gap", "off"]
     data = tmp_path / "data" / corpus
     answer = cli("prepare", corpus, *arguments, "--tokenizer", "thesis", "--output", data)
