@@ -13,7 +13,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,6 +174,16 @@ def write_conversations(path: Path, count: int, seed: int) -> None:
             lines.append(f"{'yes' if subject in ('i', 'we') else 'no'} , {subject} {verb} it !")
         lines.append(MARKER)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def unoptimized_graphs() -> Iterator[None]:
+    """TensorFlow executes graphs as they are traced: optimizing takes longer than executing a small one once."""
+    from tensorflow import config
+
+    config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="session")

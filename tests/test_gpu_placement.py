@@ -191,7 +191,7 @@ def test_every_optimizer_updates_on_a_gpu(optimizer: str, momentum: float, monke
 
 
 def test_an_operation_without_a_gpu_kernel_is_found_inside_a_loop() -> None:
-    @tf.function
+    @tf.function(autograph=False)
     def loop(x: tf.Tensor) -> tf.Tensor:
         def body(y: tf.Tensor) -> list[tf.Tensor]:
             sampled = tf.random.log_uniform_candidate_sampler(tf.ones([1, 1], tf.int64), 1, 5, False, 50)
@@ -206,7 +206,7 @@ def test_an_operation_without_a_gpu_kernel_is_found_inside_a_loop() -> None:
 def test_types_without_a_gpu_kernel_are_found() -> None:
     """Sums of integers of 16 bits are computed on processors only."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def total(x: tf.Tensor) -> tf.Tensor:
         return tf.cumsum(x)
 

@@ -19,6 +19,7 @@ from tests.model.test_architectures import VALUES, is_valid
 from tests.pairwise import pairwise
 
 VOCABULARY = 23
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
 
 def small_model(**changes: object) -> Seq2Seq:
@@ -75,7 +76,7 @@ def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, 
         result = model.loss(*batch, random=random, sampled_words=sampler and sampler(random.step))
         return result.nats / result.tokens
 
-    @tf.function
+    @tf.function(autograph=False)
     def deferred() -> list[tf.Tensor]:
         with DeferredGradients() as tape:
             value = loss()
