@@ -28,7 +28,7 @@ from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler
 
 CONFIG = Path(__file__).parents[2] / "configs" / "thesis_reddit.json"
-SHORT = ["model.encoder_steps=6", "model.decoder_steps=6"]  # for the gradient check
+SHORT = ["model.encoder_steps=3", "model.decoder_steps=3"]  # for the gradient check
 FAST_CHECKS = ["initial-loss", "gradients", "padding", "decoding"]
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from seq2seq_chat.runs.run import Run
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE = 400  # seconds until a training run must show progress, even on a busy machine
 MARKER = "<<<<<END-CONV>>>>>"
+SMALLER = [f"--set=model.{setting}" for setting in ("encoder_steps=2", "decoder_steps=2", "attention=none")]
 Cli = Callable[..., Any]
 
 
@@ -405,20 +406,32 @@ def test_a_truncated_checkpoint_is_reported_and_the_previous_one_used(cli: Cli, 
     assert "(step 15)" in cli("evaluate", run_copy).out
 
 
-def test_resuming_from_the_checkpoint_before_a_damaged_one(cli: Cli, run_copy: Path, tiny_run: Path) -> None:
-    newest = run_copy / "checkpoints" / "0000000020.npz"
+def test_resuming_from_the_checkpoint_before_a_damaged_one(
+    cli: Cli, run_copy: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    """With fewer steps and a moved corpus; the finished run is then trained for more steps."""
+    newest, moved = run_copy / "checkpoints" / "0000000020.npz", tmp_path / "moved.txt"
     truncate(newest)
-    result = cli("train", "--resume", run_copy, "--set", "training.steps=18", "--set", "training.keep_checkpoints=1")
+    shutil.copy(Run(run_copy).config.data.train, moved)
+    changes = ["training.steps=18", "training.keep_checkpoints=1", f"data.train={moved}"]
+    result = cli("train", "--resume", run_copy, *(f"--set={change}" for change in changes))
     assert result.status == 0
     assert "the checkpoint of step 20 is damaged" in result.out
     assert "resuming from step 15" in result.out
     assert [step for step, _ in Run(run_copy).checkpoints()] == [18, 20]  # the damaged one did not displace it
     assert [line["step"] for line in train_lines(run_copy)] == [5, 10, 15, 18]
 
-    result = cli("train", "--resume", run_copy, "--set", "training.steps=20")
+    result = cli("train", "--resume", run_copy, "--set=training.steps=23", "--set=training.keep_checkpoints=3")
     assert result.status == 0
     assert "resuming from step 18" in result.out
     assert arrays(newest) == arrays(tiny_run / "checkpoints" / "0000000020.npz")
+    assert [(line["kind"], line["step"]) for line in lines_of(run_copy / "metrics.jsonl")] == [
+        *[("train", 5), ("train", 10), ("validation", 10), ("train", 15), ("train", 18), ("validation", 18)],
+        *[("train", 20), ("validation", 20), ("train", 23), ("validation", 23)],
+    ]
+    assert [line["step"] for line in lines_of(run_copy / "samples.jsonl")] == [10, 10, 18, 18, 20, 20, 23, 23]
+    assert [step for step, _ in Run(run_copy).checkpoints()] == [18, 20, 23]
+    assert Run(run_copy).config.training.steps == 23
 
 
 def test_all_checkpoints_are_damaged(cli: Cli, run_copy: Path) -> None:
@@ -483,6 +496,7 @@ def test_a_resumed_training_ends_bit_for_bit_the_same(
         result = cli("train", tiny_config, "--results", tmp_path)
     assert result.status == 130
     run = Path(result.out.splitlines()[-1])
+    assert f"stopped and saved; resume with: seq2seq-chat train --resume {run}\n" in result.err
     assert [step for step, _ in Run(run).checkpoints()] == [5, 7]
     last = train_lines(run)[-1]
     for name, unsaved in (("metrics.jsonl", last), ("samples.jsonl", {"source": "never"})):
@@ -504,18 +518,6 @@ def test_a_resumed_training_ends_bit_for_bit_the_same(
 def reported(run: Path) -> list[dict[str, Any]]:
     """The metrics of a run without the seconds."""
     return [{**line, "seconds": None, "data_seconds": None} for line in lines_of(run / "metrics.jsonl")]
-
-
-def test_a_finished_run_is_trained_for_more_steps(cli: Cli, run_copy: Path) -> None:
-    result = cli("train", "--resume", run_copy, "--set", "training.steps=23")
-    assert result.status == 0
-    assert [(line["kind"], line["step"]) for line in lines_of(run_copy / "metrics.jsonl")] == [
-        *[("train", 5), ("train", 10), ("validation", 10), ("train", 15), ("train", 20), ("validation", 20)],
-        *[("train", 23), ("validation", 23)],
-    ]
-    assert [line["step"] for line in lines_of(run_copy / "samples.jsonl")] == [10, 10, 20, 20, 23, 23]
-    assert [step for step, _ in Run(run_copy).checkpoints()] == [15, 20, 23]
-    assert Run(run_copy).config.training.steps == 23
 
 
 def test_resuming_a_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> None:
@@ -545,23 +547,20 @@ def test_settings_that_cannot_change_on_resume(cli: Cli, run_copy: Path, overrid
 
 
 def test_a_run_resumes_only_with_its_own_corpus(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
-    """A step is a position in the corpus: another corpus is rejected, a copy at another path is not."""
+    """A step is a position in the corpus: another corpus is rejected; a copy at another path is not, see above."""
     learned = Path(json.loads((run_copy / "config.json").read_text(encoding="utf-8"))["data"]["train"])
-    moved, other = tmp_path / "moved.txt", tmp_path / "other.txt"
-    shutil.copy(learned, moved)
+    other = tmp_path / "other.txt"
     lines = learned.read_text(encoding="utf-8").splitlines(keepends=True)
     other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
     more = ("--set", "training.steps=21")
     message = cli("train", "--resume", run_copy, "--set", f"data.train={other}", *more).error_message
     assert "is not the corpus that run" in message
-    assert cli("train", "--resume", run_copy, "--set", f"data.train={moved}", *more).status == 0
-    assert (run_copy / "checkpoints" / "0000000021.npz").is_file()
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoints(cli: Cli, run_copy: Path, tiny_config: Path) -> None:
     """The update makes the weights infinite; the loss before it is finite."""
     wild = ("--set", "training.optimizer=sgd", "--set", "training.learning_rate=1e38", "--set", "training.steps=1")
-    result = cli("train", tiny_config, "--results", run_copy.parents[1] / "new", *wild)
+    result = cli("train", tiny_config, "--results", run_copy.parents[1] / "new", *wild, *SMALLER)
     assert result.status == 1
     assert "not finite at step 1; nothing was saved. Try a lower training.learning_rate" in result.err
     assert not list((run_copy.parents[1] / "new").iterdir()), "a run that saved nothing is of no use"
@@ -586,62 +585,34 @@ def test_a_locked_run(cli: Cli, run_copy: Path) -> None:
 # signals
 
 
-class Stopped(NamedTuple):
-    """A training run that was stopped by a signal."""
-
-    status: int
-    out: str
-    err: str
-    run: Path
-
-
-@pytest.fixture(scope="module")
-def stopped(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[signal.Signals, Stopped]]:
-    """Two endless training runs, stopped after a few steps by SIGINT and by SIGTERM."""
-    results = {number: tmp_path_factory.mktemp(number.name) for number in (signal.SIGINT, signal.SIGTERM)}
+def test_sigterm_stops_and_saves(tiny_config: Path, tmp_path: Path) -> None:
+    """An endless training in a process of its own, after a few steps. SIGINT: see above."""
     endless = [f"--set=training.{setting}" for setting in ("steps=1000000", "log_every=1", "checkpoint_every=1000000")]
-    processes = {
-        number: subprocess.Popen(
-            [sys.executable, "-m", "seq2seq_chat", "train", tiny_config, "--results", folder, *endless],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number, folder in results.items()
-    }
-    outcomes = {}
+    command = [sys.executable, "-m", "seq2seq_chat", "train", tiny_config, "--results", tmp_path, *endless, *SMALLER]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=pipe, stderr=pipe, text=True)
     try:
-        for number, process in processes.items():
-            deadline = time.monotonic() + DEADLINE
-            while not any(path.read_bytes().count(b"\n") >= 3 for path in results[number].glob("*/metrics.jsonl")):
-                assert time.monotonic() < deadline, "no progress"
-                try:
-                    process.wait(timeout=0.05)
-                except subprocess.TimeoutExpired:
-                    continue
-                pytest.fail(f"ended by itself: {process.communicate()}")
-            process.send_signal(number)
-            out, err = process.communicate(timeout=DEADLINE)
-            (run,) = results[number].iterdir()
-            outcomes[number] = Stopped(process.returncode, out, err, run)
-        yield outcomes
+        deadline = time.monotonic() + DEADLINE
+        while not any(path.read_bytes().count(b"\n") >= 3 for path in tmp_path.glob("*/metrics.jsonl")):
+            assert time.monotonic() < deadline, "no progress"
+            try:
+                process.wait(timeout=0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            pytest.fail(f"ended by itself: {process.communicate()}")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=DEADLINE)
     finally:
-        for process in processes.values():
-            process.kill()
-            process.communicate()
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_and_saves(stopped: dict[signal.Signals, Stopped], number: signal.Signals, status: int) -> None:
-    result = stopped[number]
-    assert result.status == status
-    assert result.out.endswith(f"\n{result.run}\n")
-    assert f"stopped and saved; resume with: seq2seq-chat train --resume {result.run}\n" in result.err
-    assert "Traceback" not in result.err
-    (checkpoint,) = Run(result.run).checkpoints()
-    assert checkpoint[0] == train_lines(result.run)[-1]["step"] >= 3
-    assert not Run(result.run).is_locked()
+        process.kill()
+        process.communicate()
+    (run,) = tmp_path.iterdir()
+    assert process.returncode == 143
+    assert out.endswith(f"\n{run}\n")
+    assert f"stopped and saved; resume with: seq2seq-chat train --resume {run}\n" in err
+    assert "Traceback" not in err
+    (checkpoint,) = Run(run).checkpoints()
+    assert checkpoint[0] == train_lines(run)[-1]["step"] >= 3
+    assert not Run(run).is_locked()
 
 
 def interrupt(*arguments: object, **options: object) -> None:
@@ -669,13 +640,3 @@ def test_an_interrupted_evaluation_says_that_it_resumes(
     monkeypatch.setattr(function, interrupt)
     remedy = "run the same command again to continue; finished replies are kept"
     assert cli(verb, run_copy) == (130, "", f"\nseq2seq-chat: stopped; {remedy}\n")
-
-
-def test_a_training_stopped_by_a_signal_is_resumed(cli: Cli, stopped: dict[signal.Signals, Stopped]) -> None:
-    run = stopped[signal.SIGINT].run
-    done = Run(run).checkpoints()[-1][0]
-    result = cli("train", "--resume", run, "--set", f"training.steps={done + 4}")
-    assert result.status == 0
-    assert f"resuming from step {done}\n" in result.out
-    assert [line["step"] for line in train_lines(run)] == list(range(1, done + 5))
-    assert Run(run).checkpoints()[-1][0] == done + 4

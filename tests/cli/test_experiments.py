@@ -33,12 +33,12 @@ def test_a_shipped_experiment_trains(cli: Callable[..., object], tmp_path: Path,
         "model.hidden_size": 12,
         "model.embedding_size": 8,
         "model.projection_size": 8,
-        "model.encoder_steps": 10,
-        "model.decoder_steps": 10,
+        "model.encoder_steps": 4,
+        "model.decoder_steps": 4,
         "training.batch_size": 8,
         "training.steps": 3,
         "training.log_every": 1,
-        "training.validation_limit": 20,
+        "training.validation_limit": 8,
     }
     if not translation:
         small["data.pairing"] = "sliding"

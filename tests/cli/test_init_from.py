@@ -39,7 +39,9 @@ def initialized(cli: Cli, corpora: Path, tmp_path_factory: pytest.TempPathFactor
     settings = json.loads((OLD_RUN / "config.json").read_text(encoding="utf-8"))
     settings["name"] = "new"
     settings["data"] |= {"train": str(corpora / "train.txt"), "validation": str(corpora / "validation.txt")}
+    settings["data"]["most_buckets"] = 1
     settings["training"] |= {"checkpoint_every": 1, "keep_checkpoints": 9, "steps": 2, "validate_every": 2}
+    settings["training"] |= {"sample_replies": 0, "batch_parts": 1, "scheduled_sampling": "none"}
     config = folder / "config.json"
     config.write_text(json.dumps(settings), encoding="utf-8")
     result = cli("train", config, "--init-from", "a:b:latest", "--results", results)

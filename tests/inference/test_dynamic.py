@@ -23,7 +23,8 @@ from seq2seq_chat.training.step import TrainingStep
 from tests.pairwise import pairwise
 from tests.random_weights import randomize
 
-VOCABULARY, STEPS, ROWS = 21, 6, 5
+VOCABULARY, STEPS, ROWS = 21, 4, 5
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
 COMBINATIONS = pairwise(
     {
