@@ -314,7 +314,7 @@ def _print_statistics(
         rows.append([key.replace("_", " "), *(f"{column[key]:,}" for column in columns)])
     for key in leakage["test"]:
         counts = [f"{leakage[split][key]:,}" if split in leakage else "" for split in splits]
-        rows.append([f"{key.replace('_', ' ')} in train", *counts])
+        rows.append([f"{key} in train".replace("_percent in train", " in train percent"), *counts])
     click.echo(format_table(rows, "lr"))
     if dropped := leakage["dropped_samples"]:
         click.echo(f"leaked samples dropped from train: {dropped:,}")
