@@ -18,12 +18,14 @@ if (($# > 0)); then
     exec "$python" -m pytest "$@"
 fi
 
-# Run all four even if one fails, to show every problem at once.
+# Run all four even if one fails, to show every problem at once. mypy uses one core: pytest starts next to it.
 failed=()
 "$python" -m ruff check || failed+=("ruff check")
 "$python" -m ruff format --check || failed+=("ruff format")
-"$python" -m mypy || failed+=("mypy")
+"$python" -m mypy &
+mypy=$!
 "$python" -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal || failed+=("pytest")
+wait "$mypy" || failed+=("mypy")
 if ((${#failed[@]} > 0)); then
     say "failed: ${failed[*]}"
     exit 1

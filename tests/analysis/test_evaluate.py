@@ -28,6 +28,8 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.validation import corpus_loss
 
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
 Cli = Callable[..., Any]
 
 

@@ -15,6 +15,8 @@ from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.runs.run import Run
 from tests.conftest import MARKER
 
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
 Cli = Callable[..., Any]
 
 

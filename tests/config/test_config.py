@@ -423,7 +423,7 @@ KEYS = ["name", "seed", "$schema", "data", "model", "training", "decoding", "mod
 PATHS = [f"{section}.{key}" for section, model in _sections(Config).items() for key in model.model_fields]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(anything | st.dictionaries(st.sampled_from(KEYS), anything))
 def test_any_json_is_accepted_or_rejected(value: Any) -> None:
     try:
@@ -432,7 +432,7 @@ def test_any_json_is_accepted_or_rejected(value: Any) -> None:
         assert str(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), plausible | anything), max_size=3))
 def test_any_values_are_kept_or_rejected(changes: list[tuple[str, Any]]) -> None:
     try:

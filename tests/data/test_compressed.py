@@ -19,7 +19,7 @@ contents = st.lists(
 ).map(b"\n".join)
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents, st.integers(1, 16), st.integers(16, 40), st.booleans())
 def test_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, block: int, max_line: int, is_compressed: bool

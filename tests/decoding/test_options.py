@@ -28,6 +28,8 @@ from seq2seq_chat.decoding.logit_rules import (
 from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
+
 
 def ngrams(sequence: Sequence[int], n: int) -> list[tuple[int, ...]]:
     return [tuple(sequence[i : i + n]) for i in range(len(sequence) - n + 1)]

@@ -17,6 +17,8 @@ from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
+
 
 def words_of(hypotheses: Hypotheses, row: int, n: int) -> tuple[int, ...]:
     return tuple(int(word) for word in hypotheses.words[row, n, : hypotheses.lengths[row, n]])

@@ -69,7 +69,7 @@ def test_every_character_alone_and_between_letters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPH_TOKENIZERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(texts=TEXTS)
 def test_any_texts(encode: Encode, name: str, texts: list[str]) -> None:
     assert encode(name, [text.encode() for text in texts]) == [python_tokenizer(name).encode(text) for text in texts]

@@ -24,6 +24,8 @@ from seq2seq_chat.export.saved_model import copy_differences, export_saved_model
 from seq2seq_chat.inference.chatbot import Chatbot
 from tests.random_runs import make_codec, random_run, small_config
 
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
 Cli = Callable[..., Any]
 
 PLAIN_TENSORFLOW = """

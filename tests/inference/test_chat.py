@@ -30,6 +30,8 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from tests.random_weights import randomize
 
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
 Cli = Callable[..., Any]
 BEAM = Decoding(method="beam", beam_width=6, n_best=6)
 STEPS = 8

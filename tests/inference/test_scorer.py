@@ -18,6 +18,8 @@ from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from tests.random_weights import randomize
 
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
+
 BUCKETS = [(3, 3), (6, 4), (6, 6)]
 
 

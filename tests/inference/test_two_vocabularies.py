@@ -19,6 +19,8 @@ from seq2seq_chat.inference.terminal import explain
 from seq2seq_chat.runs.find import find_run
 from tests.random_runs import make_codec, random_model, random_run, small_config
 
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
+
 Cli = Callable[..., Any]
 SOURCE_WORDS = ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."]
 TARGET_WORDS = ["where", "is", "the", "cat", "?", "i", "like", "it", ".", "<turn>"]

@@ -86,7 +86,7 @@ dump_lines = st.one_of(
 dumps = st.lists(st.lists(dump_lines, max_size=25), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(
     dumps,
     st.sampled_from([(), ("movies",), ("films", "movies")]),
@@ -180,7 +180,7 @@ def read_film(content: bytes) -> list[tuple[str, float | None, float | None]]:
     return [sentence for sentence in columns(film_sentences(content)) if sentence[0]]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(films)
 def test_film_equals_oracle(text: str) -> None:
     content = text.encode()
@@ -225,7 +225,7 @@ def test_words_of_another_namespace_are_ignored(start: str) -> None:
     assert scan_sentences(content.encode()) is None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     films, st.integers(0, 10**6), st.integers(1, 6), st.sampled_from(["", "<", ">", "&", '"', "\x00", "\xff", "</w>"])
 )

@@ -22,6 +22,8 @@ from tests.random_runs import make_codec, random_run, small_config
 from webui.app import close_app, create_app
 from webui.limits import Limits
 
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
 QUESTION = "You see the tree1, zebra?"
 BEAM = {"method": "beam", "beam_width": 4, "n_best": 3}
 FIELDS = {"reply", "alternatives", "unknown_words", "attention", "source_words", "reply_words", "seconds"}

@@ -18,6 +18,8 @@ from seq2seq_chat.analysis.report.build import write_report
 from seq2seq_chat.analysis.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
 
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
 Cli = Callable[..., Any]
 CHAPTERS = [
     *("Experiment", "Evaluation on the test corpus", "Language over time", "Replies over time", "Learning curves"),
@@ -71,11 +73,12 @@ class ParsedPage(HTMLParser):
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_report() -> Iterator[None]:
-    """Narrow beams, few samples and coarse figures."""
+    """Narrow beams, few samples, coarse figures, and any projection for t-SNE, which has a test of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seq2seq_chat.analysis.model_view.beams.WIDTHS", (1, 2))
         patch.setattr("seq2seq_chat.analysis.report.measure.EXAMPLES", 4)
         patch.setattr("seq2seq_chat.analysis.figures.style.DPI", 40)
+        patch.setattr("seq2seq_chat.analysis.figures.vectors.tsne", lambda values: values[:, :2])
         yield
 
 
