@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, current_app, request
@@ -91,7 +92,7 @@ def health() -> Response:
 
 def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
     """An error message as JSON, without paths of the server."""
-    response = _json_response({"error": strip_paths(message, get_state().registry.results)})
+    response = _json_response({"error": strip_paths(message, get_state().registry.results, Path.cwd())})
     response.status_code = status
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)

@@ -296,6 +296,20 @@ def test_incomplete_weights_are_loaded_once_complete(client: FlaskClient, result
     assert chat(client, snapshot="10").get_json()["step"] == 10
 
 
+def test_the_lexicon_of_a_run_is_missing(client: FlaskClient, results: Path) -> None:
+    file = results / "tiny" / "config.json"
+    config = json.loads(file.read_text())
+    config["decoding"] |= {"allow_unknown": True, "replace_unknown": True, "lexicon": "words.tsv"}
+    file.write_text(json.dumps(config))
+    message = error_of(chat(client), 503)
+    assert message.startswith("decoding.lexicon: words.tsv does not exist")
+    assert str(Path.cwd()) not in message
+    assert chat(client, decoding={"replace_unknown": False}).status_code == 200
+    assert "can only be set in the run's configuration" in error_of(
+        chat(client, decoding={"lexicon": "/etc/hosts"}), 400
+    )
+
+
 @pytest.mark.usefixtures("no_version_cache")
 def test_a_translation_has_no_history(client: FlaskClient, results: Path) -> None:
     file = results / "tiny" / "config.json"
