@@ -1,8 +1,8 @@
-"""Train a model on utterances with known replies until it gives them, or until the steps run out."""
+"""Train a model on utterances with known replies until it has learned them, or until the steps run out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
@@ -30,8 +30,27 @@ class ReplyTask(NamedTuple):
     max_steps: int
 
 
-def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_progress: OnProgress) -> CheckResult:
-    """Train on a task until ``REQUIRED_ACCURACY`` of the test replies are correct, or for ``max_steps``.
+class Learned(NamedTuple):
+    """What a model has learned."""
+
+    share: float  # the last result of the evaluation
+    steps: int
+    curve: tuple[tuple[int, float], ...]  # (step, loss in nats per token)
+
+    def describe(self, task: ReplyTask) -> str:
+        """The task, steps and loss."""
+        return f"{task.description}; {self.steps} steps, loss {self.curve[-1][1]:.3f} nats per token"
+
+
+def train_until(
+    context: CheckContext,
+    config: Config,
+    task: ReplyTask,
+    required: float,
+    evaluate: Callable[[Chatbot], float],
+    on_progress: OnProgress,
+) -> Learned:
+    """Train on a task until ``evaluate`` returns the ``required`` share, or for ``max_steps``.
 
     Uses the same corpus file, batches, training step and chatbot as an experiment.
     """
@@ -39,26 +58,39 @@ def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_
     corpus = context.write_corpus(task.name, task.train_pairs, codecs)
     learner = build_learner(config, codecs, corpus)
     chatbot = Chatbot(learner.model, codecs, config)
-    total, required = len(task.test_pairs), REQUIRED_ACCURACY * len(task.test_pairs)
-    correct = 0
+    share = 0.0
     curve: list[tuple[int, float]] = []
     nats = tokens = 0.0
-    while learner.step < task.max_steps and correct < required:
+    while learner.step < task.max_steps and share < required:
         loss = learner.train_step().loss
         nats, tokens = nats + float(loss.nats), tokens + float(loss.tokens)
         if learner.step % PROGRESS_EVERY == 0:
-            on_progress(f"step {learner.step}, loss {nats / tokens:.3f}, {correct} of {total} replies correct")
+            on_progress(f"step {learner.step}, loss {nats / tokens:.3f}, {100 * share:.1f} % of {100 * required:.0f} %")
         if learner.step % EVALUATE_EVERY == 0:
             curve.append((learner.step, nats / tokens))
             if nats / tokens < MAX_LOSS or learner.step + EVALUATE_EVERY > task.max_steps:
-                correct = correct_replies(chatbot, task.test_pairs)
+                share = evaluate(chatbot)
             nats = tokens = 0.0
+    return Learned(share, learner.step, tuple(curve))
+
+
+def check_reply_task(context: CheckContext, config: Config, task: ReplyTask, on_progress: OnProgress) -> CheckResult:
+    """Train until ``REQUIRED_ACCURACY`` of the test replies are correct, or for ``max_steps``."""
+    total = len(task.test_pairs)
+    learned = train_until(
+        context,
+        config,
+        task,
+        REQUIRED_ACCURACY,
+        lambda chatbot: correct_replies(chatbot, task.test_pairs) / total,
+        on_progress,
+    )
     return CheckResult(
-        passed=correct >= required,
-        measured=f"{correct} of {total} replies correct ({100 * correct / total:.1f} %)",
+        passed=learned.share >= REQUIRED_ACCURACY,
+        measured=f"{round(learned.share * total)} of {total} replies correct ({100 * learned.share:.1f} %)",
         required=f"≥ {100 * REQUIRED_ACCURACY:.0f} %",
-        detail=f"{task.description}; {learner.step} steps, loss {curve[-1][1]:.3f} nats per token",
-        curve=tuple(curve),
+        detail=learned.describe(task),
+        curve=learned.curve,
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+from seq2seq_chat.checks.alignment import check_alignment
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.checks.copy_task import check_copy_task
 from seq2seq_chat.checks.data import check_data
@@ -34,6 +35,7 @@ CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "padding": check_padding,
     "save-and-load": check_save_and_load,
     "decoding": check_decoding,
+    "alignment": check_alignment,
     "overfitting": check_overfitting,
     "copy-task": check_copy_task,
 }

@@ -39,6 +39,7 @@ def check(
     padding        neither padding nor the rest of a batch changes a loss or a reply
     save-and-load  a fresh process computes the same bit for bit and continues to train
     decoding       greedy and beam search agree with each other and with the loss
+    alignment      attention finds the word of the source that a word of the reply comes from
     overfitting    a few dozen samples are memorized
     copy-task      sequences are copied exactly
     """

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seq2seq_chat.checks import alignment
 from seq2seq_chat.checks.check_context import SAMPLE_CORPUS, CheckContext
 from seq2seq_chat.checks.suite import run_checks
 from seq2seq_chat.config import Config, load_config
@@ -23,12 +24,13 @@ from seq2seq_chat.data.vocabulary import EOS, PAD
 from seq2seq_chat.decoding import search
 from seq2seq_chat.inference import chatbot
 from seq2seq_chat.inference.scorer import Scorer, Scores
-from seq2seq_chat.model import deferred, encoder, seq2seq
+from seq2seq_chat.model import attention, deferred, encoder, seq2seq
 from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler
 
 CONFIG = Path(__file__).parents[2] / "configs" / "thesis_reddit.json"
 SHORT = ["model.encoder_steps=3", "model.decoder_steps=3"]  # for the gradient check
+ALIGNED_STEPS = 240  # after which attention is aligned
 FAST_CHECKS = ["initial-loss", "gradients", "padding", "decoding"]
 
 
@@ -140,6 +142,28 @@ def input_reversed_in_training_only(patch: pytest.MonkeyPatch, folder: Path) -> 
     patch.setattr(chatbot, "fit_source", lambda ids, steps, reverse: real(ids, steps, reverse=False))
 
 
+def attention_not_trained(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    real = attention.weighted_sum
+
+    def constant(weights: tf.Tensor) -> tf.Tensor:  # with gradients of zero, as the optimizer needs some
+        return tf.stop_gradient(weights) + 0.0 * weights
+
+    patch.setattr(attention, "weighted_sum", lambda weights, values: real(constant(weights), values))
+
+
+def attention_in_the_order_of_the_encoder(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Where the input is reversed, the attention of replies must be put back into the order of the text."""
+    real = chatbot.Chatbot.replies
+
+    def replies(self: chatbot.Chatbot, *args: Any) -> list[chatbot.Reply]:
+        return [
+            reply._replace(hypotheses=[h._replace(attention=np.fliplr(h.attention).tolist()) for h in reply.hypotheses])
+            for reply in real(self, *args)
+        ]
+
+    patch.setattr(chatbot.Chatbot, "replies", replies)
+
+
 FAULTS: dict[Callable[[pytest.MonkeyPatch, Path], None], set[str]] = {
     no_attention_mask: {"padding"},
     no_encoder_mask: {"padding"},
@@ -151,11 +175,13 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch, Path], None], set[str]] = {
     one_gate_never_updated: {"gradients"},
     input_reversed_in_training_only: {"overfitting"},
     source_and_target_embeddings_swapped_at_load: {"save-and-load"},
+    attention_not_trained: {"alignment"},
+    attention_in_the_order_of_the_encoder: {"alignment"},
 }
 
 
 def _marked(fault: Callable[..., None]) -> Any:
-    slow = [pytest.mark.slow] if FAULTS[fault] & {"save-and-load", "overfitting"} else []
+    slow = [pytest.mark.slow] if FAULTS[fault] & {"save-and-load", "overfitting", "alignment"} else []
     return pytest.param(fault, id=fault.__name__, marks=slow)
 
 
@@ -164,6 +190,7 @@ def test_fault_is_caught(
     fault: Callable[[pytest.MonkeyPatch, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch, tmp_path)
+    monkeypatch.setattr(alignment, "MAX_STEPS", ALIGNED_STEPS)
     overrides = SHORT if "gradients" in FAULTS[fault] else []
     assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), FAULTS[fault]) == FAULTS[fault]
 
@@ -180,7 +207,7 @@ def test_model_without_faults_passes_the_fast_checks(tmp_path: Path) -> None:
 def test_model_without_faults_passes_all_checks(tmp_path: Path) -> None:
     """With sequences of up to 40 numbers in the copy task."""
     checks = run_checks(CheckContext(_sample_config(1), tmp_path))
-    assert len(checks) == 9
+    assert len(checks) == 10
     assert [check.name for check in checks if not check.result.passed] == []
 
 
@@ -206,3 +233,16 @@ def test_each_cell_learns_to_copy(cell: str, tmp_path: Path) -> None:
     """Sequences of up to ten numbers, with attention; the LSTM is tested above."""
     config = load_config(CONFIG, [f"model.cell={cell}", "data.validation=null"])
     assert failed_checks(CheckContext(config, tmp_path, fast=True), ["copy-task"]) == set()
+
+
+@pytest.mark.slow(minutes=1)
+@pytest.mark.parametrize("query", ["current", "previous"])
+@pytest.mark.parametrize("score", ["additive", "dot", "general"])
+def test_each_attention_learns_an_alignment(
+    score: str, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the input in the order of the text, which is reversed for the faults above."""
+    monkeypatch.setattr(alignment, "MAX_STEPS", ALIGNED_STEPS)
+    architecture = [f"model.attention={score}", f"model.attention_query={query}", "data.reverse_input=false"]
+    config = load_config(CONFIG, [*architecture, "data.validation=null"])
+    assert failed_checks(CheckContext(config, tmp_path), ["alignment"]) == set()

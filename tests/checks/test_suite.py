@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seq2seq_chat.checks import suite
+from seq2seq_chat.checks.alignment import aligned_share, check_alignment
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult
 from seq2seq_chat.checks.data import check_data
 from seq2seq_chat.checks.overfitting import _short_pairs, check_overfitting
@@ -92,6 +94,20 @@ def test_the_checks_of_a_translation_run_on_corpora_of_their_own(tmp_path: Path)
         100, hidden_size=64, embedding_size=48, steps=9, data={"train": "corpus.txt"}
     )
     assert (small.task, small.training.best_metric) == ("conversation", "loss")
+
+
+def test_alignment_by_hand() -> None:
+    """Two words attend to their own place and three to the next one; the second reply is a word short."""
+    rows = [[[0.9, 0.1, 0.0], [0.0, 0.4, 0.6], [0.1, 0.2, 0.7]], [[0.2, 0.5, 0.3], [0.3, 0.3, 0.4]]]
+    replies = [SimpleNamespace(hypotheses=[SimpleNamespace(attention=attention)]) for attention in rows]
+    chatbot: Any = SimpleNamespace(replies=lambda texts, decoding: replies)
+    assert aligned_share(chatbot, ["a b c", "d e f"], (0,)) == 2 / 6
+    assert aligned_share(chatbot, ["a b c", "d e f"], (-1, 0, 1)) == 5 / 6
+
+
+def test_without_attention_there_is_nothing_to_align(tmp_path: Path) -> None:
+    result = check_alignment(CheckContext(configuration(tmp_path, attention="none"), tmp_path), ignore)
+    assert result.passed and result.measured == "no attention to measure"
 
 
 def test_small_config_keeps_the_architecture(tmp_path: Path) -> None:
