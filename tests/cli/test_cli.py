@@ -570,6 +570,8 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoints(cli: Cli, run
     result = cli("train", "--resume", run_copy, *faster)
     assert result.status == 1
     assert "the checkpoint of step 20 was saved before that" in result.err
+    end = json.loads((run_copy / "end.json").read_text(encoding="utf-8"))
+    assert end["state"] == "failed" and "not finite" in end["reason"]
     assert {path.name for path in (run_copy / "checkpoints").iterdir()} == kept
     assert cli("chat", run_copy, stdin=b"you see the tree1 ?\n").out.strip()
 

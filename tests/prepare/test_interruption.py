@@ -92,20 +92,21 @@ main()
 """
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.parametrize(
-    ("place", "long"),
+    ("place", "long", "name", "status"),
     [
-        ("reading", False),
-        ("reading", True),
-        ("tokenizing", False),
-        ("engine", False),
-        pytest.param("engine", True, marks=pytest.mark.slow),
+        ("reading", False, "SIGINT", 130),
+        ("reading", False, "SIGTERM", 143),
+        ("reading", True, "SIGTERM", 143),
+        ("tokenizing", False, "SIGINT", 130),
+        ("engine", False, "SIGINT", 130),
+        ("engine", False, "SIGTERM", 143),
+        pytest.param("engine", True, "SIGINT", 130, marks=pytest.mark.slow),
     ],
-    ids=["reading, forked", "reading, spawned", "tokenizing, forked", "engine, forked", "engine, spawned"],
+    ids=lambda value: {False: "forked", True: "spawned"}.get(value, str(value)),
 )
 def test_signal_leaves_no_temporary_files(
-    months: Path, tmp_path: Path, name: str, status: int, place: str, long: bool
+    months: Path, tmp_path: Path, place: str, long: bool, name: str, status: int
 ) -> None:
     # The socket of the fork server cannot be in a folder with a long name.
     with tempfile.TemporaryDirectory(prefix="x" * 90 if long else "x") as temporary:

@@ -141,7 +141,8 @@ def test_runs_side_by_side(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
 
     other = run_copy.with_name("other")
     shutil.copytree(run_copy, other)
-    cli("train", "--resume", other, "--set", "training.steps=22", "--set", "training.learning_rate=0.01")
+    changes = [f"--set=training.{change}" for change in ("steps=22", "learning_rate=0.01", "sample_replies=0")]
+    cli("train", "--resume", other, *changes)
     result = cli("experiments", "compare", run_copy, other, "--json", tmp_path / "c.json")
     assert result.status == 0
     rows = {line.split("  ")[0]: line.split()[-2:] for line in result.out.splitlines() if line.strip()}

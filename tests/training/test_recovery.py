@@ -26,7 +26,7 @@ from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
 
 Cli = Callable[..., Any]
 
-KILLS = 8
+KILLS = 6
 STEPS = 70
 DEADLINE = 900  # seconds for one training process
 TIMES = ("seconds", "data_seconds")  # of a line of metrics: different in every run
@@ -246,16 +246,15 @@ def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["cut", "bit"])
-def test_training_with_a_damaged_checkpoint_ends_bit_for_bit_identical(
-    cli: Cli, tiny_run: Path, run_copy: Path, kind: str
+def test_training_with_a_flipped_bit_in_a_checkpoint_ends_bit_for_bit_identical(
+    cli: Cli, tiny_run: Path, run_copy: Path
 ) -> None:
+    """For a truncated one see the tests of the command line."""
     newest = run_copy / "checkpoints" / "0000000020.npz"
-    damage(newest, kind, newest.stat().st_size // 2)
+    damage(newest, "bit", newest.stat().st_size // 2)
     result = cli("train", "--resume", run_copy)
     assert result.status == 0, result
     assert "Traceback" not in result.out + result.err
-    assert "the checkpoint of step 20 is damaged" in result.out or kind == "bit"
     assert arrays(newest) == arrays(tiny_run / "checkpoints" / "0000000020.npz")
     assert logged_lines(run_copy / "metrics.jsonl") == logged_lines(tiny_run / "metrics.jsonl")
 
@@ -264,7 +263,7 @@ def test_missing_metrics_are_reported(cli: Cli, run_copy: Path) -> None:
     metrics = run_copy / "metrics.jsonl"
     text = metrics.read_text(encoding="utf-8")
     metrics.write_text(text[: len(text) // 2], encoding="utf-8")  # somewhere in the middle of a line
-    result = cli("train", "--resume", run_copy, "--set", "training.steps=22")
+    result = cli("train", "--resume", run_copy, "--set=training.steps=22", "--set=training.sample_replies=0")
     assert result.status == 0
     assert "lines of metrics.jsonl are missing or damaged" in result.out
     assert all(isinstance(line["step"], int) for line in logged_lines(metrics))
@@ -314,7 +313,8 @@ def test_training_that_fails_before_its_first_checkpoint_leaves_no_run(
         raise UserError(f"{path} could not be written")
 
     monkeypatch.setattr(saving, "write_arrays", full)
-    result = cli("train", tiny_config, "--results", tmp_path / "results")
+    smaller = ["--set=model.encoder_steps=2", "--set=model.decoder_steps=2", "--set=training.checkpoint_every=1"]
+    result = cli("train", tiny_config, "--results", tmp_path / "results", *smaller)
     assert result.status == 1
     assert "could not be written" in result.err
     assert "start again" in result.err

@@ -215,13 +215,17 @@ def test_training_records_its_start_and_its_end(tiny_run: Path) -> None:
 def test_changed_settings_are_recorded_and_the_best_weights_kept(cli: Cli, run_copy: Path) -> None:
     """With this learning rate, the perplexity of the first validation after the resume is above 1e38, too."""
     best = Run(run_copy).best_path.read_bytes()
-    changes = ["--set", "training.steps=23", "--set", "training.learning_rate=2.5"]
+    changes = [f"--set=training.{change}" for change in ("steps=23", "learning_rate=2.5", "sample_replies=0")]
     result = cli("train", "--resume", run_copy, *changes)
     assert result.status == 0
     assert "changed: training.learning_rate from 0.05 to 2.5" in result.out
     _, second = history(run_copy)
     assert second["step"] == 20
-    assert second["changes"] == {"training.steps": [20, 23], "training.learning_rate": [0.05, 2.5]}
+    assert second["changes"] == {
+        "training.steps": [20, 23],
+        "training.learning_rate": [0.05, 2.5],
+        "training.sample_replies": [2, 0],
+    }
     assert Run(run_copy).config.training.learning_rate == 2.5
     assert end(run_copy)["step"] == 23
     validations = [line["loss"] for line in read_json_lines(Run(run_copy).metrics_file) if line["kind"] == "validation"]
@@ -229,24 +233,16 @@ def test_changed_settings_are_recorded_and_the_best_weights_kept(cli: Cli, run_c
     assert Run(run_copy).best_path.read_bytes() == best
 
 
-def test_a_failed_training_records_the_reason(cli: Cli, run_copy: Path) -> None:
-    result = cli("train", "--resume", run_copy, "--set", "training.steps=60", "--set", "training.learning_rate=1e30")
-    assert result.status == 1
-    assert end(run_copy)["state"] == "failed"
-    assert "not finite" in end(run_copy)["reason"]
-
-
 def test_the_run_of_a_killed_process_is_taken_over(cli: Cli, run_copy: Path) -> None:
     command = f"""
 import os, signal
-from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.run import Run
 with Run({str(run_copy)!r}).lock():
     os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", command], check=False, env={"PYTHONPATH": ":".join(sys.path)})
     holder = json.loads((run_copy / "lock").read_text(encoding="utf-8"))
-    result = cli("train", "--resume", run_copy, "--set", "training.steps=21")
+    result = cli("train", "--resume", run_copy)
     assert result.status == 0
     assert f"process {holder['pid']} on {holder['host']} since {holder['since']} exited without" in result.out
     assert (run_copy / "lock").read_text(encoding="utf-8") == ""

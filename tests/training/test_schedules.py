@@ -68,7 +68,7 @@ def lines(run: Path, kind: str) -> list[dict[str, Any]]:
 def test_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_config: Path, tmp_path: Path) -> None:
     """With a rate this high, the validation loss stops improving after a while."""
     settings = {"learning_rate": 0.5, "learning_rate_schedule": "plateau", "learning_rate_patience": 1}
-    settings |= {"early_stopping": 2, "validate_every": 2, "steps": 200, "log_every": 1}
+    settings |= {"early_stopping": 2, "validate_every": 2, "steps": 200, "log_every": 1, "sample_replies": 0}
     changes = [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
     result = cli("train", tiny_config, "--results", tmp_path, *changes)
     assert result.status == 0, result
