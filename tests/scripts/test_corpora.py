@@ -181,6 +181,8 @@ def test_thesis_configurations_train(cli: Callable[..., Any], run: Run, tmp_path
         "model.hidden_size": 8,
         "model.embedding_size": 4,
         "model.projection_size": 4,
+        "model.encoder_steps": 8,
+        "model.decoder_steps": 8,
         "training.batch_size": 8,
         "training.steps": 10,
         "training.log_every": 1,
