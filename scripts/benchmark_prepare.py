@@ -218,7 +218,7 @@ def print_tokenizers(rows: list[dict[str, Any]]) -> None:
 @click.option(
     "--text",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Text to compare tokenizers on.  [default: the tree of subtitles]",
+    help="Text on which tokenizers are compared.  [default: the tree of subtitles]",
 )
 @click.option("--generate-only", is_flag=True)
 @json_option

@@ -1,4 +1,4 @@
-"""Show how each tokenizer splits a text, and how it turns the tokens into text again.
+"""Show how each tokenizer splits a text, and how it decodes the tokens.
 
 python scripts/compare_tokenizers.py --text "Où est l'hôtel ? Wo ist die große Straße?"
 python scripts/compare_tokenizers.py data/mytext.txt --vocabulary-size 8000
@@ -48,7 +48,7 @@ def main(
     if file is None and text is None:
         raise click.UsageError("specify FILE or --text")
     if file is None and "subword" in names:
-        raise click.UsageError("--tokenizer subword needs FILE, the text that its subwords are learned from")
+        raise click.UsageError("--tokenizer subword requires FILE, the text to train it on")
     corpus = [line for _, line in islice(numbered_lines(file, UserError, progress=True), MAX_LINES)] if file else []
     if file and not any(corpus):
         raise UserError(f"{file} has no text")

@@ -129,7 +129,7 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _tokenizer(settings: TokenizerSettings, file: str | None) -> Tokenizer:
     if (settings.name == "subword") != (file is not None):
-        raise UserError("The tokenizer subword, and no other, needs --tokenizer-file.")
+        raise UserError("--tokenizer-file is required for the subword tokenizer, and applies to no other.")
     return create_tokenizer(settings) if file is None else load_tokenizer(settings, file)
 
 

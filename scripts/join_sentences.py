@@ -45,7 +45,7 @@ class WordRange(click.ParamType):
 def main(pairs_file: str, output: str, pairs: int, words: tuple[int, int], seed: int) -> None:
     """Write pairs joined from those of INPUT, a .tsv of two columns, to OUTPUT.
 
-    Words and punctuation marks are counted by the tokenizer `unicode`.
+    Words and punctuation marks are counted by the `unicode` tokenizer.
     """
     sentences = list(read_pairs(pairs_file, progress=True))
     encode = create_tokenizer(TokenizerSettings("unicode")).encode

@@ -27,7 +27,7 @@ def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corp
     """
     if not _common_scores(run, baseline):
         raise UserError(
-            f"{run.name} and {baseline.name} have different tokenizers, so the scores of their tokens cannot be "
+            f"{run.name} and {baseline.name} have different tokenizers, so their tokenized scores cannot be "
             "compared; compare runs with the same tokenizer"
         )
     pairs = [

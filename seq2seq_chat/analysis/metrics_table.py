@@ -51,7 +51,9 @@ def format_metrics(metrics: dict[str, Any]) -> str:
             rows.append([label, *(format_score(column, key) for column in columns.values())])
     notes = {
         **{metrics[f"{key}_label"]: metrics[f"{key}_signature"] for key in SCORE_KEYS if metrics[f"{key}_label"]},
-        "±": "half of the 95 % interval, from {resamples:,} bootstrap resamples".format(**metrics["bootstrap"]),
+        "±": "half the width of the 95 % interval, from {resamples:,} bootstrap resamples".format(
+            **metrics["bootstrap"]
+        ),
         "references": ", ".join(["targets of the corpus", *metrics["references"]]),
         "vectors": metrics["sent2vec"],
         "leakage": describe_leakage(metrics),

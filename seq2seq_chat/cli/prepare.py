@@ -261,9 +261,9 @@ def _tokenizer_settings(options: dict[str, Any]) -> dict[str, Any]:
     )
     names = {name, target or name}
     if lowercase and "unicode" not in names:
-        raise click.UsageError(f"--lowercase applies to the tokenizer unicode only, not to {name}")
+        raise click.UsageError(f"--lowercase applies to the unicode tokenizer only, not to {name}")
     if subword_model and "subword" not in names:
-        raise click.UsageError(f"--subword-model applies to the tokenizer subword only, not to {name}")
+        raise click.UsageError(f"--subword-model applies to the subword tokenizer only, not to {name}")
     if options["shared_vocabulary"] and (target or options["target_vocabulary_size"]):
         raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
     options["shared_vocabulary"] = bool(options["shared_vocabulary"])

@@ -63,17 +63,18 @@ class Data(Section):
     validation: CorpusFiles | None = Field(None, description="validation corpus; null: no validation")
     test: CorpusFiles | None = Field(None, description="default corpus of `evaluate`")
     tokenizer: TokenizerName = Field(
-        "english", description="how text is split into tokens; only the source if data.target_tokenizer differs"
+        "english",
+        description="how text is split into tokens; applies to the source only if data.target_tokenizer is set",
     )
     target_tokenizer: TokenizerName | None = Field(None, description="tokenizer of the target; null: data.tokenizer")
     tokenizer_file: FilePath | None = Field(
-        None, description="file of the tokenizer subword, from `prepare`; null: trained on the training corpus"
+        None, description="file of the subword tokenizer, from `prepare`; null: trained on the training corpus"
     )
     target_tokenizer_file: FilePath | None = Field(
-        None, description="file of the target's own tokenizer subword; null: trained on the targets"
+        None, description="file of the target's own subword tokenizer; null: trained on the targets"
     )
     subword_model: Literal["unigram", "bpe"] = Field(
-        "unigram", description="model of the tokenizer subword when it is trained on the training corpus"
+        "unigram", description="model of the subword tokenizer when it is trained on the training corpus"
     )
     lowercase: bool = Field(False, description="unicode: convert text to lower case")
     vocabulary: FilePath | None = Field(
@@ -113,7 +114,7 @@ class Data(Section):
     reverse_input: bool = Field(False, description="feed the source to the encoder in reverse order")
     max_length: PositiveInt | None = Field(
         None,
-        description="leave out training samples of more tokens than this in source or target; null: keep all",
+        description="leave out training samples with more tokens than this in source or target; null: keep all",
     )
 
     @property
@@ -153,17 +154,14 @@ class Data(Section):
     def _shared_vocabulary_is_the_only_one(self) -> Data:
         own = [name for name in TARGET_SETTINGS if getattr(self, name) is not None]
         if self.shared_vocabulary and own:
-            raise ValueError(
-                f"shared_vocabulary is true, but {own[0]} is set; remove one of them, as source and target either "
-                "share one tokenizer and vocabulary or have their own"
-            )
+            raise ValueError(f"shared_vocabulary is true, but {own[0]} is set; remove one of them")
         return self
 
     @model_validator(mode="after")
     def _tokenizer_files_apply(self) -> Data:
         for key, name in (("tokenizer_file", self.tokenizer), ("target_tokenizer_file", self.target_text.tokenizer)):
             if getattr(self, key) is not None and name != "subword":
-                raise ValueError(f"{key} applies to the tokenizer subword only, but the tokenizer is {name}")
+                raise ValueError(f"{key} applies to the subword tokenizer only, but the tokenizer is {name}")
         return self
 
     @model_validator(mode="after")
@@ -172,8 +170,8 @@ class Data(Section):
             files = getattr(self, name)
             if self.context_turns > 1 and files is not None and is_pairs(files):
                 raise ValueError(
-                    f"context_turns is {self.context_turns}, but {name} ({files}) has pairs of texts; only "
-                    "conversations have earlier turns, so use context_turns 1"
+                    f"context_turns is {self.context_turns}, but {name} ({files}) has pairs, which have no earlier "
+                    "turns; use context_turns 1"
                 )
         return self
 

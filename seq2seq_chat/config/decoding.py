@@ -60,12 +60,12 @@ class Decoding(Section):
     )
     allow_unknown: bool = Field(False, description="allow <unknown> in replies")
     replace_unknown: bool = Field(
-        False, description="replace <unknown> by the source token with the highest attention weight"
+        False, description="replace <unknown> with the source token with the highest attention weight"
     )
     lexicon: FilePath | None = Field(
         None,
-        description="replace_unknown: a TSV of source word, target word and, if known, probability or count; its "
-        "entries replace <unknown>, and other words are copied",
+        description="replace_unknown: TSV of source word, target word and optional probability or count, whose entries "
+        "replace <unknown>; words without an entry are copied",
     )
 
     @model_validator(mode="after")

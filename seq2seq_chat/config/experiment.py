@@ -27,7 +27,7 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="seed of all random numbers")
     task: Literal["conversation", "translation"] = Field(
         "conversation",
-        description="conversation: reply to utterances; translation: translate, or map any text to another, from pairs",
+        description="conversation: reply to utterances; translation: map source to target texts, learned from pairs",
     )
     data: Data
     model: Model = Model()

@@ -20,8 +20,8 @@ class Model(Section):
     bidirectional: bool = Field(False, description="whether the encoder reads in both directions")
     bridge: Literal["both", "backward"] = Field(
         "both",
-        description="bidirectional: final states that the decoder's initial state is computed from, those of both "
-        "directions or of the backward one (Bahdanau et al. 2014)",
+        description="bidirectional: compute the decoder's initial state from the final states of both directions, or "
+        "from that of the backward one (Bahdanau et al. 2014)",
     )
     hidden_size: Units = Field(2048, description="units of a cell")
     embedding_size: Units = Field(1024, description="dimensions of a word embedding")
@@ -47,10 +47,10 @@ class Model(Section):
     output: Literal["attentional", "maxout"] = Field(
         "attentional",
         description="output vector of the decoder: tanh of state and context (Luong et al. 2015), or a maxout layer of "
-        "state, previous word and context, of projection_size units or else hidden_size (Bahdanau et al. 2014)",
+        "state, previous word and context, with projection_size or else hidden_size units (Bahdanau et al. 2014)",
     )
     recurrent_initializer: Literal["glorot", "orthogonal", "identity"] = Field(
-        "glorot", description="initial matrices that the cells apply to their state, one for each gate"
+        "glorot", description="initial recurrent matrix of each gate of a cell; orthogonal: a random one"
     )
     unrolling: Literal["static", "dynamic"] = Field(
         "static", description="loop of the decoder: unrolled in the graph, or tensorflow-addons' dynamic decoder"

@@ -62,8 +62,8 @@ class Training(Section):
     )
     sampled_softmax: PositiveInt | None = Field(
         512,
-        description="words sampled for the training loss if the vocabulary is larger: once for each training step, for "
-        "all target words of its batch; null: full softmax",
+        description="words sampled for the training loss if the vocabulary is larger, once per training step for all "
+        "target words of the batch; null: full softmax",
     )
     deterministic: bool | None = Field(
         None, description="bit-for-bit reproducible training, slower on a GPU; null: only without a GPU"
@@ -84,7 +84,7 @@ class Training(Section):
     validate_every: PositiveInt = Field(10_000, description="steps between validations")
     best_metric: Literal["loss", "bleu"] = Field(
         "loss",
-        description="validation metric that decides the best weights, early_stopping and the schedule plateau; "
+        description="validation metric that decides the best weights, early_stopping and the plateau schedule; "
         "bleu: translation only",
     )
     validation_limit: PositiveInt | None = Field(
@@ -92,7 +92,7 @@ class Training(Section):
     )
     bleu_limit: PositiveInt | None = Field(
         1_000,
-        description="translation: maximum samples to translate greedily at each validation, for its BLEU; null: all",
+        description="translation: maximum samples to translate greedily for the BLEU of each validation; null: all",
     )
     sample_replies: Annotated[int, Field(ge=0)] = Field(
         5, description="validation utterances to reply to, or sources to translate, at each validation"

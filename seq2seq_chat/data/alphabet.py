@@ -41,8 +41,8 @@ def check_letters(name: str, tokenizer: str, letters: Letters) -> None:
         return
     removed = f"{100 - 100 * letters.kept / letters.raw:.1f}".removesuffix(".0")
     message = (
-        f"the tokenizer {tokenizer} removes {removed} % of the letters in {name}. "
-        "Use the tokenizer unicode for other languages than English"
+        f"the {tokenizer} tokenizer removes {removed} % of the letters in {name}. "
+        "Use the unicode tokenizer for languages other than English"
     )
     if letters.kept < _ERROR_BELOW * letters.raw:
         raise CorpusError(f"{message[0].upper()}{message[1:]}.")

@@ -74,7 +74,7 @@ def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Si
         words = [*(words if tokenizer.tokens is not None else words[: size - 1]), TURN]
     if len(words) > size:
         raise VocabularyError(
-            f"the tokenizer {text.tokenizer_file} needs a vocabulary of {len(words):,} words, but "
+            f"the tokenizer {text.tokenizer_file} requires a vocabulary of {len(words):,} words, but "
             f"{_size_setting(settings, side)} is only {size:,}; raise it"
         )
     return Codec(tokenizer, Vocabulary(words))

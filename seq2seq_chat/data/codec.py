@@ -200,8 +200,8 @@ def ensure_fit(codec: Codec, vocabulary_name: str) -> None:
             return
     if foreign:
         raise VocabularyError(
-            f"{vocabulary_name} does not fit the tokenizer {tokenizer.name}, whose tokens do not include "
-            f"{', '.join(map(repr, foreign[:3]))}. Use the vocabulary and the tokenizer of the same prepared corpus."
+            f"{vocabulary_name} does not match the {tokenizer.name} tokenizer, whose tokens do not include "
+            f"{', '.join(map(repr, foreign[:3]))}. Use the vocabulary and tokenizer of the same prepared corpus."
         )
 
 

@@ -136,8 +136,8 @@ def parallel_lines(
             source_count = number + (source_line is not None) + sum(1 for _ in sources)
             target_count = number + (target_line is not None) + sum(1 for _ in targets)
             raise CorpusError(
-                f"{source} has {_lines(source_count)}, but {target} has {_lines(target_count)}. Each line of the one "
-                "must belong to the same line of the other."
+                f"{source} has {_lines(source_count)}, but {target} has {_lines(target_count)}. Each line of one "
+                "must correspond to the same line of the other."
             )
         yield source_line[1], target_line[1]
 

@@ -144,7 +144,7 @@ def notes(reply: Reply) -> list[str]:
 def unknown_note(reply: Reply) -> str:
     """What an utterance has that is in another language or script than the model was trained on."""
     share = f"{100 * reply.unknown_share:.0f} %"
-    return f"hardly any word that the model knows: {share} are not in the vocabulary, as in another language or script"
+    return f"hardly any known words ({share} are not in the vocabulary); it may be in another language or script"
 
 
 def unread_note(reply: Reply) -> str:

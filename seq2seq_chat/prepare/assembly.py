@@ -225,4 +225,4 @@ def _nothing_left(settings: PrepareSettings) -> str:
             "No utterances are left after cleaning and filtering. Cleaning keeps only the letters a to z, with or "
             "without accents, digits and . , ! ?"
         )
-    return f"No utterances with tokens of the tokenizer {settings.tokenizer.name} are left after filtering."
+    return f"No utterances with tokens of the {settings.tokenizer.name} tokenizer are left after filtering."

@@ -131,7 +131,7 @@ def _pair_inputs(files: list[InputFile]) -> list[InputFile]:
         return files
     if len(files) != 2 or len(lines) != 2:
         raise CorpusError(
-            f"{lines[0].path} has no columns separated by a tab. Name .tsv files of two columns, or exactly two files "
+            f"{lines[0].path} has no tab-separated columns. Name .tsv files of two columns, or exactly two files "
             f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
         )
     source, target = files

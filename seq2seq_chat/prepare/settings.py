@@ -92,9 +92,9 @@ class PrepareSettings:
             Vocabulary.from_counts({}, side.vocabulary_size)
             if side.tokenizer.name == "subword" and side.vocabulary_size <= _BYTES_AND_SPECIAL_WORDS:
                 raise TokenizerError(
-                    f"A vocabulary of size {side.vocabulary_size} is too small for the tokenizer subword: the special "
-                    f"words and all bytes alone are {_BYTES_AND_SPECIAL_WORDS} tokens. Choose a larger size, such as "
-                    "8000."
+                    f"A vocabulary of size {side.vocabulary_size} is too small for the subword tokenizer: the special "
+                    f"tokens and all bytes are {_BYTES_AND_SPECIAL_WORDS} tokens already. Choose a larger size, "
+                    "such as 8000."
                 )
         if self.has_pairs and self.pairing != "alternating":
             raise ValueError("pairs are alternating utterances")

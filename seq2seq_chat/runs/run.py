@@ -6,7 +6,7 @@
       config.json         the complete configuration, defaults included
       environment.json    versions and hardware
       vocabulary.txt      one word per line; target_vocabulary.txt if the target has its own
-      tokenizer.json      tokenizer subword only; target_tokenizer.json if the target has its own
+      tokenizer.json      subword tokenizer only; target_tokenizer.json if the target has its own
       metrics.jsonl       losses, one line per log interval or validation
       samples.jsonl       replies generated during training, one line each
       checkpoints/        what training resumes from: 0000001000.npz, …

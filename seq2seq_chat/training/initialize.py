@@ -140,7 +140,7 @@ class MatchedWords(NamedTuple):
         share = float(np.mean(np.isin(ids, self.new_rows[len(SPECIAL_WORDS) :])))
         messages = [
             f"{len(self.new_rows):,} of {len(self.new.vocabulary):,} words of the {side}vocabulary are known to {run}; "
-            f"they are {100 * share:.0f} % of the {side}words of the training corpus"
+            f"they make up {100 * share:.0f} % of the {side}words of the training corpus"
         ]
         if share < 0.5:
             names = self.old.tokenizer.name, self.new.tokenizer.name
@@ -165,8 +165,8 @@ def _ensure_same_architecture(run: str, old: Config, new: Config, changes: dict[
     """Raise MismatchError if the models of two configurations differ in more than the number of words."""
     if new.model.shared_embeddings and not old.model.shared_embeddings:
         raise MismatchError(
-            f"model.shared_embeddings is true, but source and target have embeddings of their own in run {run}, which "
-            "cannot both be kept; set it to false"
+            f"model.shared_embeddings is true, but source and target have separate embeddings in run {run}, "
+            "which cannot both be kept; set it to false"
         )
     old_shapes, new_shapes = _shapes(old), _shapes(new)
     for name in sorted(old_shapes.keys() | new_shapes.keys()):

@@ -70,7 +70,7 @@ def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_ru
     config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
     config["data"]["tokenizer"] = "unicode"
     (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(UserError, match="different tokenizers, so the scores of their tokens cannot be compared"):
+    with pytest.raises(UserError, match="different tokenizers, so their tokenized scores cannot be compared"):
         ensure_comparable(Run(tiny_run), "a.txt", Run(run_copy), "a.txt")
 
 

@@ -74,7 +74,7 @@ def test_the_checkpoint_before_the_first_step_has_the_weights(initialized: Initi
 def test_where_it_comes_from_is_recorded(cli: Cli, initialized: Initialized) -> None:
     run, origin = initialized.run, initialized.origin
     there, here = words_of(origin), words_of(run.path)
-    known = f"{len(set(there) & set(here))} of {len(here)} words of the vocabulary are known to a:b; they are "
+    known = f"{len(set(there) & set(here))} of {len(here)} words of the vocabulary are known to a:b; they make up "
     for text in (initialized.out, run.log_file.read_text(encoding="utf-8")):
         assert known in text
         assert "starting from the weights of a:b:latest, step 6" in text

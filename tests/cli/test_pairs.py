@@ -159,7 +159,7 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
         ("pairs", ["--pairing", "sliding"], "--pairing sliding applies to conversations only, not to pairs"),
         ("pairs", ["--shared-vocabulary", "--target-tokenizer", "thesis"], "--shared-vocabulary excludes"),
         ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 9], "--shared-vocabulary excludes"),
-        ("pairs", ["--target-tokenizer", "thesis", "--lowercase"], "--lowercase applies to the tokenizer unicode"),
+        ("pairs", ["--target-tokenizer", "thesis", "--lowercase"], "--lowercase applies to the unicode tokenizer"),
         ("pairs", ["--max-ratio", 0.5], "--max-ratio"),
         ("pairs", ["--target-vocabulary-size", 3], "vocabulary"),
     ],

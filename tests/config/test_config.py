@@ -495,6 +495,6 @@ def test_any_override_is_applied_or_rejected(override: str) -> None:
 @pytest.mark.parametrize("key", ["train", "validation", "test"])
 def test_context_turns_need_conversations(key: str, files: Any) -> None:
     data = {"train": "t.txt", "context_turns": 2, key: files}
-    with pytest.raises(ConfigError, match=rf"context_turns is 2, but {key} .*pairs of texts; .*use context_turns 1"):
+    with pytest.raises(ConfigError, match=rf"context_turns is 2, but {key} .*has pairs, .*use context_turns 1"):
         parse_config({"name": "x", "data": data}, "x.json")
     parse_config({"name": "x", "data": data | {"context_turns": 1}}, "x.json")

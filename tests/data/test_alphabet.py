@@ -41,7 +41,7 @@ def test_a_corpus_whose_letters_are_removed_is_refused(corpus_file: Write, text:
     path = corpus_file(text)
     with pytest.raises(
         CorpusError,
-        match=r"The tokenizer english.* removes [\d.]+ % of the letters in .*corpus\.txt\. Use the tokenizer unicode",
+        match=r"The english.* tokenizer removes [\d.]+ % of the letters in .*corpus\.txt\. Use the unicode tokenizer",
     ):
         read(path, tokenizer)
 
@@ -59,7 +59,7 @@ def test_english_loses_letters_of_other_languages(corpus_file: Write, caplog: py
     with caplog.at_level(logging.WARNING):
         read(path)
     (message,) = caplog.messages  # 2 of 36 letters: ü and ö become u and o, but ß is none of a to z
-    assert message.startswith(f"the tokenizer english removes 5.6 % of the letters in {path}. Use the tokenizer uni")
+    assert message.startswith(f"the english tokenizer removes 5.6 % of the letters in {path}. Use the unicode tok")
 
 
 def test_half_of_a_corpus_is_worth_a_warning(corpus_file: Write, caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +68,7 @@ def test_half_of_a_corpus_is_worth_a_warning(corpus_file: Write, caplog: pytest.
         for _ in range(2):
             assert read(path) == [["hello"]]
     (message,) = caplog.messages  # 5 of 17 letters are kept
-    assert message.startswith(f"the tokenizer english removes 70.6 % of the letters in {path}. Use the tokenizer")
+    assert message.startswith(f"the english tokenizer removes 70.6 % of the letters in {path}. Use the unicode")
 
 
 def test_the_first_utterances_decide(corpus_file: Write) -> None:
@@ -76,5 +76,5 @@ def test_the_first_utterances_decide(corpus_file: Write) -> None:
     foreign = ["привет / как дела"] * SAMPLE_UTTERANCES
     path = corpus_file(*["hello / you"] * SAMPLE_UTTERANCES, *foreign)
     assert len(read(path)) == 2 * SAMPLE_UTTERANCES
-    with pytest.raises(CorpusError, match="The tokenizer english removes 100 %"):
+    with pytest.raises(CorpusError, match="The english tokenizer removes 100 %"):
         read(corpus_file(*foreign, "hello"))

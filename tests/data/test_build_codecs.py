@@ -56,7 +56,9 @@ def test_subwords_and_the_marker_fit_into_the_vocabulary(tmp_path: Path) -> None
         if fits:
             assert build_codecs(given).source.vocabulary.words == codec.vocabulary.words
         else:
-            with pytest.raises(VocabularyError, match=f"needs a vocabulary of {size + 1} words, but .* {size}; raise"):
+            with pytest.raises(
+                VocabularyError, match=f"requires a vocabulary of {size + 1} words, but .* {size}; raise"
+            ):
                 build_codecs(given)
 
 
@@ -67,5 +69,5 @@ def test_a_vocabulary_that_does_not_fit_the_tokenizer(tmp_path: Path) -> None:
     data = Data(train=str(corpus), vocabulary=str(words), vocabulary_size=300)
     assert len(build_codecs(data).source.vocabulary) == 7
     for tokenizer in ("subword", "character"):
-        with pytest.raises(VocabularyError, match=f"words.txt does not fit the tokenizer {tokenizer}, whose tokens do"):
+        with pytest.raises(VocabularyError, match=f"words.txt does not match the {tokenizer} tokenizer, whose"):
             build_codecs(data.model_copy(update={"tokenizer": tokenizer}))

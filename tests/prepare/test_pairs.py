@@ -456,17 +456,17 @@ def test_sides_of_a_row_are_at_most_a_mebibyte_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"a.txt": "x\ny\n"}, r"a\.txt has no columns .* exactly two files of parallel lines.*; there is 1 file\."),
-        ({"a.en": "x\n", "a.fr": "y\n", "a.de": "z\n"}, r"a\.en has no columns .*; there are 3 files\."),
-        ({"a.tsv": "x\ty\n", "a.de": "z\n"}, r"a\.de has no columns .*; there are 2 files\."),
+        ({"a.txt": "x\ny\n"}, r"a\.txt has no tab-separated columns.* exactly two files.*; there is 1 file\."),
+        ({"a.en": "x\n", "a.fr": "y\n", "a.de": "z\n"}, r"a\.en has no tab-separated columns.*; there are 3 files\."),
+        ({"a.tsv": "x\ty\n", "a.de": "z\n"}, r"a\.de has no tab-separated columns.*; there are 2 files\."),
         ({"a.en": "x\n" * 1200, "a.fr": "y\n" * 1199}, r"a\.en has 1,200 lines, but .*a\.fr has 1,199 lines\."),
         ({"a.en": "x\n", "a.fr": ""}, r"a\.en has 1 line, but .*a\.fr has 0 lines\."),
         ({"a.en": "x\n", "a.fr": b"\x1f\x8b\x08"}, r"a\.fr: the compressed data are damaged"),
         ({"a.tsv": "a;b\n"}, "1 column instead of 2"),
         ({"a.tsv": ""}, "Nothing could be read|No pairs"),
         ({"a.tsv": "x\ty\n".encode("utf-16")}, "UTF-16"),
-        ({"a.tsv": "привет\tпривет\n" * 100}, "The tokenizer english removes 100 % of the letters in the sources"),
-        ({"a.tsv": "hello\tпривет\n" * 100}, "The tokenizer english removes 100 % of the letters in the targets"),
+        ({"a.tsv": "привет\tпривет\n" * 100}, "The english tokenizer removes 100 % of the letters in the sources"),
+        ({"a.tsv": "hello\tпривет\n" * 100}, "The english tokenizer removes 100 % of the letters in the targets"),
         ({"a.tsv": "...\t...\n", "b.tsv": "a\t*\n"}, "No pairs with tokens on both sides"),
     ],
 )

@@ -237,7 +237,7 @@ def test_a_corpus_whose_letters_are_removed_is_refused(tmp_path: Path, corpus: s
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(
         CorpusError,
-        match=r"The tokenizer english removes [\d.]+ % of the letters in the inputs\. Use the tokenizer unicode",
+        match=r"The english tokenizer removes [\d.]+ % of the letters in the inputs\. Use the unicode tokenizer",
     ):
         prepare(PrepareSettings(corpus), [tmp_path / name], tmp_path / "output")
     assert not (tmp_path / "output").exists()

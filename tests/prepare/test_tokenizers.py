@@ -316,12 +316,12 @@ def test_letters_and_empty_corpora(tmp_path: Path) -> None:
     for name in NAMES:
         settings = PrepareSettings("lines", tokenizer=TokenizerSettings(name), vocabulary_size=300)
         if name in ("english", "thesis"):
-            with pytest.raises(CorpusError, match=f"tokenizer {name} removes 100 % .* Use the tokenizer unicode"):
+            with pytest.raises(CorpusError, match=f"{name} tokenizer removes 100 % .* Use the unicode tokenizer"):
                 prepare(settings, [russian], tmp_path / name)
         else:
             prepare(settings, [russian], tmp_path / name)
         if name in ("thesis", "unicode"):
-            with pytest.raises(CorpusError, match=f"No utterances with tokens of the tokenizer {name}"):
+            with pytest.raises(CorpusError, match=f"No utterances with tokens of the {name} tokenizer"):
                 prepare(settings, [invisible], tmp_path / f"{name}_invisible")
 
 
@@ -367,8 +367,8 @@ def test_a_run_is_trained_and_talked_to(tmp_path: Path, cli: Callable[..., Any],
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--lowercase", "--lowercase applies to the tokenizer unicode only, not to english"),
-        ("--tokenizer unicode --subword-model bpe", "--subword-model applies to the tokenizer subword only"),
+        ("--lowercase", "--lowercase applies to the unicode tokenizer only, not to english"),
+        ("--tokenizer unicode --subword-model bpe", "--subword-model applies to the subword tokenizer only"),
         ("--level character", "--level character is now --tokenizer character"),
     ],
 )

@@ -70,7 +70,7 @@ def test_compare_tokenizers(run: Run, tmp_path: Path) -> None:
     assert "unicode: ça | va | !" in run("compare_tokenizers", "--text", "Ça va!", "--lowercase")
     arguments = ["--text", "Ça va!", "--tokenizer", "subword"]
     result = CliRunner().invoke(import_module("compare_tokenizers").main, arguments)
-    assert (result.exit_code, result.output.count("--tokenizer subword needs FILE")) == (2, 1)
+    assert (result.exit_code, result.output.count("--tokenizer subword requires FILE")) == (2, 1)
 
 
 def test_tokens_of_a_prepared_folder_and_of_its_corpus_file(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:

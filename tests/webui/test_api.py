@@ -155,7 +155,7 @@ def test_unreadable_text_gets_an_empty_reply(shared_client: FlaskClient, text: s
 
 def test_text_in_another_language_is_a_warning(shared_client: FlaskClient) -> None:
     (warning,) = chat(shared_client, text="Ich sehe den Baum!").get_json()["warnings"]
-    assert warning.startswith("the text has hardly any word that the model knows: 100 % are not in the vocabulary")
+    assert warning.startswith("the text has hardly any known words (100 % are not in the vocabulary)")
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=ascii)

@@ -181,7 +181,7 @@ def test_without_translation_runs_the_page_says_so(page: Any, serve: Serve, resu
     shutil.copytree(results / "talk", tmp_path / "talk")
     with serve(tmp_path) as address:
         page.goto(f"{address}/translate")
-        page.get_by_text("No run translates yet").wait_for()
+        page.get_by_text("No translation runs yet").wait_for()
 
 
 @pytest.mark.slow

@@ -87,8 +87,8 @@ def evaluation(page: Page, report: Report) -> None:
             "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
             "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
             "samples are added, so compare them only for equal numbers of samples. Scores are sacrebleu's"
-            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in evaluated])}; ± is half of the 95 % "
-            f"interval, from {RESAMPLES:,} bootstrap resamples. "
+            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in evaluated])}; ± is half the "
+            f"width of the 95 % interval, from {RESAMPLES:,} bootstrap resamples. "
             f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
         )
     )

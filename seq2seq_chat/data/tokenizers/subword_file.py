@@ -39,19 +39,19 @@ def read_model(content: bytes, source: str) -> tuple[bytes, list[str]]:
         value = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise TokenizerError(
-            f"{source} is not the file of a tokenizer, or is damaged: it is not valid JSON. "
+            f"{source} is not a tokenizer file, or is damaged: it is not valid JSON. "
             "Copy it again, or train the tokenizer again."
         ) from error
     if not isinstance(value, dict) or value.get("format") != _FORMAT:
-        raise TokenizerError(f"{source} is not the file of a tokenizer. Use a tokenizer.json of prepare or of a run.")
+        raise TokenizerError(f"{source} is not a tokenizer file. Use a tokenizer.json of prepare or of a run.")
     if value.get("version") != _VERSION:
         raise TokenizerError(
-            f"{source} has version {value.get('version')!r} of the file format, and this seq2seq-chat reads version "
+            f"{source} has format version {value.get('version')!r}, but this seq2seq-chat reads version "
             f"{_VERSION} only. Use the version of seq2seq-chat that wrote it."
         )
     if value.get("tokenizer") != "subword":
         raise TokenizerError(
-            f"{source} is the file of a tokenizer {value.get('tokenizer')!r}, not 'subword'. Use another file."
+            f"{source} is a file of the tokenizer {value.get('tokenizer')!r}, not of 'subword'. Use another file."
         )
     tokens = value.get("tokens")
     if set(value) != _KEYS or not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):

@@ -73,9 +73,9 @@ def train_model(
     required = _SPECIAL_WORDS + _BYTES + len(_required_characters(counts))
     if vocabulary_size < required:
         raise TokenizerError(
-            f"A vocabulary of size {vocabulary_size} is too small for subwords: the special words, all bytes and "
-            f"the characters of the corpus alone are {required} tokens. Raise {size_setting}, or use the tokenizer "
-            "character."
+            f"A vocabulary of size {vocabulary_size} is too small for subwords: the special tokens, all bytes "
+            f"and the characters of the corpus are {required} tokens already. Raise {size_setting}, or use the "
+            "character tokenizer."
         )
     logger.info("training a subword tokenizer on %d distinct words; this cannot be interrupted", len(words))
     output = io.BytesIO()

@@ -41,11 +41,11 @@ def with_checksum(model: bytes) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda value: value.update(tokenizer="word"), "the file of a tokenizer 'word', not 'subword'"),
-        (lambda value: value.update(version=2), "version 2 of the file format"),
-        (lambda value: value.update(version=None), "version None of the file format"),
-        (lambda value: value.update(format="vocabulary"), "not the file of a tokenizer"),
-        (lambda value: value.pop("format"), "not the file of a tokenizer"),
+        (lambda value: value.update(tokenizer="word"), "a file of the tokenizer 'word', not of 'subword'"),
+        (lambda value: value.update(version=2), "format version 2"),
+        (lambda value: value.update(version=None), "format version None"),
+        (lambda value: value.update(format="vocabulary"), "not a tokenizer file"),
+        (lambda value: value.pop("format"), "not a tokenizer file"),
         (lambda value: value.pop("sha256"), "damaged"),
         (lambda value: value.update(extra=1), "damaged"),
         (lambda value: value.update(model=value["model"][:-8]), "damaged"),

@@ -29,7 +29,7 @@ let references = new Map(); // by source, of the run's samples
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.textContent = `No run translates yet. Train one whose configuration has "task": "translation".`;
+    note.textContent = `No translation runs yet. Train one with "task": "translation" in its configuration.`;
     return;
   }
   form.setRun(details);
