@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Generate the bundled dates: dates as people write them, and the same dates in the notation of ISO 8601.
+"""Generate the bundled dates: dates in many formats, and the same dates in ISO 8601.
 
 python scripts/generate_dates.py configs/sample
 
 Writes dates_train.tsv, dates_validation.tsv and dates_test.tsv to FOLDER, for example a line "Tue, the 3rd of March
-1987", a tab, and "1987-03-03". No date is in two of the files. A number with points has the day first (3.12.1987), one
-with slashes the month (12/3/1987), and a year of two digits lies between 1950 and 2049. The output is always the same.
+1987", a tab, and "1987-03-03". No date is in two of the files. With dots the day comes first (3.12.1987), with slashes
+the month (12/3/1987); two-digit years are between 1950 and 2049. The output is always the same.
 """
 
 from __future__ import annotations

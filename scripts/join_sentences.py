@@ -2,8 +2,8 @@
 
 python scripts/join_sentences.py data/fra/train.tsv data/fra_long/train.tsv --pairs 100000 --words 1-60
 
-The lengths of the new sources are evenly distributed. Each consists of sentence pairs in random order, so that no two
-new pairs are alike; every pair is used before one is used again.
+The lengths of the new sources are uniformly distributed. Each new pair joins pairs in random order; every pair is used
+once before any is used again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class WordRange(click.ParamType):
 @click.argument("pairs_file", metavar="INPUT")
 @click.argument("output", metavar="OUTPUT")
 @click.option("--pairs", default=100_000, show_default=True, type=click.IntRange(1), help="Pairs to write.")
-@click.option("--words", default="1-60", show_default=True, type=WordRange(), help="Words of a source, at most.")
+@click.option("--words", default="1-60", show_default=True, type=WordRange(), help="Range of source lengths, in words.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 def main(pairs_file: str, output: str, pairs: int, words: tuple[int, int], seed: int) -> None:
-    """Write pairs joined from those of INPUT, a .tsv of two columns, to OUTPUT.
+    """Join the pairs of INPUT, a .tsv of two columns, into longer ones, and write them to OUTPUT.
 
     Words and punctuation marks are counted by the `unicode` tokenizer.
     """

@@ -72,7 +72,7 @@ def main(run: str, results: str, output: Path, sources: tuple[str, ...], take_al
     if selected.config.task == "translation":
         pages = {"translate": functools.partial(translate, sources=sources)}
     elif sources:
-        raise UserError("--source is for translation runs; leave it out.")
+        raise UserError("--source applies to translation runs only")
     chromium = find_chromium()
     load_tensorflow()
     with tempfile.TemporaryDirectory() as folder:

@@ -45,7 +45,7 @@ _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subwo
 @click.option(
     "--subword-model",
     type=click.Choice(["unigram", "bpe"]),
-    help="subword: the model, which is trained on train.  [default: unigram]",
+    help="subword: type of the SentencePiece model.  [default: unigram]",
 )
 @click.option(
     "--pairing",
@@ -82,7 +82,7 @@ _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subwo
     "--max-words",
     type=click.IntRange(1),
     metavar="N",
-    help="reddit, pairs: skip comments, or pairs with a side, longer than N words.",
+    help="reddit, pairs: skip comments, or pairs with a side, of more than N words.",
 )
 @click.option("--min-score", type=int, metavar="N", help="reddit: skip comments with a lower score.")
 @click.option(
@@ -102,13 +102,13 @@ _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subwo
 @click.option(
     "--shared-vocabulary/--no-shared-vocabulary",
     default=None,
-    help="pairs: one tokenizer and vocabulary for both sides.  [default: one for each]",
+    help="pairs: one tokenizer and vocabulary for both sides.  [default: separate ones]",
 )
 @click.option(
     "--max-ratio",
     type=click.FloatRange(1),
     metavar="R",
-    help="pairs: skip those with a side of more than R times the tokens of the other.",
+    help="pairs: skip those with a side that has more than R times as many tokens as the other.",
 )
 @click.option("--drop-duplicates", is_flag=True, help="pairs: keep only the first of identical pairs.")
 @click.option(

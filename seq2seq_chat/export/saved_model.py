@@ -137,6 +137,4 @@ def copy_differences(config: Config) -> list[str]:
     formats = {text_format(text.tokenizer) for text in (data.source_text, data.target_text)}
     if not config.decoding.replace_unknown or has_equal_tokenizers(data) or formats == {"text"}:
         return []
-    return [
-        "the exported model replaces <unknown> with a token of the source, which chat splits into tokens of the target"
-    ]
+    return ["the exported model replaces <unknown> with a source token, which chat splits into target tokens"]
