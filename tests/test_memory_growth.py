@@ -38,6 +38,7 @@ def in_own_process(measure: Callable[..., float], *arguments: Any) -> float:
 
 @pytest.mark.slow(minutes=1)
 def test_training(tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    tiny_settings["model"] |= {"encoder_steps": 3, "decoder_steps": 3}
     tiny_settings["training"] |= TRAINING
     config_file = tmp_path / "config.json"
     config_file.write_text(json.dumps(tiny_settings))
