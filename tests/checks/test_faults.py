@@ -29,7 +29,7 @@ from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler
 
 CONFIG = Path(__file__).parents[2] / "configs" / "thesis_reddit.json"
-SHORT = ["model.encoder_steps=3", "model.decoder_steps=3"]  # for the gradient check
+SHORT = ["model.encoder_steps=4", "model.decoder_steps=4"]  # for the gradient check
 ALIGNED_STEPS = 240  # after which attention is aligned
 FAST_CHECKS = ["initial-loss", "gradients", "padding", "decoding"]
 
@@ -191,7 +191,7 @@ def test_fault_is_caught(
 ) -> None:
     fault(monkeypatch, tmp_path)
     monkeypatch.setattr(alignment, "MAX_STEPS", ALIGNED_STEPS)
-    overrides = SHORT if "gradients" in FAULTS[fault] else []
+    overrides = SHORT if FAULTS[fault] & {"gradients", "save-and-load"} else []
     assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), FAULTS[fault]) == FAULTS[fault]
 
 
