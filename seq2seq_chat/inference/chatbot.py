@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.data.source_text import SourceText
-from seq2seq_chat.data.vocabulary import EOS, TURN
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
@@ -65,7 +66,7 @@ class Reply(NamedTuple):
     unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
     seconds: float  # time for all utterances of the call
     unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
-    unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; 0 if they are fewer than three
+    unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; see Chatbot._unknown_share
 
 
 class Chatbot:
@@ -149,9 +150,17 @@ class Chatbot:
         return replies
 
     def _unknown_share(self, words: list[str]) -> float:
-        """See :class:`Reply`: the share is of no interest for a name or two, nor for numbers and punctuation marks."""
-        known = [word in self.codecs.source.vocabulary for word in words if any(map(str.isalpha, word))]
-        return known.count(False) / len(known) if len(known) >= MIN_WORDS else 0.0
+        """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
+        words = [word for word in words if any(map(str.isalpha, word))]
+        if len(words) < MIN_WORDS:
+            letters = set(filter(str.isalpha, "".join(words)))
+            return float(bool(letters) and letters.isdisjoint(self._known_letters))
+        return sum(word not in self.codecs.source.vocabulary for word in words) / len(words)
+
+    @functools.cached_property
+    def _known_letters(self) -> frozenset[str]:
+        """The characters of the words that the model reads."""
+        return frozenset("".join(self.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :]))
 
     def _with_history(self, words: list[str], history: Sequence[str]) -> list[str]:
         """The words of an utterance, preceded by as many turns as the model reads."""
