@@ -158,7 +158,7 @@ def test_known_words_are_counted_for_each_vocabulary(tmp_path: Path) -> None:
         assert 20 < share < 80
         assert (
             f"{len(words & known)} of {len(words)} words of the {side} vocabulary are known to {origin.run.name}; they "
-            f"are {share:.0f} % of the {side} words of the training corpus"
+            f"make up {share:.0f} % of the {side} words of the training corpus"
         ) in log
 
 
