@@ -136,15 +136,19 @@ def _is_finished(run: Run, config: Config) -> bool:
 
 
 def _run(command: list[str]) -> int:
-    """Run a command, forwarding signals to it; return its exit status."""
+    """Run a command, forwarding signals to it; return its exit status, or that of the signal if it ended well."""
     process = subprocess.Popen(command)
+    received: list[int] = []
 
     def forward(number: int, frame: object) -> None:
+        received.append(number)
         if number != signal.SIGINT:  # the terminal sends Ctrl-C to both processes
             process.send_signal(number)
 
     with handle_signals(forward):
         status = process.wait()
+    if received and not status:  # the training was about to end anyway, but the next one must not start
+        return 128 + received[0]
     return 128 - status if status < 0 else status
 
 

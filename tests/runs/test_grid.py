@@ -16,7 +16,7 @@ import pytest
 from seq2seq_chat.config import ConfigError, load_config
 from seq2seq_chat.runs.comparison import compare
 from seq2seq_chat.runs.find import list_runs
-from seq2seq_chat.runs.grid import Experiment, parse_axis, train_all
+from seq2seq_chat.runs.grid import Experiment, _run, parse_axis, train_all
 from seq2seq_chat.runs.run import Run
 
 Cli = Callable[..., Any]
@@ -200,3 +200,19 @@ def test_a_grid_is_trained_stopped_and_continued(cli: Cli, tiny_config: Path, tm
     assert {run.config.seed for run in runs} == {3, 4}
     third = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert third.stderr.count("already trained") == 2
+
+
+def test_a_signal_during_the_last_step_stops_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finishing:
+        def __init__(self, command: list[str]) -> None:
+            assert command == ["train"]
+
+        def send_signal(self, number: int) -> None:
+            """It has finished."""
+
+        def wait(self) -> int:
+            signal.raise_signal(signal.SIGTERM)
+            return 0
+
+    monkeypatch.setattr("seq2seq_chat.runs.grid.subprocess.Popen", Finishing)
+    assert _run(["train"]) == 128 + signal.SIGTERM
