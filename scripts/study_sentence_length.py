@@ -9,6 +9,7 @@ Bahdanau et al. 2014 (figure 2) at a smaller scale.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ SCRIPTS = Path(__file__).resolve().parent
 CONFIGS = SCRIPTS.parent / "configs"
 LONGEST = 60  # words of a joined sentence; the models are trained on up to LENGTHS of them
 LENGTHS = (30, 50)
+MIN_PAIRS = 20  # that longer ones are joined from, of each split; fewer would be the same sentences again and again
 PAIRS = {"train": 60_000, "validation": 500, "test": 1_500}
 
 
@@ -75,6 +77,12 @@ def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
         options = ["--max-ratio", "2", "--drop-duplicates"]
         if status := subprocess.call([sys.executable, "-m", "seq2seq_chat", *command, *options]):
             sys.exit(status)
+    pairs_found = {split: json.loads((short / "statistics.json").read_text())[split]["pairs"] for split in PAIRS}
+    if min(pairs_found.values()) < MIN_PAIRS:
+        raise UserError(
+            f"{short} has {pairs_found['validation']:,} validation and {pairs_found['test']:,} test pairs, but at least "
+            f"{MIN_PAIRS} of each are needed. Use a larger corpus, with another --folder."
+        )
     for split, path in corpora.items():
         options = ["--pairs", str(PAIRS[split]), "--words", f"1-{LONGEST}"]
         if not path.exists() and run_script("join_sentences", str(short / path.name), str(path), *options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -101,3 +102,14 @@ def test_errors_are_messages(arguments: tuple[str, ...], message: str, tiny_run:
 def test_all_analysis_scripts_are_tested() -> None:
     patterns = ("plot_*.py", "inspect_*.py", "compare_replies.py")
     assert {path.stem for pattern in patterns for path in SCRIPTS.glob(pattern)} == set(SCRIPT_RUNS)
+
+
+def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.mkdir()
+    pairs = {"train": 240, "validation": 30, "test": 19}
+    (short / "statistics.json").write_text(json.dumps({split: {"pairs": number} for split, number in pairs.items()}))
+    result = run_script("study_sentence_length.py", "pairs.tsv", "--folder", tmp_path, "--results", tmp_path / "results")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "30 validation and 19 test pairs, but at least 20 of each are needed" in result.stderr
+    assert list(tmp_path.iterdir()) == [short]
