@@ -109,7 +109,7 @@ def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:
     short.mkdir()
     pairs = {"train": 240, "validation": 30, "test": 19}
     (short / "statistics.json").write_text(json.dumps({split: {"pairs": number} for split, number in pairs.items()}))
-    result = run_script("study_sentence_length.py", "pairs.tsv", "--folder", tmp_path, "--results", tmp_path / "results")
+    result = run_script("study_sentence_length.py", "pairs.tsv", "--folder", tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert "30 validation and 19 test pairs, but at least 20 of each are needed" in result.stderr
     assert list(tmp_path.iterdir()) == [short]
