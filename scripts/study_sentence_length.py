@@ -80,8 +80,8 @@ def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
     pairs_found = {split: json.loads((short / "statistics.json").read_text())[split]["pairs"] for split in PAIRS}
     if min(pairs_found.values()) < MIN_PAIRS:
         raise UserError(
-            f"{short} has {pairs_found['validation']:,} validation and {pairs_found['test']:,} test pairs, but at least "
-            f"{MIN_PAIRS} of each are needed. Use a larger corpus, with another --folder."
+            f"{short} has {pairs_found['validation']:,} validation and {pairs_found['test']:,} test pairs, but "
+            f"at least {MIN_PAIRS} of each are needed. Use a larger corpus, with another --folder."
         )
     for split, path in corpora.items():
         options = ["--pairs", str(PAIRS[split]), "--words", f"1-{LONGEST}"]
