@@ -21,7 +21,7 @@ from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.system.files import write_atomically, write_json
 from seq2seq_chat.training.precision import why_unavailable
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -71,7 +71,10 @@ def main(
 def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
     """Split the pairs and join those of each split; corpora that exist already are kept."""
     corpora = {split: folder / f"{split}.tsv" for split in PAIRS}
-    short = folder / "short"
+    short, record = folder / "short", folder / "inputs.json"
+    inputs = {name: Path(name).stat().st_size for name in pairs if Path(name).is_file()}
+    if record.exists() and json.loads(record.read_text(encoding="utf-8")) != inputs:
+        raise UserError(f"{folder} has the study of other inputs, see {record.name}; choose another --folder")
     if not (short / "statistics.json").exists():
         command = ["prepare", "pairs", *pairs, "--tokenizer", "unicode", "--split", "90,5,5", "--output", str(short)]
         options = ["--max-ratio", "2", "--drop-duplicates"]
@@ -83,6 +86,7 @@ def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
             f"{short} has {pairs_found['validation']:,} validation and {pairs_found['test']:,} test pairs, but "
             f"at least {MIN_PAIRS} of each are needed. Use a larger corpus, with another --folder."
         )
+    write_json(record, inputs)
     for split, path in corpora.items():
         options = ["--pairs", str(PAIRS[split]), "--words", f"1-{LONGEST}"]
         if not path.exists() and run_script("join_sentences", str(short / path.name), str(path), *options):

@@ -109,7 +109,10 @@ def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:
     short.mkdir()
     pairs = {"train": 240, "validation": 30, "test": 19}
     (short / "statistics.json").write_text(json.dumps({split: {"pairs": number} for split, number in pairs.items()}))
-    result = run_script("study_sentence_length.py", "pairs.tsv", "--folder", tmp_path)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "30 validation and 19 test pairs, but at least 20 of each are needed" in result.stderr
+    study = import_module("study_sentence_length").main
+    result = CliRunner().invoke(study, ["pairs.tsv", "--folder", str(tmp_path)])
+    assert "30 validation and 19 test pairs, but at least 20 of each are needed" in str(result.exception)
     assert list(tmp_path.iterdir()) == [short]
+    (tmp_path / "inputs.json").write_text('{"others.tsv": 7}')
+    result = CliRunner().invoke(study, ["pairs.tsv", "--folder", str(tmp_path)])
+    assert "has the study of other inputs, see inputs.json" in str(result.exception)
