@@ -2,8 +2,8 @@
 
 python scripts/plot_bleu_by_length.py rnnenc_30 rnnsearch_30 --data test.tsv --beam-width 5 --output bleu.png
 
-Uses the predictions of the runs' evaluations and generates those that are missing. All runs share the same bins of
-lengths; a length is counted in tokens of the run's tokenizer.
+Uses the predictions of the runs' evaluations and generates those that are missing. If a run writes lower case only,
+BLEU ignores case. All runs share the same bins of lengths; a length is counted in tokens of the run's tokenizer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(
     from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length, length_bins
     from seq2seq_chat.analysis.metrics_table import format_lengths
     from seq2seq_chat.analysis.predictions import beam, predict
-    from seq2seq_chat.analysis.scoring import score_predictions
+    from seq2seq_chat.analysis.scoring import score_predictions, writes_lower_case
 
     corpora = [evaluation_corpus(run, data) for run in trained_runs]
     scores = []
@@ -59,13 +59,16 @@ def main(
         predictions = predict(LoadedRun(run, snapshot), corpus, run.path / FOLDER, limit=limit, decoding=decoding)
         scores.append(score_predictions(predictions, run.config.task))
     bins = length_bins(*(each.source_lengths for each in scores))
-    rows = [bleu_by_source_length(each, bins) for each in scores]
+    lowercase = any(writes_lower_case(run.codecs.target.tokenizer) for run in trained_runs)
+    rows = [bleu_by_source_length(each, bins, lowercase=lowercase) for each in scores]
+    labels = dict.fromkeys(each.bleu(lowercase).kind.label for each in scores)
     for run, corpus, by_length, each in zip(trained_runs, corpora, rows, scores, strict=True):
-        labels = run.config.labels
-        click.echo(f"{run.name} on {corpus}: {each.bleu.kind.label}, {each.bleu.signature}")
-        click.echo(format_table(format_lengths(by_length, labels.source), "lr"))
+        bleu = each.bleu(lowercase)
+        click.echo(f"{run.name} on {corpus}: {bleu.kind.label}, {bleu.signature}")
+        click.echo(format_table(format_lengths(by_length, run.config.labels.source, bleu.kind.label), "lr"))
+    source = trained_runs[0].config.labels.source
     curves = dict(zip(distinct_names(trained_runs), rows, strict=True))
-    pictures.write(draw_bleu_by_length(curves, labels.source), "bleu_by_length", main=True)
+    pictures.write(draw_bleu_by_length(curves, source, " / ".join(labels)), "bleu_by_length", main=True)
 
 
 if __name__ == "__main__":

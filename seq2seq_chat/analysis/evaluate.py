@@ -76,7 +76,7 @@ def evaluate_run(
         origin = str(error)
     leakage = find_leakage(loaded, corpus_file, predictions)
     scores = score_predictions(predictions, run.config.task, further)
-    comparison = None
+    comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
         folder = output if folder is not None else baseline.run.path / FOLDER
         comparison = compare_with_baseline(scores, run, baseline, baseline_corpus, folder, further, limit, beam_width)
@@ -87,8 +87,10 @@ def evaluate_run(
         "step": loaded.step,
         "data": str(corpus_file),
         "references": list(map(str, references)),
-        "lowercase": writes_lower_case(run.codecs.target.tokenizer),
+        "lowercase": lowercase,
         **compute_all_metrics(predictions, vectors, leakage, scores),
+        "bleu_by_source_length_label": scores.bleu(lowercase).kind.label,
+        "bleu_by_source_length": bleu_by_source_length(scores, lowercase=lowercase),
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED},
         "baseline": comparison,
         "sent2vec": origin,
@@ -182,7 +184,6 @@ def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None, scores: 
         "word_accuracy": correct / tokens,
         "exact_match": exact / predictions.samples,
         **scores.metrics(),
-        "bleu_by_source_length": bleu_by_source_length(scores),
         **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent()}),
         **diversity.metrics(),
         "most_frequent": [{"reply": reply, "share": share} for reply, share in diversity.most_frequent()],

@@ -61,7 +61,8 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     }
     if metrics["lowercase"] and metrics["bleu_lowercase"] is not None:
         notes["case"] = "this run writes lower case only, so capital letters in the references count as mistakes"
-    tables = [rows, format_lengths(metrics["bleu_by_source_length"], labels["source"])]
+    score = metrics["bleu_by_source_length_label"]
+    tables = [rows, format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
     if metrics["baseline"]:
         tables.append(_baseline_rows(metrics))
     return "\n\n".join([*(format_table(table, "lr") for table in tables), format_table(list(notes.items()))])
@@ -84,10 +85,10 @@ def format_interval(interval: Sequence[float] | None) -> str:
     return NO_VALUE if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}"
 
 
-def format_lengths(by_length: Sequence[dict[str, Any]], source: str) -> list[list[str]]:
+def format_lengths(by_length: Sequence[dict[str, Any]], source: str, score: str) -> list[list[str]]:
     """The rows of :func:`bleu_by_source_length` for a table."""
     return [
-        [f"tokens of the {source}", "samples", "BLEU", "95 % interval"],
+        [f"tokens of the {source}", "samples", score, "95 % interval"],
         *(
             [row["words"], f"{row['samples']:,}", _value(row, "bleu", ".2f"), format_interval(row["bleu_interval"])]
             for row in by_length

@@ -13,12 +13,15 @@ from seq2seq_chat.analysis.figures.style import line_style, new_figure, plot_lab
 _SHIFT = 0.005  # between the points of two runs, as a share of the longest length
 
 
-def draw_bleu_by_length(runs: Mapping[str, Sequence[Mapping[str, Any]]], source: str = "source") -> Figure:
+def draw_bleu_by_length(
+    runs: Mapping[str, Sequence[Mapping[str, Any]]], source: str = "source", score: str = "BLEU"
+) -> Figure:
     """Draw a curve with 95 % intervals for each run.
 
     Args:
         runs: label → the rows of :func:`bleu_by_source_length`.
         source: what a source is called.
+        score: the label of the score.
     """
     figure = new_figure(7, 4.4)
     axes = figure.subplots()
@@ -37,7 +40,7 @@ def draw_bleu_by_length(runs: Mapping[str, Sequence[Mapping[str, Any]]], source:
             label=plot_label(label),
             **line_style(index),
         )
-    axes.set(xlabel=f"length of the {source}, tokens", ylabel="BLEU", title=f"BLEU by the length of the {source}")
+    axes.set(xlabel=f"length of the {source}, tokens", ylabel=score, title=f"BLEU by the length of the {source}")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)

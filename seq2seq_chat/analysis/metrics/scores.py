@@ -137,10 +137,10 @@ class CorpusScores(NamedTuple):
         """The scores of some of the samples."""
         return CorpusScores([score.select(selected) for score in self.scores], self.source_lengths[selected])
 
-    @property
-    def bleu(self) -> Score:
-        """The score with the key ``bleu``."""
-        return next(score for score in self.scores if score.kind.key == "bleu")
+    def bleu(self, lowercase: bool = False) -> Score:
+        """BLEU, or BLEU without regard to case if ``lowercase`` is set and the task has it."""
+        scores = {score.kind.key: score for score in self.scores}
+        return scores.get("bleu_lowercase", scores["bleu"]) if lowercase else scores["bleu"]
 
     def metrics(self) -> dict[str, Any]:
         """See :meth:`Score.metrics`; what the task does not have is None."""

@@ -63,8 +63,13 @@ def _bin_width(length: float) -> int:
         scale *= 10
 
 
-def bleu_by_source_length(scores: CorpusScores, bins: Sequence[LengthBin] | None = None) -> list[dict[str, Any]]:
+def bleu_by_source_length(
+    scores: CorpusScores, bins: Sequence[LengthBin] | None = None, *, lowercase: bool = False
+) -> list[dict[str, Any]]:
     """The BLEU of the samples in each bin, or in those that fit the samples.
+
+    Args:
+        lowercase: See :meth:`CorpusScores.bleu`.
 
     Returns:
         For each bin its tokens (``words``), the number of ``samples``, their ``mean_length``, ``bleu`` and 95 %
@@ -73,7 +78,7 @@ def bleu_by_source_length(scores: CorpusScores, bins: Sequence[LengthBin] | None
     rows = []
     for length_bin in bins or length_bins(scores.source_lengths):
         selected = (length_bin.first <= scores.source_lengths) & (scores.source_lengths <= length_bin.last)
-        bleu = scores.bleu.select(selected)
+        bleu = scores.bleu(lowercase).select(selected)
         rows.append(
             {
                 "words": str(length_bin),

@@ -24,6 +24,7 @@ from seq2seq_chat.analysis.report.page import (
     format_number,
     format_percent,
 )
+from seq2seq_chat.analysis.scoring import writes_lower_case
 from seq2seq_chat.runs.find import distinct_names
 
 
@@ -156,7 +157,9 @@ def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
         if snapshot.scores is not None
     }
     bins = length_bins(*(each.source_lengths for each in scores.values()))
-    by_length = {label: bleu_by_source_length(each, bins) for label, each in scores.items()}
+    lowercase = any(writes_lower_case(run.run.codecs.target.tokenizer) for run in report.runs)
+    by_length = {label: bleu_by_source_length(each, bins, lowercase=lowercase) for label, each in scores.items()}
+    labels = dict.fromkeys(each.bleu(lowercase).kind.label for each in scores.values())
     newest = {}
     for name, run in zip(distinct_names([run.run for run in report.runs]), report.runs, strict=True):
         if measured := [snapshot for snapshot in run.snapshots if snapshot.scores is not None]:
@@ -166,7 +169,7 @@ def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
         f"BLEU by the length of the {source} in tokens, at the newest snapshot: points at the mean length of the "
         "samples, and 95 % intervals."
     )
-    chapter.add(page.picture("bleu_by_length", draw_bleu_by_length(newest, source), caption))
+    chapter.add(page.picture("bleu_by_length", draw_bleu_by_length(newest, source, " / ".join(labels)), caption))
     rows = []
     for columns in zip(*by_length.values(), strict=True):
         cells = [f"{format_number(row['bleu'], 2)} ({format_interval(row['bleu_interval'])})" for row in columns]

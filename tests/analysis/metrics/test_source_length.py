@@ -68,5 +68,6 @@ def test_bleu_of_each_bin() -> None:
         assert (row["samples"], row["bleu"]) == (len(chosen), expected.score)
         assert row["mean_length"] == pytest.approx(lengths[chosen].mean())
         assert row["bleu_interval"][0] < row["bleu"] < row["bleu_interval"][1]
+    assert bleu_by_source_length(scores, lowercase=True) == rows  # conversations have no score that ignores case
     (empty,) = bleu_by_source_length(scores, [LengthBin(60, 90)])
     assert (empty["samples"], empty["bleu"], empty["bleu_interval"], empty["mean_length"]) == (0, None, None, None)
