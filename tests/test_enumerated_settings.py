@@ -81,6 +81,8 @@ def combinations(size: int) -> list[Combination]:
     values["training.precision"] = [value for value in values["training.precision"] if not why_unavailable(value)]
     if size == 1:
         values["training.strategy"].remove("multi_worker")  # needs a process of its own
+    else:  # the pairs of all tokenizers would be half of the combinations
+        values["data.target_tokenizer"] = [None, "subword"]
     chosen = pairwise(values, is_valid, size)
     assert {(path, value) for path in values for value in values[path]} == {
         item for combination in chosen for item in combination.items()
@@ -151,7 +153,7 @@ def test_every_value(train_and_chat: Callable[[Combination, str], None]) -> None
         train_and_chat(combination, name)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 def test_every_pair_of_values(train_and_chat: Callable[[Combination, str], None]) -> None:
     failures = []
     for name, combination in with_names(combinations(2)):
