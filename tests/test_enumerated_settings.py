@@ -81,7 +81,8 @@ def combinations(size: int) -> list[Combination]:
     values["training.precision"] = [value for value in values["training.precision"] if not why_unavailable(value)]
     if size == 1:
         values["training.strategy"].remove("multi_worker")  # needs a process of its own
-    else:  # the pairs of all tokenizers would be half of the combinations
+    else:  # the pairs of all tokenizers would be most of the combinations
+        values["data.tokenizer"] = ["english", "character", "subword"]
         values["data.target_tokenizer"] = [None, "subword"]
     chosen = pairwise(values, is_valid, size)
     assert {(path, value) for path in values for value in values[path]} == {

@@ -235,6 +235,7 @@ def test_context_reversed_input_and_copied_words(tmp_path: Path, changes: list[s
     assert sum("<turn>" in reply.source_words for reply in expected) >= 3
 
 
+@pytest.mark.slow
 def test_the_printed_program_gives_the_replies_of_chat(
     cli: Cli, run_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,6 +261,7 @@ def test_the_printed_program_gives_the_replies_of_chat(
     assert "already exists" in cli("export", run_copy, "--output", folder).error_message
 
 
+@pytest.mark.slow
 def test_the_printed_program_for_tokens(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The tokenizers are loaded from the folder, which is all that is left of the run."""
     config = small_config(

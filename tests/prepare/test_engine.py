@@ -145,6 +145,7 @@ def test_result_does_not_depend_on_memory(tmp_path: Path) -> None:
     assert contents(tmp_path / "much") == contents(tmp_path / "little")
 
 
+@pytest.mark.slow
 def test_too_little_memory_is_reported(tmp_path: Path) -> None:
     with (
         pytest.raises(UserError, match=r"100MB of memory is not enough .*--memory"),

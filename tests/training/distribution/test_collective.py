@@ -149,6 +149,7 @@ def losses(run: Run) -> np.ndarray:
     return np.array([[line["loss"], line.get("gradient_norm", 0.0)] for line in logged_lines(run.metrics_file)])
 
 
+@pytest.mark.slow
 def test_cpu_devices_match_the_losses_of_one_device(cli: Cli, config: Path, tmp_path: Path) -> None:
     small = ["steps=4", "micro_batches=1", "scheduled_sampling=none", "gradient_clipping_by=value"]
     few = [config, "--set", "data.buckets=null", "--set", "data.validation=null"]
