@@ -88,9 +88,7 @@ def evaluate_run(
         "data": str(corpus_file),
         "references": list(map(str, references)),
         "lowercase": lowercase,
-        **compute_all_metrics(predictions, vectors, leakage, scores),
-        "bleu_by_source_length_label": scores.bleu(lowercase).kind.label,
-        "bleu_by_source_length": bleu_by_source_length(scores, lowercase=lowercase),
+        **compute_all_metrics(predictions, vectors, leakage, scores, lowercase=lowercase),
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED},
         "baseline": comparison,
         "sent2vec": origin,
@@ -127,20 +125,26 @@ def find_leakage(loaded: LoadedRun, files: Corpus, predictions: Predictions) -> 
 
 
 def compute_all_metrics(
-    predictions: Predictions, vectors: Sent2Vec | None, leakage: Leakage | str, scores: CorpusScores
+    predictions: Predictions,
+    vectors: Sent2Vec | None,
+    leakage: Leakage | str,
+    scores: CorpusScores,
+    *,
+    lowercase: bool = False,
 ) -> dict[str, Any]:
     """The metrics of predictions; of those whose sample does not occur in train; and of those whose target does not.
 
     Args:
         leakage: of the predictions, or why it is unknown.
         scores: of the predictions.
+        lowercase: See :func:`bleu_by_source_length`.
 
     Returns:
         See :func:`compute_metrics`; further the numbers of ``leaked_samples`` and ``leaked_targets``, and the same
         metrics ``without_leaked`` (samples) and ``without_leaked_targets``, which are None if nothing is left. If the
         leakage is unknown, all four are None, and ``leakage_error`` says why.
     """
-    metrics = compute_metrics(predictions, vectors, scores)
+    metrics = compute_metrics(predictions, vectors, scores, lowercase=lowercase)
     if isinstance(leakage, str):
         return {**metrics, **dict.fromkeys(_LEAKAGE_KEYS), "leakage_error": leakage}
     values: list[Any] = [int(leakage.samples.sum()), int(leakage.targets.sum())]
@@ -149,14 +153,17 @@ def compute_all_metrics(
         if rest.samples == predictions.samples:
             values.append(metrics)
         else:
-            values.append(compute_metrics(rest, vectors, scores.select(~leaked)) if rest.samples else None)
+            kept = scores.select(~leaked)
+            values.append(compute_metrics(rest, vectors, kept, lowercase=lowercase) if rest.samples else None)
     return {**metrics, **dict(zip(_LEAKAGE_KEYS, values, strict=True)), "leakage_error": None}
 
 
 _LEAKAGE_KEYS = ("leaked_samples", "leaked_targets", "without_leaked", "without_leaked_targets")
 
 
-def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None, scores: CorpusScores) -> dict[str, Any]:
+def compute_metrics(
+    predictions: Predictions, vectors: Sent2Vec | None, scores: CorpusScores, *, lowercase: bool = False
+) -> dict[str, Any]:
     """Compute all metrics of a set of predictions.
 
     ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
@@ -184,6 +191,8 @@ def compute_metrics(predictions: Predictions, vectors: Sent2Vec | None, scores: 
         "word_accuracy": correct / tokens,
         "exact_match": exact / predictions.samples,
         **scores.metrics(),
+        "bleu_by_source_length_label": scores.bleu(lowercase).kind.label,
+        "bleu_by_source_length": bleu_by_source_length(scores, lowercase=lowercase),
         **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent()}),
         **diversity.metrics(),
         "most_frequent": [{"reply": reply, "share": share} for reply, share in diversity.most_frequent()],
