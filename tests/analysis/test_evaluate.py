@@ -63,6 +63,11 @@ def test_metrics_by_hand(tmp_path: Path) -> None:
     assert (row["words"], row["samples"], row["bleu"], metrics["bleu"]) == ("1–6", 2, expected, expected)
     assert metrics["bleu_label"] == "BLEU, tokenized" and metrics["bleu_tokenized"] is None
     assert metrics["sent2vec_distance"] is None
+    scores = score_predictions(predictions, "translation")
+    for lowercase, key in ((False, "bleu"), (True, "bleu_lowercase")):
+        metrics = compute_metrics(predictions, None, scores, lowercase=lowercase)
+        (row,) = metrics["bleu_by_source_length"]
+        assert (row["bleu"], metrics["bleu_by_source_length_label"]) == (metrics[key], metrics[f"{key}_label"])
 
 
 def test_frequent_replies_do_not_count_as_varied(tmp_path: Path) -> None:
