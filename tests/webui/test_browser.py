@@ -234,6 +234,7 @@ def test_table_of_runs_and_page_of_a_run(page: Any, shared_server: str, expect: 
     expect(page.locator("#run")).to_have_value("tiny")
 
 
+@pytest.mark.slow
 def test_table_is_updated_during_training(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         page.goto(f"{address}/runs")
@@ -265,6 +266,7 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
 
+@pytest.mark.slow
 def test_the_server_restarts_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         port = int(address.rsplit(":", 1)[1])
@@ -418,6 +420,7 @@ def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: st
         assert box["x"] >= 0 and box["x"] + box["width"] <= 361
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "colors"),
     [
