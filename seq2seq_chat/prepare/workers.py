@@ -157,9 +157,12 @@ def _submit(
 def _terminate(pool: ProcessPoolExecutor) -> None:
     """Terminate the processes, so that Ctrl-C and errors need not wait for a large file."""
     processes = list((getattr(pool, "_processes", None) or {}).values())
+    manager = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
+    if manager is not None:
+        manager.join(timeout=5)  # Python's exit wakes it up, which fails while it is closing its pipe
 
 
 def _start_worker(counter: Any) -> None:
