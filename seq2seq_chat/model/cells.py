@@ -56,7 +56,9 @@ class Cell(tf.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        self.input = Weight(f"{name}/input", input_size, self.GATES * hidden_size, seed) if input_size else None
+        self.input: Weight | None = None
+        if input_size:
+            self.input = Weight(f"{name}/input", input_size, self.GATES * hidden_size, seed, gates=self.GATES)
         self.bias = tf.Variable(self._initial_bias(), name=f"{name}/bias")
         for field, gates in self.RECURRENT_GATES.items():
             sizes = (step_input_size, hidden_size, gates)
@@ -153,6 +155,8 @@ def initial_recurrent_matrix(
 ) -> tf.Tensor:
     """The initial matrix that is applied to [step input; state], [step input size + hidden, gates × hidden].
 
+    With ``glorot`` each gate has the limits of a matrix of its own; those of all gates as one matrix are so narrow that
+    in the first hundreds of steps the encoder's outputs hardly depend on its input, and attention starts to learn late.
     With ``orthogonal`` (Saxe et al. 2014) and ``identity`` (Le et al. 2015), that is the kind of each gate's square
     matrix of the state, so that a linear cell would pass gradients through time unchanged. The rows of the step input
     are always as with ``glorot``.
@@ -161,7 +165,7 @@ def initial_recurrent_matrix(
         sizes: step input size, hidden size and number of gates.
     """
     step_input_size, hidden_size, gates = sizes
-    matrix = glorot([step_input_size + hidden_size, gates * hidden_size], seed, name)
+    matrix = glorot([step_input_size + hidden_size, gates * hidden_size], seed, name, gates=gates)
     if initializer == "glorot":
         return matrix
     if initializer == "identity":

@@ -90,7 +90,8 @@ class Decoder(tf.Module):
             self.attention = ATTENTIONS[config.attention]("decoder/attention", hidden_size, value_size, seed)
             context_size = value_size
         if config.context == "every_step":
-            self.thought = Weight("decoder/layer0/thought", hidden_size, CELLS[config.cell].GATES * hidden_size, seed)
+            gates = CELLS[config.cell].GATES
+            self.thought = Weight("decoder/layer0/thought", hidden_size, gates * hidden_size, seed, gates=gates)
             context_size = context_size or hidden_size
         if config.output == "maxout":
             units, fan_in = 2 * decoder_output_size(config), context_size + hidden_size + config.embedding_size

@@ -11,14 +11,15 @@ import tensorflow as tf
 from seq2seq_chat.model.deferred import matmul
 
 
-def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0) -> tf.Tensor:
-    """Uniform numbers of variance 2 / (fan_in + columns), a function of the seed and the variable's name.
+def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0, gates: int = 1) -> tf.Tensor:
+    """Uniform numbers of variance 2 / (fan_in + fan_out), a function of the seed and the variable's name.
 
-    ``fan_in`` is the number of rows, unless the matrix is part of one with more rows.
+    ``fan_in`` is the number of rows, unless the matrix is part of one with more rows. ``fan_out`` is the number of
+    columns, or of those of one gate if the matrix consists of the matrices of several.
 
     Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
     """
-    return uniform(shape, math.sqrt(6.0 / ((fan_in or shape[0]) + shape[-1])), seed, name)
+    return uniform(shape, math.sqrt(6.0 / ((fan_in or shape[0]) + shape[-1] // gates)), seed, name)
 
 
 def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tensor:
@@ -43,15 +44,22 @@ class Weight(tf.Module):
     """A matrix W ∈ R^(inputs × outputs), used as x W.
 
     Args:
-        fan_in: see :func:`glorot`.
+        fan_in, gates: see :func:`glorot`.
         initial: initial values rather than those of ``glorot``, [inputs, outputs].
     """
 
     def __init__(
-        self, name: str, inputs: int, outputs: int, seed: int, fan_in: int = 0, initial: tf.Tensor | None = None
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        seed: int,
+        fan_in: int = 0,
+        gates: int = 1,
+        initial: tf.Tensor | None = None,
     ) -> None:
         super().__init__()
-        values = glorot([inputs, outputs], seed, name, fan_in) if initial is None else initial
+        values = glorot([inputs, outputs], seed, name, fan_in, gates) if initial is None else initial
         self.matrix = tf.Variable(values, name=name)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:

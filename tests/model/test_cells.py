@@ -67,6 +67,17 @@ def test_initial_bias() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_initial_limits_are_those_of_single_gates(kind: str) -> None:
+    """Uniform in ±√(6 / (rows + columns)), where the columns are those of one gate."""
+    words, step_input, hidden = 30, 20, 50
+    cell = CELLS[kind]("cell", words, step_input, hidden, seed=1)
+    matrices = [(cell.input, words), *((getattr(cell, field), step_input + hidden) for field in cell.RECURRENT_GATES)]
+    for weight, rows in matrices:
+        for matrix in np.split(weight.matrix.numpy(), weight.matrix.shape[1] // hidden, axis=1):
+            assert np.abs(matrix).max() == pytest.approx(np.sqrt(6 / (rows + hidden)), rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
 def test_orthogonal_and_identity_matrices(kind: str) -> None:
     def matrices(initializer: Any, seed: int = 1) -> list[Any]:
         """The matrices of the step input, and those of the state, by gate."""
