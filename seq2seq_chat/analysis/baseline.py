@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import zip_longest
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.metrics.scores import SCORES, CorpusScores
-from seq2seq_chat.analysis.predictions import beam, predict
-from seq2seq_chat.analysis.scoring import References, score_predictions
+from seq2seq_chat.analysis.predictions import Predictions
 from seq2seq_chat.data.codec import are_equal
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+
+
+class ScoredRun(NamedTuple):
+    """A run, its predictions of a corpus and their scores."""
+
+    loaded: LoadedRun
+    predictions: Predictions
+    scores: CorpusScores
 
 
 def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corpus) -> None:
@@ -53,44 +57,22 @@ def _common_scores(run: Run, baseline: Run) -> list[str]:
     return [kind.key for kind in SCORES[run.config.task] if same_tokens or not kind.of_tokens]
 
 
-def compare_with_baseline(
-    scores: CorpusScores,
-    run: Run,
-    baseline: RunSnapshot,
-    data: Corpus,
-    folder: Path,
-    references: Sequence[References],
-    limit: int | None,
-    beam_width: int | None,
-) -> dict[str, Any]:
-    """Predict the same samples with another run, and test the differences between the scores by paired bootstrap.
-
-    Args:
-        scores: of the run.
-        data: the corpus of the baseline, which has the same samples.
-        folder: where to keep its predictions.
-        beam_width: None for greedy search.
+def compare_with_baseline(run: ScoredRun, baseline: ScoredRun) -> dict[str, Any]:
+    """Test the differences between the scores of two runs on the same samples by paired bootstrap.
 
     Returns:
         The ``run``, ``snapshot`` and ``step`` of the baseline, the file of its ``predictions``, and its ``scores``:
         those of :meth:`Score.compare` for each key that both runs have in common.
-
-    Raises:
-        UserError: The baseline cannot be loaded, or its predictions cannot be written.
     """
-    loaded = LoadedRun(baseline.run, baseline.snapshot)
-    decoding = None if beam_width is None else beam(loaded.config.decoding, beam_width)
-    predictions = predict(loaded, data, folder, limit=limit, decoding=decoding)
-    others = score_predictions(predictions, run.config.task, references)
-    common = _common_scores(run, baseline.run)
+    common = _common_scores(run.loaded.run, baseline.loaded.run)
     return {
-        "run": baseline.run.name,
-        "snapshot": baseline.snapshot or "latest",
-        "step": loaded.step,
-        "predictions": str(predictions.path),
+        "run": baseline.loaded.run.name,
+        "snapshot": baseline.loaded.snapshot,
+        "step": baseline.loaded.step,
+        "predictions": str(baseline.predictions.path),
         "scores": {
             score.kind.key: score.compare(other)
-            for score, other in zip(scores.scores, others.scores, strict=True)
+            for score, other in zip(run.scores.scores, baseline.scores.scores, strict=True)
             if score.kind.key in common
         },
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.analysis.baseline import compare_with_baseline, ensure_comparable
+from seq2seq_chat.analysis.baseline import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES, SEED
 from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
@@ -78,8 +78,14 @@ def evaluate_run(
     scores = score_predictions(predictions, run.config.task, further)
     comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
-        folder = output if folder is not None else baseline.run.path / FOLDER
-        comparison = compare_with_baseline(scores, run, baseline, baseline_corpus, folder, further, limit, beam_width)
+        other = LoadedRun(baseline.run, baseline.snapshot)
+        others_folder = output if folder is not None else baseline.run.path / FOLDER
+        decoding = None if beam_width is None else beam(other.config.decoding, beam_width)
+        others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decoding)
+        comparison = compare_with_baseline(
+            ScoredRun(loaded, predictions, scores),
+            ScoredRun(other, others, score_predictions(others, run.config.task, further)),
+        )
     return {
         "run": run.name,
         "task": run.config.task,

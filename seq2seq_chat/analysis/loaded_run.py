@@ -23,6 +23,7 @@ class LoadedRun:
 
     Attributes:
         run, config, codecs, model, chatbot: the run and the objects built from it.
+        snapshot: the name of the current weights.
         step: training steps of the current weights.
     """
 
@@ -31,7 +32,7 @@ class LoadedRun:
         self.run, self.config = run, run.config
         trained = load_trained_model(run, snapshot)
         self.model, self.codecs, self.step = trained.model, trained.codecs, trained.step
-        self._snapshot = snapshot or LATEST
+        self.snapshot = snapshot or LATEST
         self.chatbot = Chatbot(self.model, self.codecs, self.config, results=run.path.parent)
         self._scorers: dict[int, Scorer] = {}
 
@@ -42,12 +43,12 @@ class LoadedRun:
 
     def load_snapshot(self, name: str) -> None:
         """Replace the weights; see :func:`load_trained_model` for the exceptions raised."""
-        if name == self._snapshot:
+        if name == self.snapshot:
             return
         trained = load_trained_model(self.run, name)
         for variable, loaded in zip(self.model.trainable_variables, trained.model.trainable_variables, strict=True):
             variable.assign(loaded)
-        self.step, self._snapshot = trained.step, name
+        self.step, self.snapshot = trained.step, name
 
     def scorer(self, max_rows: int) -> Scorer:
         """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
