@@ -23,6 +23,8 @@ _LONGEST_LIKE_MARKER = 40
 class CorpusError(UserError):
     """An invalid corpus file."""
 
+    missing_file_remedy = "run seq2seq-chat prepare to create corpora"
+
 
 def is_mistyped_marker(line: str) -> bool:
     """Whether a line was probably meant to be the marker, but is not, as ``<<<<END-CONV>>>>`` or ``<<EDN-CONV>>``."""

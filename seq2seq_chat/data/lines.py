@@ -115,10 +115,8 @@ def _is_start_of_utf8(line: bytes) -> bool:
 def read_error(path: Path, cause: Exception, error: type[UserError]) -> UserError:
     """An instance of ``error`` that explains why opening or reading ``path`` failed."""
     if isinstance(cause, FileNotFoundError):
-        return error(
-            f"{path} does not exist. Paths are relative to the working directory ({Path.cwd()}); run seq2seq-chat "
-            "prepare to create corpora and vocabularies."
-        )
+        remedy = f"; {error.missing_file_remedy}" if error.missing_file_remedy else ""
+        return error(f"{path} does not exist. Paths are relative to the working directory ({Path.cwd()}){remedy}.")
     if isinstance(cause, IsADirectoryError):
         return error(f"{path} is a folder. Name a file in it.")
     if isinstance(cause, DamagedFile):

@@ -25,6 +25,8 @@ SPECIAL_WORDS = ("<pad>", "<go>", "<eos>", "<unknown>")
 class VocabularyError(UserError):
     """An invalid vocabulary file."""
 
+    missing_file_remedy = "run seq2seq-chat prepare to create vocabularies"
+
 
 class Vocabulary:
     """An ordered list of distinct words; the id of a word is its index in the list.
