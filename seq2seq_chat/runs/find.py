@@ -66,7 +66,12 @@ def find_run(name: str, results: str | Path = "results") -> Run:
         raise NoSuchRun(
             f"no run {name!r}: there are no runs in {results}; train one, or specify their folder with --results"
         )
-    raise NoSuchRun(f"no run {name!r} in {results}; the newest is {runs[-1].name}")
+    hint = f"the newest is {runs[-1].name}"
+    start, _, snapshot = name.rpartition(":")
+    with suppress(RunError):
+        if snapshot and match_run(start, runs):
+            hint = f"use {start} with --snapshot {snapshot}"
+    raise NoSuchRun(f"no run {name!r} in {results}; {hint}")
 
 
 class NoSuchRun(RunError):

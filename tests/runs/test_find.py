@@ -47,6 +47,8 @@ def test_a_complete_name_is_not_ambiguous(results: Path) -> None:
         ("2026", r"'2026' is ambiguous: it matches 2 runs \(2026-02-\S+_tiny, 2026-03-\S+_reddit\); use a longer"),
         ("tiny", r"'tiny' is ambiguous: it matches 2 runs \(2025-\S+_tiny, 2026-02-\S+_tiny\); use a longer prefix"),
         ("red", r"no run 'red' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
+        ("latest:best", r"no run 'latest:best' in \S+; use latest with --snapshot best"),
+        ("none:best", r"no run 'none:best' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
         ("", "the name of the run is empty; use its folder, its name below .*, or latest"),
         ("../results", "no run '../results' in"),
     ],
