@@ -97,7 +97,7 @@ def _load_experiment(
         return load_config(config_file, overrides), run
     if run is None:
         raise click.UsageError("specify a CONFIG to train, or a RUN to --resume")
-    return load_config(run.path / "config.json", overrides, warn=False), run
+    return run.load_config(overrides), run
 
 
 def _ensure_not_a_run(config_file: str, results: str) -> None:

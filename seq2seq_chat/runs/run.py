@@ -7,6 +7,7 @@
       environment.json    versions and hardware
       vocabulary.txt      one word per line; target_vocabulary.txt if the target has its own
       tokenizer.json      subword tokenizer only; target_tokenizer.json if the target has its own
+      lexicon.tsv         a copy of decoding.lexicon, if that is set
       metrics.jsonl       losses, one line per log interval or validation
       samples.jsonl       replies generated during training, one line each
       checkpoints/        what training resumes from: 0000001000.npz, …
@@ -23,7 +24,7 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,18 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """The configuration. Raises ConfigError if the file is damaged."""
-        return load_config(self.path / "config.json", warn=False)
+        """The configuration, with the run's own copy of the lexicon. Raises ConfigError if the file is damaged."""
+        return self.load_config()
+
+    def load_config(self, overrides: Sequence[str] = ()) -> Config:
+        """The configuration, changed by ``key=value`` strings; see :attr:`config`."""
+        file = self.path / "config.json"
+        config = load_config(file, overrides, warn=False)
+        stored = load_config(file, warn=False).decoding.lexicon if overrides else config.decoding.lexicon
+        if stored is None or config.decoding.lexicon != stored or not self._lexicon.is_file():
+            return config
+        decoding = config.decoding.model_copy(update={"lexicon": str(self._lexicon)})
+        return config.model_copy(update={"decoding": decoding})
 
     @property
     def codecs(self) -> Codecs:
@@ -172,7 +183,15 @@ class Run:
         write_atomically(self.path / "end.json", json.dumps(end) + "\n")
 
     def save_config(self, config: Config) -> None:
+        """Save the configuration, and a copy of its lexicon if the file exists."""
+        lexicon = config.decoding.lexicon
+        if lexicon is not None and Path(lexicon).is_file() and Path(lexicon) != self._lexicon:
+            write_atomically(self._lexicon, Path(lexicon).read_bytes())
         write_atomically(self.path / "config.json", config.to_json())
+
+    @property
+    def _lexicon(self) -> Path:
+        return self.path / "lexicon.tsv"
 
 
 def create_run(results: str | Path, config: Config, codecs: Codecs, environment: dict[str, Any]) -> Run:

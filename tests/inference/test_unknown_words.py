@@ -22,7 +22,7 @@ from seq2seq_chat.data.source_text import SourceText, original_spelling, read_so
 from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.training.validation import BleuScorer, ReplySampler, read_sources
 from tests.conftest import CommandResult
 from tests.random_runs import make_codec, random_model, random_run, small_config
@@ -141,6 +141,27 @@ def test_chat_evaluation_and_validation_agree(cli: Cli, run: Run, tmp_path: Path
     steps = config.model.encoder_steps
     scorer = BleuScorer(search, codecs.target, corpus, samples, references, sources, reader, steps, True)
     assert scorer() == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=1e-9)
+
+
+def test_a_run_has_its_own_copy_of_the_lexicon(run: Run, lexicon: str, tmp_path: Path) -> None:
+    """It is used even if the run is moved and the file is gone, unless another lexicon is set."""
+    original = tmp_path / "words.tsv"
+    original.write_bytes(Path(lexicon).read_bytes())
+    decoding = run.config.decoding.model_copy(update={"lexicon": str(original)})
+    created = create_run(tmp_path, run.config.model_copy(update={"decoding": decoding}), CODECS, {})
+    original.write_text("cat\tother\n", encoding="utf-8")
+    moved = Run(created.path.rename(tmp_path / "moved"))
+    copy = moved.config.decoding.lexicon
+    assert copy == str(tmp_path / "moved" / "lexicon.tsv")
+    assert Path(copy).read_bytes() == Path(lexicon).read_bytes()
+    assert moved.load_config(["training.steps=9"]).decoding.lexicon == copy
+    moved.save_config(moved.config)  # as resuming does
+    assert moved.config.decoding.lexicon == copy
+    assert moved.load_config(["decoding.lexicon=null"]).decoding.lexicon is None
+    changed = moved.load_config([f"decoding.lexicon={original}"])
+    assert changed.decoding.lexicon == str(original)
+    moved.save_config(changed)
+    assert Path(copy).read_bytes() == original.read_bytes()
 
 
 @pytest.mark.slow
