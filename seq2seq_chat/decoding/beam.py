@@ -18,6 +18,7 @@ from seq2seq_chat.decoding.hypotheses import (
     reorder_state,
     top_k_words,
 )
+from seq2seq_chat.decoding.parameters import Scalar
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
     SearchInputs,
@@ -36,16 +37,16 @@ def beam_search(
     *,
     width: int,
     n_best: int,
-    length_penalty: float = 0.0,
+    length_penalty: Scalar = 0.0,
     groups: int = 1,
-    diversity: float = 0.0,
+    diversity: Scalar = 0.0,
 ) -> Hypotheses:
     """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
     A hypothesis that has ended stays in the beam with its score and is never continued. The search of an utterance ends
     when its first ``n_best`` hypotheses have ended and no other can overtake them.
 
-    With a length penalty, hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
+    Hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
     beam search, Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous
     ones, and the choice, but not the score, penalizes a word by ``diversity`` nats for each hypothesis of a previous
     group that has chosen it.
@@ -84,9 +85,9 @@ class _BeamSearch:
     batch: tf.Tensor
     width: int
     n_best: int
-    length_penalty: float
+    length_penalty: Scalar
     groups: int
-    diversity: float
+    diversity: Scalar
 
     @property
     def group_size(self) -> int:
@@ -115,11 +116,11 @@ class _BeamSearch:
     ) -> _Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 
-        At most ``width`` continuations of a hypothesis are kept. With a length penalty one more is needed, as the end
+        At most ``width`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the end
         marker, which does not count as a word, may rank lower than its probability suggests.
         """
         rows = self.batch * self.width
-        log_probabilities, words = top_k_words(output, self.width + (1 if self.length_penalty else 0))
+        log_probabilities, words = top_k_words(output, self.width + 1)
         count = words.shape[1]
         unchanged = tf.tile(tf.one_hot([0], count, on_value=0.0, off_value=NEG_INF), [rows, 1])
         changes = tf.tensor_scatter_nd_update(unchanged, active.rows[:, tf.newaxis], log_probabilities)
@@ -131,7 +132,7 @@ class _BeamSearch:
 
     def _rank(self, scores: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """What hypotheses are sorted by. lengths: words without the end marker."""
-        return scores if self.length_penalty == 0 else scores / length_divisor(lengths, self.length_penalty)
+        return scores / length_divisor(lengths, self.length_penalty)
 
     def _choose(self, candidates: _Candidates, is_active: tf.Tensor) -> tf.Tensor:
         """The candidates to keep, group by group, best first: [batch, width], indices into width · n.

@@ -65,7 +65,7 @@ def repeat_rows(tensors: Any, count: int) -> Any:
     return tf.nest.map_structure(lambda part: tf.repeat(part, count, axis=0), tensors)
 
 
-def length_divisor(words: tf.Tensor, penalty: float) -> tf.Tensor:
+def length_divisor(words: tf.Tensor, penalty: float | tf.Tensor) -> tf.Tensor:
     """((5 + words) / 6)^penalty: scores are divided by it so that long hypotheses can compete. Any shape.
 
     Source: Wu et al. 2016, equation 14. The end marker does not count as a word.

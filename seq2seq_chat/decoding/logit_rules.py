@@ -13,19 +13,20 @@ import tensorflow as tf
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import NEG_INF, StepOutput, log_normalizer
+from seq2seq_chat.decoding.parameters import Scalar, SearchParameters
 
 LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
 
 
-def configured_rules(decoding: Decoding) -> list[LogitRule]:
-    """The rules that the settings require, in the order in which they apply."""
+def configured_rules(decoding: Decoding, parameters: SearchParameters) -> list[LogitRule]:
+    """The rules that the settings require, in the order in which they apply, with the values of parameters."""
     rules: list[LogitRule] = []
     if decoding.repetition_penalty != 1:
-        rules.append(repetition_penalty_rule(decoding.repetition_penalty))
+        rules.append(repetition_penalty_rule(parameters.repetition_penalty))
     rules.append(forbid(forbidden_words(decoding)))
     if decoding.min_length:
-        rules.append(min_length_rule(decoding.min_length))
+        rules.append(min_length_rule(parameters.min_length))
     if decoding.no_repeat_ngram_size:
         rules.append(no_repeat_ngram_rule(decoding.no_repeat_ngram_size))
     return rules
@@ -52,7 +53,7 @@ def forbid(ids: Sequence[int]) -> LogitRule:
     return rule
 
 
-def min_length_rule(min_length: int) -> LogitRule:
+def min_length_rule(min_length: Scalar) -> LogitRule:
     """Forbid the end marker before a reply has ``min_length`` words."""
 
     def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
@@ -86,7 +87,7 @@ def no_repeat_ngram_rule(n: int) -> LogitRule:
     return rule
 
 
-def repetition_penalty_rule(penalty: float) -> LogitRule:
+def repetition_penalty_rule(penalty: Scalar) -> LogitRule:
     """Make earlier words less probable: positive logits are divided by the penalty, negative ones multiplied.
 
     Source: Keskin et al. 2019, section 4.1, with the usual correction for negative logits. Unlike the other rules this

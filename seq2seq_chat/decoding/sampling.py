@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, reorder_state, repeat_rows
+from seq2seq_chat.decoding.parameters import Scalar
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
@@ -41,7 +42,7 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Dist
     return reorder_state(hypotheses, tf.math.top_k(hypotheses.scores, n).indices)
 
 
-def truncated_softmax(temperature: float, top_k: int | None, top_p: float | None) -> Distribution:
+def truncated_softmax(temperature: Scalar, top_k: Scalar | None, top_p: Scalar | None) -> Distribution:
     """The distribution to sample from.
 
     softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
@@ -54,12 +55,12 @@ def truncated_softmax(temperature: float, top_k: int | None, top_p: float | None
         vocabulary = logits.shape[-1]
         if top_k is None and top_p is None:
             return tf.nn.softmax(logits)
-        largest, words = tf.math.top_k(logits, min(top_k or vocabulary, vocabulary))
+        largest, words = tf.math.top_k(logits, vocabulary if top_k is None else tf.minimum(top_k, vocabulary))
         probabilities = tf.nn.softmax(largest)
         if top_p is not None:
             before = tf.cumsum(probabilities, axis=1, exclusive=True)
             probabilities = tf.nn.softmax(tf.where(before < top_p, largest, NEG_INF))
-        rows = tf.tile(tf.range(tf.shape(logits)[0])[:, tf.newaxis], [1, largest.shape[1]])
+        rows = tf.tile(tf.range(tf.shape(logits)[0])[:, tf.newaxis], [1, tf.shape(largest)[1]])
         return tf.scatter_nd(tf.stack([rows, words], axis=2), probabilities, tf.shape(logits))
 
     return distribution

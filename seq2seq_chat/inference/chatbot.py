@@ -23,8 +23,9 @@ from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -236,11 +237,13 @@ class Chatbot:
         """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
         defaults = {name: Decoding.model_fields[name].default for name in UNCOMPILED_SETTINGS}
         key = decoding.model_copy(update=defaults)
+        if not is_dynamic(self._model, decoding):
+            key = graph_settings(key)
         search = self._searches.pop(key, None) or ReplySearch(self._model, key)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]
-        return search
+        return search.with_parameters(SearchParameters.of_settings(decoding))
 
     def reader(self, decoding: Decoding) -> HypothesisReader:
         """What turns hypotheses into tokens. Raises LexiconError."""

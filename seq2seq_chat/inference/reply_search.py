@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
+from seq2seq_chat.decoding.parameters import SearchParameters, truncates
 from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
@@ -38,18 +40,28 @@ class ReplySearch:
         if decoding.unrolling == "dynamic" and model.config.static_only:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
         self._model, self._decoding = model, decoding
+        self._parameters = SearchParameters.of_settings(decoding)
         samples = decoding.n_best if decoding.method == "sample" else 0
         self._width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
         self._uniform_shape = (samples, model.config.decoder_steps)
         self._compiled = tf.function(
-            self.search,
+            lambda source, lengths, uniform, *parameters: self.search(
+                source, lengths, uniform, SearchParameters(*parameters)
+            ),
             autograph=False,
             input_signature=[
                 tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
                 tf.TensorSpec([None], tf.int32),
                 tf.TensorSpec([None, *self._uniform_shape], tf.float64),
+                *SearchParameters.specs(),
             ],
         )
+
+    def with_parameters(self, parameters: SearchParameters) -> ReplySearch:
+        """The search with the same graph and other values of parameters, which the dynamic decoder ignores."""
+        search = copy.copy(self)
+        search._parameters = parameters
+        return search
 
     def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
         """source: ids int32 [n, source steps], lengths: int32 [n] → hypotheses of NumPy arrays, [n, n_best, …].
@@ -66,14 +78,28 @@ class ReplySearch:
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
             uniform = uniform_numbers(seed, source[rows], *self._uniform_shape)
-            fields = call_with_arrays(self._compiled, source[rows], lengths[rows], uniform)
+            parameters = self._parameters.arrays()
+            fields = call_with_arrays(self._compiled, source[rows], lengths[rows], uniform, *parameters)
             yield Hypotheses(*(field.numpy() for field in fields))
 
-    def search(self, source: tf.Tensor, lengths: tf.Tensor, uniform: tf.Tensor | None = None) -> Hypotheses:
-        """The search as part of a graph; ``uniform`` are random numbers for sampling, [batch, n, steps]."""
+    def search(
+        self,
+        source: tf.Tensor,
+        lengths: tf.Tensor,
+        uniform: tf.Tensor | None = None,
+        parameters: SearchParameters | None = None,
+    ) -> Hypotheses:
+        """The search as part of a graph.
+
+        Args:
+            source: ids [batch, source steps], lengths: [batch].
+            uniform: random numbers for sampling, [batch, n, steps].
+            parameters: scalar tensors; those of the settings, as constants, if None.
+        """
         model, config, decoding = self._model, self._model.config, self._decoding
+        parameters = parameters or self._parameters
         encoded = model.encode(source, lengths)
-        if (decoding.unrolling or config.unrolling) == "dynamic" and decoding.supports_dynamic:
+        if is_dynamic(model, decoding):
             from seq2seq_chat.inference.dynamic import DynamicSearch  # slow to import
 
             return DynamicSearch(model, decoding)(encoded)
@@ -84,21 +110,27 @@ class ReplySearch:
             memory=memory,
             steps=config.decoder_steps,
             source_steps=config.encoder_steps if memory.attended else 0,
-            logit_rules=configured_rules(decoding),
+            logit_rules=configured_rules(decoding, parameters),
         )
         if decoding.method == "greedy":
             return sequential_search(inputs)
         if decoding.method == "sample":
-            distribution = truncated_softmax(decoding.temperature, decoding.top_k, decoding.top_p)
+            limits = (parameters.top_k, parameters.top_p) if truncates(decoding) else (None, None)
+            distribution = truncated_softmax(parameters.temperature, *limits)
             return sampling_search(inputs, uniform, distribution)
         return beam_search(
             inputs,
             width=decoding.beam_width,
             n_best=decoding.n_best,
-            length_penalty=decoding.length_penalty,
+            length_penalty=parameters.length_penalty,
             groups=decoding.beam_groups,
-            diversity=decoding.diversity_penalty,
+            diversity=parameters.diversity_penalty,
         )
+
+
+def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:
+    """Whether the dynamic decoder searches, for which all settings are part of the graph."""
+    return (decoding.unrolling or model.config.unrolling) == "dynamic" and decoding.supports_dynamic
 
 
 def model_step(model: Seq2Seq) -> StepFunction:

@@ -19,12 +19,14 @@ from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import (
+    LogitRule,
     apply_rules,
     configured_rules,
     min_length_rule,
     no_repeat_ngram_rule,
     repetition_penalty_rule,
 )
+from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 
@@ -277,10 +279,14 @@ def test_contradictory_settings_are_rejected(decoding: dict[str, Any], message: 
         parse_config({"name": "x", "data": {"train": "t"}, "decoding": decoding}, where="test")
 
 
+def rules_of(decoding: Decoding) -> list[LogitRule]:
+    return configured_rules(decoding, SearchParameters.of_settings(decoding))
+
+
 def test_special_words_are_forbidden_by_default() -> None:
     logits = tf.constant([[9.0, 9.0, 0.0, 9.0, 1.0]])
     output = StepOutput(logits, log_normalizer(logits), (), tf.zeros([1, 0]))
-    rules = configured_rules(Decoding(method="sample"))
+    rules = rules_of(Decoding(method="sample"))
     output = apply_rules(rules, output, tf.zeros([1, 4], tf.int32), tf.constant(0))
     assert set(output.forbidden) == {PAD, GO, UNKNOWN}
 
@@ -289,8 +295,8 @@ def test_rules_are_those_of_the_settings() -> None:
     """After 5 6 5: no end before four words, no pair of words twice, and words of the history are less probable."""
     logits = tf.fill([1, 8], 1.5)
     output = StepOutput(logits, log_normalizer(logits), (), tf.zeros([1, 0]))
-    rules = configured_rules(Decoding(min_length=4, no_repeat_ngram_size=2, repetition_penalty=3.0, allow_unknown=True))
+    rules = rules_of(Decoding(min_length=4, no_repeat_ngram_size=2, repetition_penalty=3.0, allow_unknown=True))
     output = apply_rules(rules, output, tf.constant([[5, 6, 5, PAD, PAD]]), tf.constant(3))
     assert set(output.forbidden) == {PAD, GO}
     np.testing.assert_allclose(output.logits[0, 2:], [NEG_INF, 1.5, 1.5, 0.5, NEG_INF, 1.5])
-    assert len(configured_rules(Decoding())) == 1
+    assert len(rules_of(Decoding())) == 1

@@ -189,14 +189,14 @@ def test_beam_width_alone_prints_no_scores(cli: Cli, tiny_run: Path, bot: Chatbo
 
 
 def test_settings_of_the_search(cli: Cli, tiny_run: Path, bot: Chatbot) -> None:
-    settings = ["method=beam", "beam_width=3", "minimum_length=6"]  # the last one by its old name
+    settings = ["method=beam", "beam_width=3", "minimum_length=9"]  # the last one by its old name
     options = [option for setting in settings for option in ("--set", f"decoding.{setting}")]
     answer = cli("chat", tiny_run, *options, stdin=b"you see the tree1 ?\n")
-    expected = bot.reply("you see the tree1 ?", Decoding(method="beam", beam_width=3, min_length=6)).text
+    expected = bot.reply("you see the tree1 ?", Decoding(method="beam", beam_width=3, min_length=9)).text
     assert (answer.status, answer.out) == (0, f"{expected}\n")
     assert expected != bot.reply("you see the tree1 ?", Decoding(method="beam", beam_width=3)).text
     assert answer.err == (
-        "seq2seq-chat: warning: --set decoding.minimum_length=6: decoding.minimum_length was renamed to "
+        "seq2seq-chat: warning: --set decoding.minimum_length=9: decoding.minimum_length was renamed to "
         "decoding.min_length\n"
     )
     answer = cli("chat", tiny_run, "--n-best", 2, "--set", "decoding.beam_width=2", stdin=b"you see the tree1 ?\n")
@@ -516,7 +516,9 @@ def test_sampling_depends_on_the_seed_only(forward: Chatbot) -> None:
         assert [h.words for h in alone] == [h.words for h in expected]
     other = forward.replies(texts, decoding.model_copy(update={"seed": 6}))
     assert any(reply.hypotheses[0].words != one[0].words for reply, one in zip(other, together, strict=True))
-    assert len(forward._searches) <= 8, "a seed must not cost another graph"
+    graphs = len(forward._searches)
+    forward.replies(texts, decoding.model_copy(update={"seed": 7, "temperature": 0.4}))
+    assert len(forward._searches) == graphs, "neither a seed nor a temperature costs another graph"
     unseeded = decoding.model_copy(update={"seed": None})
     first, second = ([h.words for r in forward.replies(texts, unseeded) for h in r.hypotheses] for _ in range(2))
     assert first != second, "without a seed, replies differ each time"

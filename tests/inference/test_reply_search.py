@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.decoding.sampling import uniform_numbers
 from seq2seq_chat.inference import reply_search
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
@@ -22,6 +26,13 @@ VOCABULARY, STEPS = 12, 6
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 Utterances = tuple[np.ndarray, np.ndarray]
 Search = Callable[[Decoding], ReplySearch]
+
+
+def random_model(**changes: Any) -> Seq2Seq:
+    settings = {"hidden_size": 8, "embedding_size": 6, "projection_size": 5, "encoder_steps": 5, "decoder_steps": STEPS}
+    model = Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=4)
+    randomize(model, seed=9, scale=1.2)
+    return model
 
 
 @pytest.fixture(
@@ -37,10 +48,7 @@ Search = Callable[[Decoding], ReplySearch]
     ids=str,
 )
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    settings = {"hidden_size": 8, "embedding_size": 6, "projection_size": 5, "encoder_steps": 5, "decoder_steps": STEPS}
-    model = Seq2Seq(Model(**(settings | request.param)), VOCABULARY, seed=4)
-    randomize(model, seed=9, scale=1.2)
-    return model
+    return random_model(**request.param)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +87,7 @@ def test_every_setting_reaches_the_search(monkeypatch: pytest.MonkeyPatch, decod
         monkeypatch.setattr(reply_search, name, getattr(calls, name))
     model = Seq2Seq(Model(hidden_size=4, embedding_size=3, encoder_steps=5, decoder_steps=STEPS), VOCABULARY, seed=4)
     ReplySearch(model, decoding).search(np.full([2, 5], 7, np.int32), np.array([5, 5], np.int32))
-    calls.configured_rules.assert_called_once_with(decoding)
+    calls.configured_rules.assert_called_once_with(decoding, SearchParameters.of_settings(decoding))
     if decoding.method == "sample":
         calls.truncated_softmax.assert_called_once_with(0.6, 7, 0.8)
         inputs, _, distribution = calls.sampling_search.call_args.args
@@ -90,6 +98,60 @@ def test_every_setting_reaches_the_search(monkeypatch: pytest.MonkeyPatch, decod
         assert calls.beam_search.call_args.kwargs == options
     assert inputs.logit_rules is calls.configured_rules.return_value
     assert (inputs.steps, inputs.source_steps) == (STEPS, 5)
+
+
+PARAMETERS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # settings, and others with the same graph
+    (
+        {"method": "beam", "beam_width": 4, "n_best": 4},
+        [{"length_penalty": 0.0}, {"length_penalty": 0.6}, {"length_penalty": 3.0}],
+    ),
+    (
+        {"method": "beam", "beam_width": 4, "n_best": 4, "beam_groups": 2},
+        [{"diversity_penalty": 0.1}, {"diversity_penalty": 5.0}],
+    ),
+    ({"method": "sample", "n_best": 3}, [{"temperature": 0.3}, {"temperature": 2.0}]),
+    ({"method": "sample", "n_best": 3}, [{"top_k": 2}, {"top_k": 10**9}, {"top_p": 0.3}, {"top_k": 5, "top_p": 0.9}]),
+    ({"method": "greedy"}, [{"min_length": 1}, {"min_length": 5}]),
+    ({"method": "greedy"}, [{"repetition_penalty": 1.1}, {"repetition_penalty": 9.0}]),
+]
+
+
+@pytest.mark.parametrize(("settings", "changes"), PARAMETERS, ids=range(len(PARAMETERS)))
+def test_parameters_are_inputs_of_the_graph(
+    utterances: Utterances, settings: dict[str, Any], changes: list[dict[str, Any]]
+) -> None:
+    """The result is that of a graph of these settings alone, and the settings differ in what they find."""
+    model = random_model()
+    model.output.bias.assign_add(3.0 * tf.one_hot(EOS, VOCABULARY))  # so that many replies end early
+    variants = [Decoding(**settings, **change, allow_unknown=True) for change in changes]
+    assert len({graph_settings(decoding) for decoding in variants}) == 1
+    shared = ReplySearch(model, graph_settings(variants[0]))
+    results = set()
+    for decoding in variants:
+        found = shared.with_parameters(SearchParameters.of_settings(decoding))(*utterances, seed=3)
+        constants = tf.function(ReplySearch(model, decoding).search)
+        uniform = uniform_numbers(3, utterances[0], decoding.n_best if decoding.method == "sample" else 0, STEPS)
+        for ours, expected in zip(found, constants(*utterances, uniform), strict=True):
+            np.testing.assert_allclose(ours, expected, atol=1e-5)
+        results.add(found.words.tobytes())
+    assert shared._compiled.experimental_get_tracing_count() == 1
+    assert len(results) > 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"method": "greedy"}, {"method": "greedy", "min_length": 1}),
+        ({"method": "greedy"}, {"method": "greedy", "repetition_penalty": 1.5}),
+        ({"method": "sample"}, {"method": "sample", "top_p": 0.5}),
+        ({"method": "sample"}, {"method": "sample", "top_k": 5}),
+        ({"method": "beam", "beam_width": 2}, {"method": "beam", "beam_width": 3}),
+        ({"method": "greedy"}, {"method": "greedy", "allow_unknown": True}),
+    ],
+    ids=range(6),
+)
+def test_other_graphs(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert graph_settings(Decoding(**one)) != graph_settings(Decoding(**other))
 
 
 def test_scores_equal_teacher_forcing(model: Seq2Seq, utterances: Utterances, search: Search) -> None:
