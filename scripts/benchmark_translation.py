@@ -45,6 +45,7 @@ MAX_CALLS = 100  # of a search, timed
 @click.option("--source-words", default=7859, show_default=True, type=click.IntRange(5), help="Source vocabulary.")
 @click.option("--target-words", default=5922, show_default=True, type=click.IntRange(5), help="Target vocabulary.")
 @click.option("--epochs", default=2.0, show_default=True, type=click.FloatRange(0, min_open=True))
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of the training.")
 @click.option("--precision", type=click.Choice(["float32", "bfloat16"]), help="[default: the fastest available]")
 @click.option("--max-words", default=30, show_default=True, type=click.IntRange(1), help="Longest training sentences.")
 @click.option("--tokenizer", default="unicode", show_default=True, help="`whitespace` for tokenized corpora.")
@@ -55,6 +56,7 @@ def main(
     source_words: int,
     target_words: int,
     epochs: float,
+    seed: int,
     precision: str | None,
     max_words: int,
     tokenizer: str,
@@ -65,6 +67,7 @@ def main(
     corpora = corpora_of(files)
     settings: dict[str, Any] = {
         "name": "benchmark_translation",
+        "seed": seed,
         "task": "translation",
         "data": {
             **corpora,
