@@ -40,8 +40,10 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
     save(figure, context.folder / FIGURE, "png")
 
     on_progress("update")
+    before = [variable.numpy() for variable in model.trainable_variables]
     norm, updates = _update(model, training_step, batch)
-    unchanged = _unchanged_units(model, updates)
+    dense = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients]
+    unchanged = _unchanged_units(model, before, dense, updates)
     clipping_works = abs(_global_norm(updates) / norm - 1) <= TOLERANCE
     if context.config.training.gradient_clipping:
         clipped = _clipped_norm(config, batch, norm / 2)
@@ -106,14 +108,21 @@ def _clipped_norm(config: Config, batch: Batch, max_norm: float) -> float:
     return _global_norm(_update(model, training_step, batch)[1])
 
 
-def _unchanged_units(model: Seq2Seq, updates: list[np.ndarray]) -> list[str]:
-    """The variables with unchanged units, and how many. A unit is a column, or an entry of a bias."""
+def _unchanged_units(
+    model: Seq2Seq, before: list[np.ndarray], gradients: list[np.ndarray], updates: list[np.ndarray]
+) -> list[str]:
+    """The variables with unchanged units, and how many. A unit is a column, or an entry of a bias.
+
+    A gradient below half the distance between the value and the next float may change nothing.
+    """
     result = []
-    for variable, update in zip(model.trainable_variables, updates, strict=True):
+    for variable, old, gradient, update in zip(model.trainable_variables, before, gradients, updates, strict=True):
+        rounded_away = (gradient != 0) & (np.abs(gradient) <= np.spacing(np.abs(old)) / 2)
+        changes = (update != 0) | rounded_away
         if update.shape == (VOCABULARY_SIZE,):  # one unit, as only the words of the batch change
-            changed = np.any(update != 0, keepdims=True)
+            changed = np.any(changes, keepdims=True)
         else:
-            changed = update != 0 if update.ndim == 1 else np.any(update != 0, axis=0)
+            changed = changes if update.ndim == 1 else np.any(changes, axis=0)
         if not np.all(changed):
             result.append(f"{variable_name(variable)} ({int(np.sum(~changed))} of {changed.size} units)")
     return result
