@@ -28,6 +28,7 @@ from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.precision import why_unavailable
+from seq2seq_chat.training.sampler import training_batches
 
 STEPS_PER_TURN = 15
 COLUMNS = ["training", "tokens/s", "gain", "ms", "% waiting"]
@@ -39,12 +40,13 @@ class TimedTraining:
     def __init__(self, config: Config, codecs: Codecs, corpus: Dataset) -> None:
         self.label = f"{config.training.precision}, {'buckets' if config.data.buckets else 'one bucket'}"
         self.config = config
-        self.learner = build_learner(config, codecs, corpus)
+        self.batches = training_batches(config, codecs, corpus)
+        self.learner = build_learner(config, codecs, self.batches)
         self.tokens = self.seconds = self.waited = self.steps = 0.0
 
     def warm_up(self, bar: Any) -> None:
         """Train until the graph of every bucket is traced."""
-        while self.learner.traces < len(self.learner.batches.buckets):
+        while self.learner.traces < len(self.batches.buckets):
             float(self.learner.train_step().loss.nats)
             bar.update()
 
@@ -93,7 +95,7 @@ def main(
             "gain": f"{t.tokens / t.seconds / baseline[t.config.training.precision]:.2f} ×",
             "ms": 1e3 * t.seconds / t.steps,
             "% waiting": f"{100 * t.waited / t.seconds:.2f}",
-            "buckets": [list(bucket) for bucket in t.learner.batches.buckets],
+            "buckets": [list(bucket) for bucket in t.batches.buckets],
         }
         for t in trainings
     ]

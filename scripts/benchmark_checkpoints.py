@@ -30,6 +30,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.versions import load_tensorflow, make_deterministic
 from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.sampler import ShuffledBatches, training_batches
 from seq2seq_chat.training.saving import Saver
 
 SAMPLE = "configs/sample/dialogues.txt"
@@ -54,10 +55,11 @@ def main(configs: tuple[str, ...], intervals: int, steps: int, json_file: Path |
 
 def time_saving(config: Config, intervals: int, steps: int) -> dict[str, Any]:
     """Alternate intervals with and without saving."""
-    learner = make_learner(config)
+    learner, batches = make_learner(config)
     with tempfile.TemporaryDirectory() as folder, tqdm(desc=config.name, unit="step", disable=None) as bar:
         saver = Saver(Run(folder), learner, {}, keep=config.training.keep_checkpoints)
-        while learner.traces < sum(size > 0 for size in learner.batches.sizes):
+        graphs = sum(size > 0 for size in batches.sizes)
+        while learner.traces < graphs:
             train_step(learner, bar)
         stalls, times, counts = [], {True: 0.0, False: 0.0}, {True: 0, False: 0}
         for number in range(2 * intervals):
@@ -99,8 +101,8 @@ def train_step(learner: Learner, bar: Any) -> None:
     bar.update()
 
 
-def make_learner(config: Config) -> Learner:
-    """Build a learner of the experiment's size on the bundled conversations."""
+def make_learner(config: Config) -> tuple[Learner, ShuffledBatches]:
+    """Build a learner of the experiment's size and its batches, of the bundled conversations."""
     settings = config.model_dump(mode="json")
     settings["data"] |= {"train": SAMPLE, "vocabulary": None}
     config = Config.model_validate(settings)
@@ -111,7 +113,8 @@ def make_learner(config: Config) -> Learner:
     more = [f"word{number}" for number in range(max(0, config.data.vocabulary_size - len(known)))]
     codecs = Codecs.shared(codec._replace(vocabulary=Vocabulary([*known, *more])))
     corpus = Dataset.open(SAMPLE, codecs, config.data)
-    return build_learner(config, codecs, corpus)
+    batches = training_batches(config, codecs, corpus)
+    return build_learner(config, codecs, batches), batches
 
 
 if __name__ == "__main__":

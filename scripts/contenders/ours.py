@@ -11,7 +11,7 @@ from contenders.workload import Workload, model_config
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.inference.reply_search import ReplySearch
-from seq2seq_chat.model.micro_batches import loss_in_micro_batches, micro_batch_count, share_cores
+from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -66,12 +66,8 @@ class TrainingStep:
 class _PlainStep(step_module.TrainingStep):
     """The same graph, differentiated by TensorFlow."""
 
-    def gradients(self, batch: Batch, step: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            sampled_words = self._sampler(step) if self._sampler else None
-            loss = loss_in_micro_batches(self._model, batch, self._micro_batches, sampled_words=sampled_words)
-            per_token = loss.nats / loss.tokens
-        return loss, tape.gradient(per_token, self._model.trainable_variables), tape
+    def _tape(self) -> tf.GradientTape:
+        return tf.GradientTape()
 
 
 class Search:

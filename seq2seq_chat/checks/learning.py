@@ -11,6 +11,7 @@ from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.training.learner import build_learner
+from seq2seq_chat.training.sampler import training_batches
 
 PROGRESS_EVERY, EVALUATE_EVERY = 10, 60  # steps
 MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the replies are not evaluated
@@ -56,7 +57,7 @@ def train_until(
     """
     codecs = Codecs.of_words(task.vocabulary)
     corpus = context.write_corpus(task.name, task.train_pairs, codecs)
-    learner = build_learner(config, codecs, corpus)
+    learner = build_learner(config, codecs, training_batches(config, codecs, corpus))
     chatbot = Chatbot(learner.model, codecs, config)
     share = 0.0
     curve: list[tuple[int, float]] = []

@@ -19,6 +19,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.sampler import training_batches
 
 VOCABULARY_SIZE, STEPS, SAMPLES = 120, 8, 64
 LOGITS_SAMPLES = 8
@@ -37,7 +38,7 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
         training={"batch_size": 16},
     )
     run = create_run(context.folder, config, codecs, {})
-    learner = build_learner(config, codecs, corpus)
+    learner = build_learner(config, codecs, training_batches(config, codecs, corpus))
     for _ in range(STEPS_BEFORE):
         learner.train_step()
     save_variables(run.checkpoint_path(learner.step), learner.variables, {"step": learner.step})
@@ -88,7 +89,7 @@ def load_and_compute(run: Run, output: Path) -> None:
     trained = load_trained_model(run)
     corpus = Dataset.open(config.data.train, trained.codecs, config.data)
     logits = sample_logits(trained.model, corpus, config)
-    learner = build_learner(config, trained.codecs, corpus)
+    learner = build_learner(config, trained.codecs, training_batches(config, trained.codecs, corpus))
     learner.step = int(load_variables(run.checkpoint_path(trained.step), learner.variables)["step"])
     np.savez(output, logits=logits, losses=continue_training(learner))
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.config import Config
+from seq2seq_chat.data.batches import Batches, configured_buckets
+from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.dataset import Batch, Dataset
+from seq2seq_chat.data.source_noise import SourceNoise
 from seq2seq_chat.model.eager import call_with_arrays
 
 STEPS_AT_ONCE = 64  # whose batches are computed together, because a call of TensorFlow takes longer than one batch
@@ -64,6 +70,62 @@ class BatchSampler:
         sizes, shuffles = np.repeat(self._sizes[buckets], counts), np.repeat(2 * epochs + 1, counts)
         positions = _shuffle(positions, sizes, self._seed, shuffles)
         return list(zip(buckets.tolist(), np.split(positions, ends[:-1]), strict=True))
+
+
+class ShuffledBatches:
+    """The batches of training steps: samples in random order.
+
+    Args:
+        batches: the training corpus.
+        batch_size: maximum number of samples in a batch.
+        seed: the experiment's seed.
+        source_noise: noise in the sources, if any.
+    """
+
+    def __init__(self, batches: Batches, batch_size: int, seed: int, source_noise: SourceNoise | None = None) -> None:
+        self._batches, self._batch_size, self._seed, self._source_noise = batches, batch_size, seed, source_noise
+        self._sampler = self._make_sampler(start_step=0)
+
+    @property
+    def buckets(self) -> Sequence[Bucket]:
+        """The step limits of the batches, those of the model last."""
+        return self._batches.buckets
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Number of samples in each bucket."""
+        return self._batches.sizes
+
+    @property
+    def state(self) -> dict[str, int]:
+        """What maps step numbers to samples; part of every checkpoint."""
+        return {"batch_size": self._batch_size, "order_begun": self._sampler.start_step}
+
+    def resume_at(self, step: int, state: Mapping[str, int]) -> bool:
+        """Continue at a step of an earlier process; returns whether the order of samples continues as well.
+
+        With a different batch size, step numbers map to different samples, so a new order starts.
+        """
+        same_order = state.get("batch_size", self._batch_size) == self._batch_size
+        self._sampler = self._make_sampler(start_step=state.get("order_begun", 0) if same_order else step)
+        return same_order
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a training step."""
+        batch = self._batches.batch(*self._sampler.batch(step))
+        return self._source_noise(batch, step) if self._source_noise else batch
+
+    def _make_sampler(self, start_step: int) -> BatchSampler:
+        return BatchSampler(self._batches.sizes, self._batch_size, self._seed, start_step)
+
+
+def training_batches(config: Config, codecs: Codecs, corpus: Dataset) -> ShuffledBatches:
+    """The batches that an experiment trains on."""
+    size, rate = config.training.batch_size, config.training.source_noise
+    buckets = configured_buckets(config.data, (config.model.encoder_steps, config.model.decoder_steps), corpus)
+    batches = Batches(corpus, buckets, size=size, reverse=config.data.reverse_input)
+    source_noise = SourceNoise(rate, codecs.source.vocabulary, config.seed) if rate else None
+    return ShuffledBatches(batches, size, config.seed, source_noise)
 
 
 def _shuffle(positions: np.ndarray, sizes: np.ndarray, seed: int, shuffles: np.ndarray) -> np.ndarray:

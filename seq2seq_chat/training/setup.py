@@ -13,7 +13,7 @@ from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
-from seq2seq_chat.model.seq2seq import abstract_model, parameter_counts
+from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model, parameter_counts
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.training.chief import Chief
@@ -21,13 +21,14 @@ from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.corpus import open_training_corpus
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.initialize import InitialWeights, initialize
-from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.loop import Trainer, TrainingState
 from seq2seq_chat.training.memory import ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.precision import ensure_available
 from seq2seq_chat.training.reporter import Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
+from seq2seq_chat.training.sampler import training_batches
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.schedules import Schedule
 from seq2seq_chat.training.validation import BleuScorer, ReplySampler, Validator, read_references, read_sources
@@ -56,15 +57,18 @@ def build_trainer(
     ensure_available(config.training.precision)
     _report_devices_and_memory(config, codecs, distribution, console)
     broadcast_setup(distribution, config, codecs, corpus)
-    learner = build_learner(config, codecs, corpus, distribution)
-    console.log(_describe_data(corpus, validation_corpus, learner.batches.buckets))
+    batches = training_batches(config, codecs, corpus)
+    learner = build_learner(config, codecs, batches, distribution)
+    console.log(_describe_data(corpus, validation_corpus, batches.buckets))
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
     inputs = TrainingInputs(run, config, codecs, corpus, initial)
     saver = Saver(run, learner, inputs.metadata(), keep=config.training.keep_checkpoints)
     reporter = Reporter(run, console)
     _restore(inputs, state, saver, reporter)
     synchronize(distribution, state)
-    validator = _build_validator(config, codecs, validation_corpus, learner, reader) if validation_corpus else None
+    validator = None
+    if validation_corpus is not None:
+        validator = _build_validator(config, codecs, validation_corpus, learner.model, batches.buckets, reader)
     chief = Chief(state, config.training, validator, reporter, saver)
     if initial is not None:  # a checkpoint, as resuming must not need the other run
         saver.save_checkpoint({**state.metadata(), "lines": reporter.flush()})
@@ -93,14 +97,18 @@ def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporte
 
 
 def _build_validator(
-    config: Config, codecs: Codecs, corpus: Dataset, learner: Learner, reader: HypothesisReader
+    config: Config,
+    codecs: Codecs,
+    corpus: Dataset,
+    model: Seq2Seq,
+    buckets: Sequence[Bucket],
+    reader: HypothesisReader,
 ) -> Validator:
-    model, training, data = learner.model, config.training, config.data
+    training, data = config.training, config.data
     scorer = Scorer(model, micro_batch_count(config.model, training))
     search = ReplySearch(model, override_decoding(config.decoding, method="greedy", n_best=1))
     replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies, reader)
     bleu = _build_bleu_scorer(config, codecs, corpus, search, reader) if config.task == "translation" else None
-    buckets = learner.batches.buckets
     return Validator(scorer, replies, bleu, corpus, buckets, data.reverse_input, training.validation_limit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +12,32 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
 from seq2seq_chat.model.eager import call_with_arrays
-from seq2seq_chat.model.micro_batches import loss_in_micro_batches, micro_batch_count
-from seq2seq_chat.model.output import softmax_sampler
+from seq2seq_chat.model.micro_batches import Share, loss_in_micro_batches, micro_batch_count
+from seq2seq_chat.model.output import SampledWords, softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.scheduled_sampling import Schedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.clipping import CLIPPINGS, sum_repeated_rows
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+
+BatchLoss = Callable[[Sequence[tf.Tensor], Share, RandomContext, "SampledWords | None"], Loss]
+"""Computes the loss of a device's share of a batch, in nats, and the number of tokens of the entire batch."""
+
+
+def sample_loss(model: Seq2Seq, settings: Training) -> BatchLoss:
+    """The loss of samples, each with a source and a target; the batch is a :class:`Batch`."""
+    micro_batches = micro_batch_count(model.config, settings)
+
+    def batch_loss(
+        arrays: Sequence[tf.Tensor], share: Share, random: RandomContext, sampled_words: SampledWords | None
+    ) -> Loss:
+        batch = Batch(*arrays)
+        loss = loss_in_micro_batches(model, batch, micro_batches, share, random, sampled_words)
+        if share.devices == 1:
+            return loss
+        return loss._replace(tokens=tf.cast(tf.reduce_sum(batch.target_length), tf.float32))
+
+    return batch_loss
 
 
 class StepResult(NamedTuple):
@@ -36,23 +56,29 @@ class TrainingStep:
         optimizer: its optimizer.
         settings: softmax, clipping, scheduled sampling, precision.
         distribution: the devices that share each batch.
+        batch_loss: of the task; None: :func:`sample_loss`.
     """
 
     def __init__(
-        self, model: Seq2Seq, optimizer: Any, settings: Training, distribution: Distribution = SINGLE_DEVICE
+        self,
+        model: Seq2Seq,
+        optimizer: Any,
+        settings: Training,
+        distribution: Distribution = SINGLE_DEVICE,
+        batch_loss: BatchLoss | None = None,
     ) -> None:
         self._model, self._optimizer, self._distribution = model, optimizer, distribution
+        self._batch_loss = batch_loss or sample_loss(model, settings)
         self._clipping_limit = settings.gradient_clipping
         self._clip = CLIPPINGS[settings.gradient_clipping_by]
         self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)
         self._sampling_schedule = _sampling_schedule(settings)
-        self._micro_batches = micro_batch_count(model.config, settings)
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
         self._graph = tf.function(self._distributed_step, autograph=False)
 
-    def __call__(self, batch: Batch, step: int, stop: bool = False) -> StepResult:
+    def __call__(self, batch: Sequence[np.ndarray], step: int, stop: bool = False) -> StepResult:
         """Train on a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
         result: StepResult = call_with_arrays(self._graph, *batch, np.int64(step), np.float32(stop))
         return result
@@ -69,9 +95,9 @@ class TrainingStep:
 
     def _distributed_step(self, *inputs: tf.Tensor) -> StepResult:
         *batch, step, stop = inputs
-        return self._distribution.run(self._replica_step, Batch(*batch), step, stop)
+        return self._distribution.run(self._replica_step, batch, step, stop)
 
-    def _replica_step(self, batch: Batch, step: tf.Tensor, stop: tf.Tensor) -> StepResult:
+    def _replica_step(self, batch: Sequence[tf.Tensor], step: tf.Tensor, stop: tf.Tensor) -> StepResult:
         loss, gradients, _ = self.gradients(batch, step)
         if self._distribution.devices > 1:
             gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # fewer rows to send
@@ -91,7 +117,7 @@ class TrainingStep:
         """The tape for the forward pass; the loop of the dynamic decoder needs TensorFlow's own."""
         return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute_dtype)
 
-    def gradients(self, batch: Batch, step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
+    def gradients(self, batch: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
         """Compute the loss of a batch, the gradients of its mean per token, and the tape that recorded it.
 
         On one of several devices, loss and gradients are those of its share; the number of tokens is that of the batch.
@@ -99,9 +125,7 @@ class TrainingStep:
         share, random = self._distribution.share(), self._random_context(step)
         sampled_words = self._sampler(step) if self._sampler else None
         with self._tape() as tape:
-            loss = loss_in_micro_batches(self._model, batch, self._micro_batches, share, random, sampled_words)
-            if self._distribution.devices > 1:
-                loss = loss._replace(tokens=tf.cast(tf.reduce_sum(batch.target_length), tf.float32))
+            loss = self._batch_loss(batch, share, random, sampled_words)
             objective = loss.nats / loss.tokens
             if self._scales_loss:
                 objective = self._optimizer.get_scaled_loss(objective)

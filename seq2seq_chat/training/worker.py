@@ -27,6 +27,7 @@ from seq2seq_chat.training.loop import Role, Trainer, TrainingState
 from seq2seq_chat.training.memory import ensure_memory, estimate_memory
 from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.precision import ensure_available
+from seq2seq_chat.training.sampler import training_batches
 from seq2seq_chat.training.schedules import Schedule
 
 
@@ -108,7 +109,7 @@ def build_worker(distribution: Distribution, cluster: Cluster, console: Console)
         distribution.barrier(str(error))
         raise
     distribution.barrier()
-    learner = build_learner(config, codecs, corpus, distribution)
+    learner = build_learner(config, codecs, training_batches(config, codecs, corpus), distribution)
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
     synchronize(distribution, state)
     return Trainer(state, config.training, Worker(console), console, distribution)

@@ -23,6 +23,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
+from seq2seq_chat.training.sampler import training_batches
 
 Cli = Callable[..., Any]
 
@@ -227,7 +228,8 @@ def test_a_checkpoint_damaged_anywhere_is_skipped(run_copy: Path) -> None:
     run = Run(run_copy)
     config, codecs = run.config, run.codecs
     corpus = Dataset.open(config.data.train, codecs, config.data)
-    learner, inputs = build_learner(config, codecs, corpus), TrainingInputs(run, config, codecs, corpus)
+    learner = build_learner(config, codecs, training_batches(config, codecs, corpus))
+    inputs = TrainingInputs(run, config, codecs, corpus)
     newest, previous = run.checkpoint_path(20), run.checkpoint_path(15)
     content, expected = newest.read_bytes(), {20: arrays(newest), 15: arrays(previous)}
     rng, size = random.Random(5), len(content)

@@ -23,6 +23,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import saving
 from seq2seq_chat.training.learner import build_learner
+from seq2seq_chat.training.sampler import training_batches
 from seq2seq_chat.training.saving import BackgroundWriter
 
 Cli = Callable[..., Any]
@@ -258,14 +259,16 @@ def test_another_batch_size_starts_a_new_order_that_can_be_resumed(run_copy: Pat
     corpus = Dataset.open(config.data.train, codecs, config.data)
     training = config.training.model_copy(update={"batch_size": 12})
     smaller = config.model_copy(update={"training": training})
-    original, changed, resumed = (build_learner(c, codecs, corpus) for c in (config, smaller, smaller))
+    original, changed, resumed = (
+        build_learner(c, codecs, training_batches(c, codecs, corpus)) for c in (config, smaller, smaller)
+    )
     assert original.resume_at(20, original.sampler_state)
     assert not changed.resume_at(20, original.sampler_state)
     assert changed.sampler_state == {"batch_size": 12, "order_begun": 20}
     assert resumed.resume_at(25, changed.sampler_state)
     for step in (20, 25, 40):
-        assert np.array_equal(changed._batch(step).source, resumed._batch(step).source)
-    assert not np.array_equal(changed._batch(20).source, original._batch(20).source[:12])
+        assert np.array_equal(changed.batches.batch(step)[0], resumed.batches.batch(step)[0])
+    assert not np.array_equal(changed.batches.batch(20)[0], original.batches.batch(20)[0][:12])
 
 
 @pytest.mark.slow

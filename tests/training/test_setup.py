@@ -47,15 +47,16 @@ def test_batches_validator_and_rate(
     tiny_settings["training"] |= {"source_noise": 0.4, "validation_limit": 4}
     run, trainer = build(tiny_settings, tmp_path)
     config, learner = run.config, trainer.state.learner
+    batches: Any = learner.batches
     noise = SourceNoise(0.4, run.codecs.source.vocabulary, config.seed)
     for step in (0, 5):
-        plain = learner.batches.batch(*learner._sampler.batch(step))
-        assert np.any(plain.source != learner._batch(step).source)
-        np.testing.assert_array_equal(learner._batch(step).source, noise(plain, step).source)
+        plain = batches._batches.batch(*batches._sampler.batch(step))
+        assert np.any(plain.source != batches.batch(step).source)
+        np.testing.assert_array_equal(batches.batch(step).source, noise(plain, step).source)
     _, replies, _, corpus, buckets, reverse, limit = validator.call_args.args
     assert (buckets, reverse, limit) == ([(5, 6), (8, 8)], True, 4)
     marks = run.codecs.source.vocabulary.ids(["?", "!", "."])
-    assert learner.batches.batch(1, np.array([0])).source[0, 0] in marks, "the last word is first"
+    assert batches._batches.batch(1, np.array([0])).source[0, 0] in marks, "the last word is first"
     sample = replies._batch.source[0, : replies._batch.source_length[0]]
     np.testing.assert_array_equal(sample, corpus.source_ids(0)[::-1])
     learner.set_learning_rate(0.125)
@@ -73,7 +74,7 @@ def test_each_step_trains_on_its_batch(tiny_settings: dict[str, Any], tmp_path: 
         learner.train_step()
         batch, number, _ = used.call_args.args
         assert number == step
-        np.testing.assert_array_equal(batch.source, learner._batch(step).source)
+        np.testing.assert_array_equal(batch.source, learner.batches.batch(step)[0])
 
 
 def build(settings: dict[str, Any], results: Path) -> tuple[Run, Trainer]:

@@ -277,7 +277,8 @@ def fake_learner(monkeypatch: pytest.MonkeyPatch) -> None:
         return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(1.0))
 
     learner.train_step = train_step
-    monkeypatch.setattr(worker, "build_learner", lambda *arguments: learner)
+    for name in ("build_learner", "training_batches"):
+        monkeypatch.setattr(worker, name, lambda *arguments: learner)
     monkeypatch.setattr(worker, "make_deterministic", lambda *arguments: None)
     monkeypatch.setattr(worker.Dataset, "open", lambda *arguments: MagicMock(fingerprint="the corpus"))
 
