@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from seq2seq_chat.config import language_model
 from seq2seq_chat.config.data import Data, is_pairs
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.labels import LABELS, Labels
@@ -25,9 +26,10 @@ class Config(Section):
         description="name of the experiment, part of the name of the run's folder"
     )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="seed of all random numbers")
-    task: Literal["conversation", "translation"] = Field(
+    task: Literal["conversation", "translation", "language_model"] = Field(
         "conversation",
-        description="conversation: reply to utterances; translation: map source to target texts, learned from pairs",
+        description="conversation: reply to utterances; translation: map source to target texts, learned from pairs; "
+        "language_model: continue a text, learned from running text",
     )
     data: Data
     model: Model = Model()
@@ -51,6 +53,20 @@ class Config(Section):
         elif isinstance(data, Mapping) and data.get("shared_vocabulary") is None:
             data = {**data, "shared_vocabulary": False}
         return {**settings, "data": data}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _language_models_have_no_source(cls, settings: Any) -> Any:
+        """Set ``model.attention`` to none and ``decoding.method`` to sample, unless they are given."""
+        if not isinstance(settings, Mapping) or settings.get("task") != "language_model":
+            return settings
+        return language_model.fill_in_defaults(settings)
+
+    @model_validator(mode="after")
+    def _settings_apply_to_language_models(self) -> Config:
+        if self.task == "language_model":
+            language_model.ensure_applicable(self.data, self.model, self.training, self.decoding)
+        return self
 
     @model_validator(mode="after")
     def _translation_needs_pairs(self) -> Config:

@@ -25,4 +25,7 @@ LABELS = {
     "translation": Labels(
         "source", "sources", "translation", "translations", "reference", "references", "source", "translation"
     ),
+    "language_model": Labels(
+        "prompt", "prompts", "continuation", "continuations", "original", "originals", "prompt", "text"
+    ),
 }

@@ -59,6 +59,11 @@ class Model(Section):
         0.0, description="dropout rate of embeddings, between layers and before the output, in training"
     )
     shared_embeddings: bool = Field(False, description="share the word embeddings of encoder and decoder")
+    tie_embeddings: bool = Field(
+        False,
+        description="share the embedding of the target words with the output layer (Press & Wolf 2017), which requires "
+        "output vectors of embedding_size",
+    )
     pretrained_embeddings: FilePath | None = Field(
         None, description="initial word embeddings: a word2vec or fastText text file of embedding_size dimensions"
     )
@@ -71,6 +76,16 @@ class Model(Section):
             raise ValueError(
                 "attention dot requires encoder outputs of the size of the decoder, but those of a bidirectional "
                 "encoder are twice as large; use general"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tied_embeddings_have_equal_sizes(self) -> Model:
+        size = self.projection_size or self.hidden_size
+        if self.tie_embeddings and size != self.embedding_size:
+            raise ValueError(
+                f"tie_embeddings requires output vectors of embedding_size ({self.embedding_size}), but they have "
+                f"{size} units; set projection_size to {self.embedding_size}"
             )
         return self
 

@@ -14,10 +14,20 @@ PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class Training(Section):
     """Optimizer, loss, devices, and how often to log, validate and save."""
 
-    batch_size: PositiveInt = Field(64, description="samples per step, over all devices")
+    batch_size: PositiveInt = Field(
+        64, description="samples per step, over all devices; language_model: streams that the text is divided into"
+    )
     micro_batches: PositiveInt | None = Field(
         None,
         description="micro-batches per step, computed in parallel on CPU cores; null: chosen automatically",
+    )
+    bptt_forward: PositiveInt = Field(
+        64, description="language_model: tokens of each stream of text per step, k1 of truncated backpropagation"
+    )
+    bptt_backward: PositiveInt | None = Field(
+        None,
+        description="language_model: tokens that gradients go back, k2 of truncated backpropagation; null: "
+        "bptt_forward",
     )
     steps: PositiveInt = Field(3_000_000, description="number of training steps, of one batch each")
     optimizer: Literal["adagrad", "adadelta", "adam", "rmsprop", "sgd"] = Field("adagrad", description="optimizer")

@@ -28,10 +28,22 @@ def _samples_all_words(config: Config) -> bool:
     return (config.training.sampled_softmax or 0) >= config.data.target_text.vocabulary_size
 
 
+NOT_OF_LANGUAGE_MODELS = (
+    *("model.encoder_steps", "model.decoder_steps", "training.validation_limit"),
+    *(
+        f"decoding.{key}"
+        for key in ("n_best", "beam_width", "min_length", "no_repeat_ngram_size", "repetition_penalty")
+    ),
+)
 RULES = (
     Rule("data.lowercase", "data.tokenizer", lambda c: "unicode" not in _tokenizers(c)),
     Rule("data.subword_model", "data.tokenizer", lambda c: "subword" not in _tokenizers(c)),
-    Rule("data.pairing", "task", lambda c: c.task == "translation"),
+    Rule("data.pairing", "task", lambda c: c.task != "conversation"),
+    *(Rule(path, "task", lambda c: c.task == "language_model") for path in NOT_OF_LANGUAGE_MODELS),
+    *(
+        Rule(f"training.{key}", "task", lambda c: c.task != "language_model")
+        for key in ("bptt_forward", "bptt_backward")
+    ),
     Rule("data.max_buckets", "data.buckets", lambda c: c.data.buckets != "auto"),
     Rule("data.buckets", "data.max_buckets", lambda c: c.data.buckets == "auto" and c.data.max_buckets == 1),
     *(

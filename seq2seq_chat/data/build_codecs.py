@@ -11,22 +11,29 @@ from seq2seq_chat.config import Data, TextSettings, is_pairs
 from seq2seq_chat.data.codec import Codec, Codecs, ensure_fit, load_tokenizer, tokenizer_settings
 from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.pairs import read_pairs
+from seq2seq_chat.data.running_text import read_text, read_tokens
 from seq2seq_chat.data.samples import Tokenizers, read_samples, read_tokenized_utterances
 from seq2seq_chat.data.tokenizers import Tokenizer, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary, VocabularyError
 
-_Side = Literal["both", "source", "target"]
+_Side = Literal["both", "source", "target", "text"]  # text: running text, without sources and targets
 
 
-def build_codecs(settings: Data) -> Codecs:
+def build_codecs(settings: Data, running_text: bool = False) -> Codecs:
     """The codecs that the settings describe.
 
     A tokenizer or a vocabulary without a file is made from the training corpus: one that both sides share from all
     texts, otherwise from the sources or the targets.
 
+    Args:
+        running_text: Whether the training corpus is running text rather than samples.
+
     Raises:
         CorpusError, VocabularyError, TokenizerError: A file cannot be used, or does not fit the others.
     """
+    if running_text:
+        tokenizer = _tokenizer(settings, settings.source_text, "text")
+        return Codecs.shared(_codec(settings, settings.source_text, Tokenizers(tokenizer, tokenizer), "text"))
     tokenizers = build_tokenizers(settings)
     if settings.has_shared_vocabulary:
         return Codecs.shared(_codec(settings, settings.source_text, tokenizers, "both"))
@@ -93,6 +100,9 @@ def _has_turns(settings: Data, side: _Side) -> bool:
 
 def _texts(settings: Data, side: _Side) -> Iterator[str]:
     """The texts of one side of the training corpus; of conversations all of them, as nearly all are both."""
+    if side == "text":
+        yield from (line for piece in read_text(str(settings.train)) for line in piece.split("\n"))
+        return
     if isinstance(settings.train, str) and not is_pairs(settings.train):
         yield from (text for _, text in read_utterances(settings.train, progress=True))
         return
@@ -103,6 +113,9 @@ def _texts(settings: Data, side: _Side) -> Iterator[str]:
 
 def _tokens(settings: Data, tokenizers: Tokenizers, side: _Side) -> Iterator[list[str]]:
     """The tokens of the texts of one side of the training corpus."""
+    if side == "text":
+        yield from (tokens for tokens, _ in read_tokens(str(settings.train), tokenizers.source))
+        return
     if side == "both" and not is_pairs(settings.train):
         yield from (
             utterance.source_tokens

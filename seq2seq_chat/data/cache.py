@@ -9,11 +9,11 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder
 
-_FORMAT = "seq2seq-chat encoded corpus"
+SAMPLES, TEXT = "seq2seq-chat encoded corpus", "seq2seq-chat encoded text"
+"""Formats of a cache: the samples of a corpus, or running text."""
 _VERSION = 2  # increase it when cleaning, pairing or the layout of the arrays change
 _RECORD = "cache.json"
 _ABANDONED_SECONDS = 24 * 3600.0
@@ -35,14 +36,8 @@ _ABANDONED_SECONDS = 24 * 3600.0
 _log = logging.getLogger(__name__)
 
 
-class DatasetArrays(NamedTuple):
-    """The arrays of an encoded corpus, memory-mapped read-only; see ``dataset.encode``."""
-
-    tokens: npt.NDArray[Any]
-    offsets: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
-    target_tokens: npt.NDArray[Any] | None = None
-    target_offsets: npt.NDArray[np.int64] | None = None
+Arrays = Mapping[str, npt.NDArray[Any]]
+"""The arrays of an encoded corpus by name, memory-mapped read-only."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +51,11 @@ class CacheKey:
     pairing: Pairing
     swapped: bool
     turns: int = 1
-    format: str = _FORMAT
+    format: str = SAMPLES
     version: int = _VERSION
 
     @classmethod
-    def of(cls, corpus: Corpus, codecs: Codecs, settings: Data) -> CacheKey:
+    def of(cls, corpus: Corpus, codecs: Codecs, settings: Data, cache_format: str = SAMPLES) -> CacheKey:
         """The key of a corpus in its current state.
 
         Raises:
@@ -80,6 +75,7 @@ class CacheKey:
             settings.pairing,
             settings.swap_source_target,
             settings.context_turns,
+            cache_format,
         )
 
     @property
@@ -89,7 +85,7 @@ class CacheKey:
         return hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
-def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> DatasetArrays:
+def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> Arrays:
     """Memory-map the arrays of a valid cache; build one if there is none.
 
     The cache is stored beside the corpus or, if that folder is not writable, in the user's cache folder or, as a last
@@ -136,7 +132,7 @@ def _roots(paths: Sequence[Path]) -> list[Path]:
     return [Path(f"{absolute}.cache"), user / "seq2seq-chat" / f"{corpus.name}-{path_hash}.cache"]
 
 
-def _load(folder: Path, key: CacheKey) -> DatasetArrays | None:
+def _load(folder: Path, key: CacheKey) -> Arrays | None:
     """Memory-map the arrays in ``folder``; None if they are incomplete or belong to another key."""
     record = _read_record(folder)
     lengths = record.pop("lengths", None)
@@ -144,7 +140,7 @@ def _load(folder: Path, key: CacheKey) -> DatasetArrays | None:
         return None
     try:
         arrays = {name: _map(folder / f"{name}.npy") for name in lengths}
-        return DatasetArrays(**arrays) if {name: len(array) for name, array in arrays.items()} == lengths else None
+        return arrays if {name: len(array) for name, array in arrays.items()} == lengths else None
     except (OSError, EOFError, ValueError, TypeError):  # missing, empty or truncated files, other names
         return None
 
@@ -160,10 +156,10 @@ def _read_record(folder: Path) -> dict[str, Any]:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return record if isinstance(record, dict) and record.get("format") == _FORMAT else {}
+    return record if isinstance(record, dict) and record.get("format") in (SAMPLES, TEXT) else {}
 
 
-def _build(root: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> DatasetArrays:
+def _build(root: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> Arrays:
     """Build the cache, or use that of another process that finished first."""
     folder = root / key.name
     if folder.exists() and _load(folder, key) is None:  # damaged

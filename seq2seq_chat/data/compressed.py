@@ -68,7 +68,7 @@ None at its end."""
 
 
 @contextmanager
-def _open(path: Path, start: int, end: int | None) -> Iterator[ReadInto]:
+def open_decompressed(path: Path, start: int, end: int | None) -> Iterator[ReadInto]:
     """Open a file for reading, decompressed; of a plain file, only its bytes from ``start`` to ``end``.
 
     Consecutive compressed members are concatenated, as gzip does. A thread decompresses a few chunks ahead. Reading
@@ -255,7 +255,7 @@ class LineBlocks:
         """Yield the blocks; raise DamagedFile after the last one before the damage, or OSError."""
         data = bytearray(2 * _BLOCK_BYTES)
         held, offset, skipping = 0, self._start, False  # bytes of an incomplete line; where the buffer begins
-        with _open(self._path, self._start, self._end) as read_into:
+        with open_decompressed(self._path, self._start, self._end) as read_into:
             while True:
                 if len(data) - held < _BLOCK_BYTES:
                     data = data[:held] + bytearray(held + _BLOCK_BYTES)  # a copy, as blocks may refer to this one

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from seq2seq_chat.config import Data, is_pairs
 from seq2seq_chat.data.array_writer import ArrayWriter, array_writer
-from seq2seq_chat.data.cache import CacheKey, DatasetArrays, load_or_build
+from seq2seq_chat.data.cache import CacheKey, load_or_build
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import Corpus
@@ -54,6 +54,16 @@ def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray,
     return source, len(kept)
 
 
+class DatasetArrays(NamedTuple):
+    """The arrays of an encoded corpus, memory-mapped read-only; see :func:`encode`."""
+
+    tokens: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64]
+    target_tokens: npt.NDArray[Any] | None = None
+    target_offsets: npt.NDArray[np.int64] | None = None
+
+
 class Dataset:
     """The samples of a corpus as word ids, mapped from a cache on disk.
 
@@ -90,7 +100,7 @@ class Dataset:
                 raise CorpusError(f"{files} changed while it was being read. Start again once it is complete.")
             return lengths
 
-        return cls(load_or_build(files, key, build), settings.context_turns)
+        return cls(DatasetArrays(**load_or_build(files, key, build)), settings.context_turns)
 
     def up_to_length(self, words: int) -> Dataset:
         """The samples whose source and target have at most so many words."""

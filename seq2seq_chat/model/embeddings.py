@@ -8,18 +8,28 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.model.weights import uniform
+from seq2seq_chat.model.weights import glorot, uniform
 from seq2seq_chat.system.errors import UserError
 
 INITIAL_LIMIT = 0.8  # initial values are uniform in ±0.8; with ±0.1, gates ignore the words for hundreds of steps
 
 
 class Embedding(tf.Module):
-    """One vector for each word of the vocabulary."""
+    """One vector for each word of the vocabulary.
 
-    def __init__(self, name: str, vocabulary_size: int, size: int, seed: int) -> None:
+    Args:
+        name: of the variable.
+        vocabulary_size: number of words.
+        size: dimensions of a vector.
+        seed: of the experiment.
+        tied: whether the table is also the output layer's, and gets the initial values of that.
+    """
+
+    def __init__(self, name: str, vocabulary_size: int, size: int, seed: int, tied: bool = False) -> None:
         super().__init__()
-        self.table = tf.Variable(uniform([vocabulary_size, size], INITIAL_LIMIT, seed, name), name=name)
+        shape = [vocabulary_size, size]
+        initial = glorot(shape, seed, name) if tied else uniform(shape, INITIAL_LIMIT, seed, name)
+        self.table = tf.Variable(initial, name=name)
 
     def __call__(self, ids: tf.Tensor) -> tf.Tensor:
         """ids: [...] → vectors: [..., size]."""

@@ -11,22 +11,29 @@ from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import MASK_VALUE
 from seq2seq_chat.model.decoder import decoder_output_size
 from seq2seq_chat.model.deferred import matmul_transposed
+from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.model.weights import Weight, glorot
 
 MAX_TRANSPOSED_ROWS = 128  # up to this number, (W pᵀ)ᵀ is faster than p Wᵀ
 
 
 class Output(tf.Module):
-    """p = W_p h̃ ∈ R^P, logits = W_s p + b ∈ R^V; without a projection, or after a maxout layer of P units, p = h̃."""
+    """p = W_p h̃ ∈ R^P, logits = W_s p + b ∈ R^V; without a projection, or after a maxout layer of P units, p = h̃.
 
-    def __init__(self, config: Model, vocabulary_size: int, seed: int) -> None:
+    With tied embeddings W_s is the embedding of the target words (Press & Wolf 2017).
+    """
+
+    def __init__(self, config: Model, vocabulary_size: int, seed: int, embedding: Embedding | None = None) -> None:
         super().__init__()
         hidden_size, width = decoder_output_size(config), config.projection_size or config.hidden_size
         projects = config.projection_size is not None and config.output != "maxout"
         self.vocabulary_size = vocabulary_size
         self.projection = Weight("output/projection", hidden_size, width, seed) if projects else None
         # one row per word, so that sampled softmax and its sparse update touch only the rows they need
-        self.words = tf.Variable(glorot([vocabulary_size, width], seed, "output/words"), name="output/words")
+        if config.tie_embeddings and embedding is not None:
+            self.words = embedding.table
+        else:
+            self.words = tf.Variable(glorot([vocabulary_size, width], seed, "output/words"), name="output/words")
         self.bias = tf.Variable(tf.zeros(vocabulary_size), name="output/bias")
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:

@@ -57,16 +57,17 @@ class Seq2Seq(tf.Module):
     ) -> None:
         super().__init__()
         self.config, self.vocabulary_size, self.seed = config, vocabulary_size, seed
-        source_size = source_vocabulary_size or vocabulary_size
+        source_size, size = source_vocabulary_size or vocabulary_size, config.embedding_size
+        tied = config.tie_embeddings
         if config.shared_embeddings:
-            self.source_embedding = Embedding("embedding/shared", vocabulary_size, config.embedding_size, seed)
+            self.source_embedding = Embedding("embedding/shared", vocabulary_size, size, seed, tied)
             self.target_embedding = self.source_embedding
         else:
-            self.source_embedding = Embedding("embedding/source", source_size, config.embedding_size, seed)
-            self.target_embedding = Embedding("embedding/target", vocabulary_size, config.embedding_size, seed)
+            self.source_embedding = Embedding("embedding/source", source_size, size, seed)
+            self.target_embedding = Embedding("embedding/target", vocabulary_size, size, seed, tied)
         self.encoder = Encoder(config, seed)
         self.decoder = Decoder(config, seed)
-        self.output = Output(config, vocabulary_size, seed)
+        self.output = Output(config, vocabulary_size, seed, self.target_embedding)
         self._unroll = self.decoder.unroll if unroll is None else unroll(self.decoder)
 
     def encode(self, source: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:

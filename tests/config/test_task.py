@@ -58,7 +58,7 @@ def test_only_translations_have_a_bleu() -> None:
 
 @pytest.mark.parametrize("task", ["language", "Translation", 3, None])
 def test_unknown_tasks(task: Any) -> None:
-    with pytest.raises(ConfigError, match="task must be conversation or translation"):
+    with pytest.raises(ConfigError, match="task must be conversation, translation or language_model"):
         parse_config({"name": "x", "task": task, "data": {"train": "t.tsv"}}, "x.json")
 
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data.cache import DatasetArrays
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
-from seq2seq_chat.data.dataset import Dataset, fit_source
+from seq2seq_chat.data.dataset import Dataset, DatasetArrays, fit_source
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary

@@ -51,6 +51,7 @@ class CharacterTokenizer(Tokenizer):
 
     name = "character"
     lossless = True
+    keeps_line_breaks = True
 
     def encode(self, text: str) -> list[str]:
         """The token of each character."""

@@ -19,6 +19,7 @@ class Tokenizer(ABC):
     Attributes:
         name: The value of ``data.tokenizer``.
         lossless: Whether ``decode(encode(text)) == text`` for every text.
+        keeps_line_breaks: Whether ``encode`` has tokens for line breaks; if not, it is meant for single lines.
         cleans: Whether `prepare` writes the tokens rather than the text into corpus files, since nothing that
             ``encode`` removes is of use. Then ``encode`` splits these lines at the spaces.
         lowercase: Whether ``encode`` converts letters to lower case because of ``data.lowercase``.
@@ -28,6 +29,7 @@ class Tokenizer(ABC):
 
     name: ClassVar[str]
     lossless: ClassVar[bool] = False
+    keeps_line_breaks: ClassVar[bool] = False
     cleans: ClassVar[bool] = False
     lowercase: bool = False
     tokens: Sequence[str] | None = None

@@ -1,0 +1,148 @@
+"""Running text: one file, read as a single sequence of tokens."""
+
+from __future__ import annotations
+
+import codecs as text_codecs
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from seq2seq_chat.config import Data
+from seq2seq_chat.data.array_writer import array_writer
+from seq2seq_chat.data.cache import TEXT, CacheKey, load_or_build
+from seq2seq_chat.data.codec import Codec, Codecs
+from seq2seq_chat.data.compressed import DamagedFile, open_decompressed, read_start
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, UTF16_REMEDY, is_utf16, read_error
+from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.data.vocabulary import EOS, UNKNOWN
+
+_BLOCK_BYTES = 1 << 18
+_MAX_LINE = 1 << 20  # characters; longer lines are divided
+_UINT16_IDS = 1 << 16
+
+
+class RunningText:
+    """The token ids of a text, mapped from a cache on disk; EOS ends each line if the tokenizer has no line breaks.
+
+    Attributes:
+        tokens: [n] The ids.
+    """
+
+    def __init__(self, tokens: npt.NDArray[Any]) -> None:
+        self.tokens = tokens
+
+    @classmethod
+    def open(cls, file: str, codecs: Codecs, settings: Data) -> RunningText:
+        """Open a text. It is encoded first unless there is an up-to-date cache; memory does not grow with its length.
+
+        Raises:
+            CorpusError: The file cannot be read, is not UTF-8 or has fewer than two tokens.
+            UserError: No folder can hold the encoded text.
+        """
+        key = CacheKey.of(file, codecs, settings, TEXT)
+
+        def build(folder: Path) -> dict[str, int]:
+            lengths = _encode(file, codecs.source, folder)
+            if CacheKey.of(file, codecs, settings, TEXT) != key:
+                raise CorpusError(f"{file} changed while it was being read. Start again once it is complete.")
+            return lengths
+
+        return cls(load_or_build(file, key, build)["tokens"])
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the length and the first and last million tokens, which identifies a moved file."""
+        digest = hashlib.sha256(str(len(self.tokens)).encode())
+        for part in (self.tokens[:1_000_000], self.tokens[-1_000_000:]):
+            digest.update(np.asarray(part, np.int32).tobytes())
+        return digest.hexdigest()
+
+    def unknown_share(self) -> float:
+        """Fraction of the first million tokens that are not in the vocabulary, 0 to 1."""
+        return float(np.mean(self.tokens[:1_000_000] == UNKNOWN))
+
+
+def read_tokens(file: str | Path, tokenizer: Tokenizer) -> Iterator[tuple[list[str], bool]]:
+    """Yield (tokens of a line, whether it ends after them); of pieces of text if the tokenizer keeps line breaks.
+
+    Raises:
+        CorpusError: While iterating: the file cannot be read or is not UTF-8.
+    """
+    for piece in read_text(file):
+        if tokenizer.keeps_line_breaks:
+            yield tokenizer.encode(piece), False
+            continue
+        *lines, rest = piece.split("\n")
+        for line in lines:
+            yield tokenizer.encode(line), True
+        if rest:
+            yield tokenizer.encode(rest), False
+
+
+def read_text(file: str | Path) -> Iterator[str]:
+    """Yield the text of a UTF-8 file, plain or compressed, in pieces of whole lines; only very long lines are divided.
+
+    Line ends become ``\\n``, and a byte order mark at the start is dropped. A bar is shown if stderr is a terminal and
+    reading takes longer than two seconds.
+
+    Raises:
+        CorpusError: While iterating: the file cannot be read or is not UTF-8.
+    """
+    path, held, first = Path(file), "", True
+    try:
+        if is_utf16(read_start(path, BINARY_CHECK_BYTES)):
+            raise CorpusError(f"{path} {UTF16_REMEDY}")
+        with tqdm(total=path.stat().st_size, desc=path.name, unit="B", unit_scale=True, delay=2, disable=None) as bar:
+            for text in _decoded(path, bar):
+                held += text.removeprefix("\ufeff") if first else text
+                first = first and not text
+                end = held.rfind("\n") + 1
+                if not end and len(held) > _MAX_LINE:
+                    end = held.rfind(" ") + 1 or len(held) - held.endswith("\r")
+                if end:
+                    yield held[:end].replace("\r\n", "\n")
+                    held = held[end:]
+        if held:
+            yield held
+    except (OSError, DamagedFile) as cause:
+        raise read_error(path, cause, CorpusError) from cause
+
+
+def _decoded(path: Path, bar: Any) -> Iterator[str]:
+    """The text of a file in blocks. Raises CorpusError if it is not UTF-8."""
+    decoder = text_codecs.getincrementaldecoder("utf-8")()
+    buffer, offset = memoryview(bytearray(_BLOCK_BYTES)), 0
+    with open_decompressed(path, 0, None) as read_into:
+        while True:
+            result = read_into(buffer)
+            filled, consumed = result or (0, 0)
+            bar.update(consumed)
+            pending = len(decoder.getstate()[0])
+            try:
+                yield decoder.decode(bytes(buffer[:filled]), final=result is None)
+            except UnicodeDecodeError as error:
+                position = offset - pending + error.start
+                raise CorpusError(f"{path}: byte {position} of the text is not UTF-8. {UTF8_REMEDY}.") from None
+            if result is None:
+                return
+            offset += filled
+
+
+def _encode(file: str, codec: Codec, folder: Path) -> dict[str, int]:
+    """Write the token ids into ``folder``: tokens [n], uint16 if the vocabulary allows, else int32."""
+    dtype: Literal["H", "i"] = "H" if len(codec.vocabulary) <= _UINT16_IDS else "i"
+    with array_writer(folder / "tokens.npy", dtype) as tokens:
+        for line, ends in read_tokens(file, codec.tokenizer):
+            tokens.extend([*codec.vocabulary.ids(line), EOS] if ends else codec.vocabulary.ids(line))
+        if tokens.rows < 2:
+            raise CorpusError(f"{file} has {tokens.rows} tokens; a language model needs a text of at least two.")
+        return {"tokens": tokens.rows}
