@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from seq2seq_chat.checkpoint.variables import DamagedCheckpoint, MismatchError, load_variables
 from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, RunError
 
@@ -16,17 +18,21 @@ logger = logging.getLogger(__name__)
 Loaded = TypeVar("Loaded")
 
 
-class TrainedModel(NamedTuple):
+Model = TypeVar("Model", Seq2Seq, LanguageModel)
+
+
+@dataclass(frozen=True)
+class TrainedModel(Generic[Model]):
     """A model with its trained weights."""
 
-    model: Seq2Seq
+    model: Model
     codecs: Codecs
     step: int  # training step of the weights
     warnings: list[str]  # damaged checkpoints that were skipped
 
 
-def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel:
-    """Build the model of a run and load its weights.
+def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel[Seq2Seq]:
+    """Build the model of a run of conversations or translations and load its weights.
 
     If a checkpoint is damaged, logs a warning and uses the previous one.
 
@@ -34,13 +40,30 @@ def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel:
         snapshot: Name of the snapshot; None for the newest weights.
 
     Raises:
-        RunError: There are no weights, or all files are damaged.
+        RunError: It is a language model, there are no weights, or all files are damaged.
         MismatchError: The weights do not match the vocabulary or the configuration.
     """
     config, codecs = run.config, run.codecs
+    if config.task == "language_model":
+        raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
     target_size, source_size = codecs.vocabulary_sizes
-    model = Seq2Seq(config.model, target_size, config.seed, source_size)
+    return _load(Seq2Seq(config.model, target_size, config.seed, source_size), codecs, run, snapshot)
 
+
+def load_language_model(run: Run, snapshot: str | None = None) -> TrainedModel[LanguageModel]:
+    """Build the language model of a run and load its weights; see :func:`load_trained_model`.
+
+    Raises:
+        RunError: It is no language model, there are no weights, or all files are damaged.
+        MismatchError: The weights do not match the vocabulary or the configuration.
+    """
+    config, codecs = run.config, run.codecs
+    if config.task != "language_model":
+        raise RunError(f"run {run.name} is no language model: its task is {config.task}; use seq2seq-chat chat")
+    return _load(LanguageModel(config.model, len(codecs.source.vocabulary), config.seed), codecs, run, snapshot)
+
+
+def _load(model: Model, codecs: Codecs, run: Run, snapshot: str | None) -> TrainedModel[Model]:
     def load(path: Path) -> int:
         metadata = load_variables(path, model.trainable_variables)
         ensure_same_codecs(path, metadata, codecs)

@@ -16,6 +16,7 @@ from seq2seq_chat.cli.check import check
 from seq2seq_chat.cli.evaluate import evaluate
 from seq2seq_chat.cli.experiments import experiments
 from seq2seq_chat.cli.export import export
+from seq2seq_chat.cli.generate import generate
 from seq2seq_chat.cli.prepare import prepare
 from seq2seq_chat.cli.report import report
 from seq2seq_chat.cli.running import run_command
@@ -38,5 +39,5 @@ def commands() -> None:
     """
 
 
-for verb in (chat, check, evaluate, experiments, export, prepare, report, schema, serve, train):
+for verb in (chat, check, evaluate, experiments, export, generate, prepare, report, schema, serve, train):
     commands.add_command(verb)

@@ -29,11 +29,8 @@ def _samples_all_words(config: Config) -> bool:
 
 
 NOT_OF_LANGUAGE_MODELS = (
-    *("model.encoder_steps", "model.decoder_steps", "training.validation_limit"),
-    *(
-        f"decoding.{key}"
-        for key in ("n_best", "beam_width", "min_length", "no_repeat_ngram_size", "repetition_penalty")
-    ),
+    *("model.encoder_steps", "model.decoder_steps", "training.validation_limit", "decoding.n_best"),
+    *("decoding.beam_width", "decoding.min_length", "decoding.no_repeat_ngram_size", "decoding.repetition_penalty"),
 )
 RULES = (
     Rule("data.lowercase", "data.tokenizer", lambda c: "unicode" not in _tokenizers(c)),

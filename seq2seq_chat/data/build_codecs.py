@@ -114,7 +114,7 @@ def _texts(settings: Data, side: _Side) -> Iterator[str]:
 def _tokens(settings: Data, tokenizers: Tokenizers, side: _Side) -> Iterator[list[str]]:
     """The tokens of the texts of one side of the training corpus."""
     if side == "text":
-        yield from (tokens for tokens, _ in read_tokens(str(settings.train), tokenizers.source))
+        yield from read_tokens(str(settings.train), tokenizers.source)
         return
     if side == "both" and not is_pairs(settings.train):
         yield from (

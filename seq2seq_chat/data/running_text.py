@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs as text_codecs
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,21 +71,71 @@ class RunningText:
         return float(np.mean(self.tokens[:1_000_000] == UNKNOWN))
 
 
-def read_tokens(file: str | Path, tokenizer: Tokenizer) -> Iterator[tuple[list[str], bool]]:
-    """Yield (tokens of a line, whether it ends after them); of pieces of text if the tokenizer keeps line breaks.
+def encode_text(text: str, codec: Codec) -> list[int]:
+    """The ids of a text. EOS stands for line breaks unless the tokenizer keeps them; unknown tokens are UNKNOWN."""
+    ids: list[int] = []
+    for tokens, line_ends in _tokenize(text, codec.tokenizer):
+        ids += codec.vocabulary.ids(tokens)
+        if line_ends:
+            ids.append(EOS)
+    return ids
+
+
+class TextDecoder:
+    """Turns token ids into text, as they come.
+
+    Args:
+        codec: that of the ids.
+        context: ids before the first ones, which are not returned.
+    """
+
+    def __init__(self, codec: Codec, context: Sequence[int] = ()) -> None:
+        self._codec = codec
+        self._line: list[str] = []  # tokens since the last line break
+        self._shown = ""  # the part of their text that was returned
+        self.add(context)
+
+    def add(self, ids: Iterable[int]) -> str:
+        """The text that further ids add."""
+        if self._codec.tokenizer.keeps_line_breaks:
+            return self._codec.tokenizer.decode(self._codec.vocabulary.tokens(ids))
+        text = ""
+        for index in ids:
+            if index == EOS:
+                text += self._new_text() + "\n"
+                self._line, self._shown = [], ""
+            else:
+                self._line += self._codec.vocabulary.tokens([index])
+        return text + self._new_text()
+
+    def _new_text(self) -> str:
+        """What the tokens of the line add to what was returned; an incomplete character is held back."""
+        text = self._codec.tokenizer.decode(self._line).rstrip("\ufffd")
+        added = text[len(self._shown) :]
+        self._shown = text
+        return added
+
+
+def _tokenize(text: str, tokenizer: Tokenizer) -> Iterator[tuple[list[str], bool]]:
+    """Yield (tokens of a line, whether it ends after them); of the whole text if the tokenizer keeps line breaks."""
+    if tokenizer.keeps_line_breaks:
+        yield tokenizer.encode(text), False
+        return
+    *lines, rest = text.split("\n")
+    for line in lines:
+        yield tokenizer.encode(line), True
+    if rest:
+        yield tokenizer.encode(rest), False
+
+
+def read_tokens(file: str | Path, tokenizer: Tokenizer) -> Iterator[list[str]]:
+    """Yield the tokens of a text, line by line or in pieces.
 
     Raises:
         CorpusError: While iterating: the file cannot be read or is not UTF-8.
     """
     for piece in read_text(file):
-        if tokenizer.keeps_line_breaks:
-            yield tokenizer.encode(piece), False
-            continue
-        *lines, rest = piece.split("\n")
-        for line in lines:
-            yield tokenizer.encode(line), True
-        if rest:
-            yield tokenizer.encode(rest), False
+        yield from (tokens for tokens, _ in _tokenize(piece, tokenizer))
 
 
 def read_text(file: str | Path) -> Iterator[str]:
@@ -141,8 +191,8 @@ def _encode(file: str, codec: Codec, folder: Path) -> dict[str, int]:
     """Write the token ids into ``folder``: tokens [n], uint16 if the vocabulary allows, else int32."""
     dtype: Literal["H", "i"] = "H" if len(codec.vocabulary) <= _UINT16_IDS else "i"
     with array_writer(folder / "tokens.npy", dtype) as tokens:
-        for line, ends in read_tokens(file, codec.tokenizer):
-            tokens.extend([*codec.vocabulary.ids(line), EOS] if ends else codec.vocabulary.ids(line))
+        for piece in read_text(file):
+            tokens.extend(encode_text(piece, codec))
         if tokens.rows < 2:
             raise CorpusError(f"{file} has {tokens.rows} tokens; a language model needs a text of at least two.")
         return {"tokens": tokens.rows}

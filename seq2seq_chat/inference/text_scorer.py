@@ -41,7 +41,7 @@ class TextScorer:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
         ids = tf.TensorSpec([None, None], tf.int32)
-        self._graph = tf.function(self._score, autograph=False, input_signature=[ids, ids, _specs(model)])
+        self._graph = tf.function(self._score, autograph=False, input_signature=[ids, ids, state_specs(model)])
         self.passes = 0  # over the last text
 
     def score(self, tokens: npt.NDArray[Any]) -> TextScore:
@@ -97,7 +97,7 @@ class TextScorer:
         return tf.reduce_sum(nats), tf.reduce_sum(tf.cast(correct, tf.int32)), states
 
 
-def _specs(model: LanguageModel) -> Any:
+def state_specs(model: LanguageModel) -> Any:
     """The types of the states of any number of rows."""
     hidden = tf.TensorSpec([None, model.config.hidden_size], tf.float32)
     return tf.nest.map_structure(lambda _: hidden, model.start(1))

@@ -65,9 +65,9 @@ class LanguageModel(tf.Module):
         super().__init__()
         self.config, self.vocabulary_size, self.seed = config, vocabulary_size, seed
         size = config.embedding_size
-        self.embedding = Embedding("embedding/target", vocabulary_size, size, seed, config.tie_embeddings)
+        self.target_embedding = Embedding("embedding/target", vocabulary_size, size, seed, config.tie_embeddings)
         self.decoder = Decoder(config, seed)
-        self.output = Output(config, vocabulary_size, seed, self.embedding)
+        self.output = Output(config, vocabulary_size, seed, self.target_embedding)
 
     def start(self, rows: int | tf.Tensor) -> States:
         """The state before the first token."""
@@ -75,7 +75,7 @@ class LanguageModel(tf.Module):
 
     def step(self, tokens: tf.Tensor, states: States) -> tuple[tf.Tensor, States]:
         """Read a token: ids [rows] → the logits of the next one, [rows, vocabulary], and the next state."""
-        inputs = self.decoder.project_inputs(self.embedding(tokens))
+        inputs = self.decoder.project_inputs(self.target_embedding(tokens))
         states = self.decoder.step_cells(inputs.cell, None, states)
         return self.output.step_logits(self.decoder.combine(states[-1].output, None, inputs.maxout)), states
 
@@ -96,7 +96,7 @@ class LanguageModel(tf.Module):
             random: for dropout; None for none.
             sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
         """
-        vectors = dropout(self.embedding(tf.transpose(batch.inputs)), random, "decoder/words")
+        vectors = dropout(self.target_embedding(tf.transpose(batch.inputs)), random, "decoder/words")
         inputs = self.decoder.project_inputs(vectors)
         outputs, carried = [], states
         for t, projected in enumerate(tf.unstack(inputs.cell, truncation.steps)):
@@ -128,7 +128,7 @@ class LanguageModel(tf.Module):
         Returns:
             h̃ of each step, [steps, rows, units], and the state after the last one.
         """
-        projected = self.decoder.project_inputs(self.embedding(tf.transpose(inputs)))
+        projected = self.decoder.project_inputs(self.target_embedding(tf.transpose(inputs)))
         steps = tf.shape(inputs)[1]
         outputs = tf.TensorArray(tf.float32, steps, element_shape=[None, self.config.hidden_size])
 
@@ -138,3 +138,9 @@ class LanguageModel(tf.Module):
 
         _, states, outputs = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), states, outputs))
         return self.decoder.combine(outputs.stack(), None, projected.maxout), states
+
+
+def abstract_language_model(config: Model, vocabulary_size: int) -> LanguageModel:
+    """A model whose variables have names and shapes but no values, to count parameters without using memory."""
+    with tf.Graph().as_default():
+        return LanguageModel(config, vocabulary_size, 0)

@@ -162,7 +162,7 @@ def abstract_model(config: Model, vocabulary_size: int, source_vocabulary_size: 
         return Seq2Seq(config, vocabulary_size, 0, source_vocabulary_size)
 
 
-def parameter_counts(model: Seq2Seq) -> dict[str, int]:
+def parameter_counts(model: tf.Module) -> dict[str, int]:
     """The number of parameters of each component, e.g. {"encoder": 41943040, …}."""
     counts: dict[str, int] = {}
     for variable in model.trainable_variables:

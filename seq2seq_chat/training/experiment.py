@@ -70,7 +70,7 @@ def start_experiment(
         Interrupted: a signal stopped training.
     """
     initial = read_initial_weights(origin, config) if origin else None
-    codecs = build_codecs(config.data)
+    codecs = build_codecs(config.data, running_text=config.task == "language_model")
     distribution = _set_up_devices(config, cluster)
     run = create_run(results, config, codecs, describe_environment())
     try:

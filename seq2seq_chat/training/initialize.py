@@ -28,6 +28,7 @@ from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST
+from seq2seq_chat.system.errors import UserError
 
 SHARED, SOURCE, TARGET = "embedding/shared", "embedding/source", "embedding/target"
 WORD_VARIABLES = (SHARED, SOURCE, TARGET, "output/words", "output/bias")
@@ -67,6 +68,8 @@ def read_initial_weights(origin: RunSnapshot, config: Config) -> InitialWeights:
         MismatchError: The configuration describes another architecture, or the run has lost its original files.
     """
     run, old_config, codecs = origin.run, origin.run.config, origin.run.codecs
+    if "language_model" in (old_config.task, config.task):
+        raise UserError("--init-from does not apply to language models; remove it")
     changes = _changes(old_config, config)
     _ensure_same_architecture(run.name, old_config, config, changes)
     variables = abstract_model(old_config.model, *codecs.vocabulary_sizes).trainable_variables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -14,11 +14,14 @@ from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.inference.dynamic import build_model
 from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import loss_scale_variables
 from seq2seq_chat.training.step import BatchLoss, StepResult, TrainingStep
+
+Model = TypeVar("Model", Seq2Seq, LanguageModel)
 
 
 class BatchSource(Protocol):
@@ -31,11 +34,11 @@ class BatchSource(Protocol):
     def resume_at(self, step: int, state: Mapping[str, int]) -> bool:
         """Continue at a step of an earlier process; returns whether the order of samples continues as well."""
 
-    def batch(self, step: int) -> Sequence[np.ndarray]:
+    def batch(self, step: int) -> Sequence[Any]:
         """The batch of a training step."""
 
 
-class Learner:
+class Learner(Generic[Model]):
     """A model, its optimizer and the order of its batches.
 
     All state is in ``variables``, ``loss_scale_variables``, ``step`` and ``sampler_state``.
@@ -46,33 +49,36 @@ class Learner:
         settings: optimizer, loss.
         distribution: the devices that share each batch; the model was created in its scope.
         batch_loss: of the task; None: that of samples.
+        carried: state that the loss carries from step to step.
     """
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Model,
         batches: BatchSource,
         settings: Training,
         distribution: Distribution = SINGLE_DEVICE,
         batch_loss: BatchLoss | None = None,
+        carried: Sequence[tf.Variable] = (),
     ) -> None:
-        self.model, self.batches = model, batches
+        self.model: Model = model
+        self.batches = batches
         self.step = 0  # steps done
         self.data_seconds = 0.0  # how long the last step waited for its batch
         with distribution.scope():
             self.optimizer = build_optimizer(settings)
             self.optimizer._create_all_weights(model.trainable_variables)  # they must exist before they are restored
-        self._learning_rate = settings.learning_rate
+        self._learning_rate, self._carried = settings.learning_rate, carried
         self._prefetcher = ThreadPoolExecutor(1, "batches")
-        self._next_batch: Future[Sequence[np.ndarray]] = Future()
+        self._next_batch: Future[Sequence[Any]] = Future()
         self._next_step: int | None = None
         self._training_step = TrainingStep(model, self.optimizer, settings, distribution, batch_loss)
         self.sampled = self._training_step.sampled
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """The model's variables and the optimizer's."""
-        return [*self.model.trainable_variables, *self.optimizer.variables()]
+        """The model's variables, the optimizer's, and the carried state."""
+        return [*self.model.trainable_variables, *self.optimizer.variables(), *self._carried]
 
     @property
     def loss_scale_variables(self) -> list[tf.Variable]:
@@ -114,7 +120,7 @@ class Learner:
 
 def build_learner(
     config: Config, codecs: Codecs, batches: BatchSource, distribution: Distribution = SINGLE_DEVICE
-) -> Learner:
+) -> Learner[Seq2Seq]:
     """Build the model of an experiment, and the learner that trains it."""
     with distribution.scope():
         target_size, source_size = codecs.vocabulary_sizes

@@ -22,7 +22,7 @@ from seq2seq_chat.training.schedules import Schedule
 class TrainingState:
     """Everything that changes during training. A checkpoint contains all of it."""
 
-    learner: Learner
+    learner: Learner[Any]
     schedule: Schedule
     meter: Meter
     best_loss: float = math.inf  # lowest validation loss so far, in nats per token

@@ -64,14 +64,18 @@ class Reporter:
     ) -> None:
         """Report a validation."""
         metrics = {"loss": result.loss, "perplexity": result.perplexity}
+        if result.samples is None:
+            metrics["bits_per_token"] = result.bits_per_token
         if bleu is not None:
             metrics["bleu"] = bleu
         counts = {"tokens": result.tokens, "seconds": round(seconds, 3)}
         self._metrics.append({"step": step, "kind": "validation", **metrics, **counts})
         self._write_scalars(step, {f"validation/{name}": value for name, value in metrics.items()})
+        bits = f" ({result.bits_per_token:.3f} bits)" if result.samples is None else ""
+        corpus = f"{result.tokens:,} tokens" if result.samples is None else f"{result.samples:,} samples"
         self.log(
-            f"validation at step {step:,}: loss {result.loss:.3f} nats per token, perplexity "
-            f"{result.perplexity:.1f} on {result.samples:,} samples{'' if bleu is None else f', BLEU {bleu:.2f},'} in "
+            f"validation at step {step:,}: loss {result.loss:.3f} nats{bits} per token, perplexity "
+            f"{result.perplexity:.1f} on {corpus}{'' if bleu is None else f', BLEU {bleu:.2f},'} in "
             f"{format_duration(seconds)}" + (" (best so far)" if best else "")
         )
 

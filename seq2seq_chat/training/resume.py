@@ -10,7 +10,9 @@ from seq2seq_chat.checkpoint.variables import DamagedCheckpoint, load_variables,
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.model.embeddings import load_vectors
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.runs.summary import read_end
@@ -26,7 +28,7 @@ class TrainingInputs(NamedTuple):
     run: Run
     config: Config
     codecs: Codecs
-    corpus: Dataset  # for training
+    corpus: Dataset | RunningText  # for training
     initial: InitialWeights | None = None  # for a new run
 
     def metadata(self) -> dict[str, Any]:
@@ -87,18 +89,19 @@ def _ensure_same_corpus(inputs: TrainingInputs, metadata: Mapping[str, Any]) -> 
         )
 
 
-def load_pretrained_embeddings(path: str, model: Seq2Seq, codecs: Codecs) -> int:
+def load_pretrained_embeddings(path: str, model: Seq2Seq | LanguageModel, codecs: Codecs) -> int:
     """Initialize the embeddings from a file of word vectors; returns the number of words found.
 
     Raises:
         UserError: the file has no vector for any word of the vocabularies, or vectors of another size.
     """
-    sides = [(codecs.source.vocabulary, [model.source_embedding.table])]
-    if codecs.is_shared:
-        tables = {table.ref(): table for table in (model.source_embedding.table, model.target_embedding.table)}
-        sides = [(codecs.source.vocabulary, list(tables.values()))]  # a single one if source and target share it
-    else:
-        sides.append((codecs.target.vocabulary, [model.target_embedding.table]))
+    sides = [(codecs.target.vocabulary, [model.target_embedding.table])]
+    if isinstance(model, Seq2Seq) and model.source_embedding is not model.target_embedding:
+        source = model.source_embedding.table
+        if codecs.is_shared:
+            sides[0][1].append(source)
+        else:
+            sides.insert(0, (codecs.source.vocabulary, [source]))
     count = 0
     for vocabulary, tables_of_side in sides:
         rows, vectors = load_vectors(path, vocabulary.words, model.config.embedding_size)

@@ -14,6 +14,8 @@ FILES = (
     *("vocabulary", "target_vocabulary", "tokenizer_file", "target_tokenizer_file"),
 )  # may move; their contents are compared when they are read
 
+STREAM_SETTINGS = ("training.batch_size", "training.bptt_forward", "training.bptt_backward")  # they divide the text
+
 
 def resume_settings(config: Config) -> dict[str, Any]:
     """The settings that must not change, by path: ``model.hidden_size``."""
@@ -21,6 +23,7 @@ def resume_settings(config: Config) -> dict[str, Any]:
         path: value
         for path, value in flat_settings(config).items()
         if path in ("seed", "task", "training.optimizer")  # another optimizer has other variables
+        or (path in STREAM_SETTINGS and config.task == "language_model")
         or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,7 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
 from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import Share, loss_in_micro_batches, micro_batch_count
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
@@ -61,14 +62,14 @@ class TrainingStep:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Seq2Seq | LanguageModel,
         optimizer: Any,
         settings: Training,
         distribution: Distribution = SINGLE_DEVICE,
         batch_loss: BatchLoss | None = None,
     ) -> None:
         self._model, self._optimizer, self._distribution = model, optimizer, distribution
-        self._batch_loss = batch_loss or sample_loss(model, settings)
+        self._batch_loss = batch_loss or sample_loss(cast(Seq2Seq, model), settings)
         self._clipping_limit = settings.gradient_clipping
         self._clip = CLIPPINGS[settings.gradient_clipping_by]
         self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)

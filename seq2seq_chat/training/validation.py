@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class CorpusLoss(NamedTuple):
 
     nats: float  # sum over all target tokens
     tokens: int  # target tokens, end markers included
-    samples: int
+    samples: int | None  # None for running text
 
     @property
     def loss(self) -> float:
@@ -42,6 +42,11 @@ class CorpusLoss(NamedTuple):
     def perplexity(self) -> float:
         """See :func:`perplexity`."""
         return perplexity(self.loss)
+
+    @property
+    def bits_per_token(self) -> float:
+        """The loss in bits: of a character, if these are the tokens."""
+        return self.loss / math.log(2)
 
 
 def perplexity(loss: float) -> float:
@@ -204,8 +209,21 @@ def read_references(files: Corpus, settings: Data, codecs: Codecs, samples: np.n
     ]
 
 
-class Validator:
-    """Evaluates the current weights of a model on the validation corpus.
+class Validator(Protocol):
+    """Evaluates the current weights of a model on the validation corpus."""
+
+    def loss(self) -> CorpusLoss:
+        """The exact loss."""
+
+    def bleu(self) -> float | None:
+        """The BLEU of the translations; None for other tasks."""
+
+    def replies(self) -> list[Reply]:
+        """Sample replies, translations or continuations."""
+
+
+class SampleValidator:
+    """Evaluates the current weights of a model on validation samples.
 
     Args:
         scorer: of the model.

@@ -104,7 +104,7 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
     ),
     ("decoding.no_repeat_ngram_size=6", "model.decoder_steps=5", [], "model.decoder_steps=6"),
     *(
-        (setting, "task=language_model", [VALIDATION] if setting.startswith("training") else [], "task=conversation")
+        (setting, "task=language_model", [], "task=conversation")
         for setting in (
             *("model.encoder_steps=5", "model.decoder_steps=5", "training.validation_limit=5", "decoding.beam_width=3"),
             *("decoding.min_length=2", "decoding.no_repeat_ngram_size=2", "decoding.repetition_penalty=2.0"),

@@ -1,0 +1,159 @@
+"""Generate text with a language model."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from seq2seq_chat.checkpoint.restore import load_language_model
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.codec import Codec
+from seq2seq_chat.data.running_text import TextDecoder, encode_text
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
+from seq2seq_chat.decoding.hypotheses import NEG_INF
+from seq2seq_chat.decoding.logit_rules import forbidden_words
+from seq2seq_chat.decoding.parameters import SearchParameters, truncates
+from seq2seq_chat.decoding.sampling import sample_words, truncated_softmax
+from seq2seq_chat.inference.text_scorer import state_specs
+from seq2seq_chat.model.language_model import LanguageModel, States
+from seq2seq_chat.runs.run import Run
+
+logger = logging.getLogger(__name__)
+
+SHOWN_UNKNOWN = 5
+BLOCK = 32  # tokens per call: few enough to appear at once, enough that the call itself takes no time
+MAX_PROMPT = 10_000  # tokens: the model hardly remembers what was before
+
+
+class Generator:
+    """Generates text, token by token.
+
+    Random numbers are a function of (seed, position), so the same seed and settings give the same text.
+
+    Args:
+        model: its variables may change between calls.
+        codec: that it was trained with.
+    """
+
+    def __init__(self, model: LanguageModel, codec: Codec) -> None:
+        self.model, self.codec = model, codec
+        ids = tf.TensorSpec([None, None], tf.int32)
+        states = state_specs(model)
+        self._read = tf.function(
+            lambda inputs, states: model.read(inputs, states)[1], autograph=False, input_signature=[ids, states]
+        )
+        self._graphs: dict[tuple[bool, bool], tf.function] = {}  # by whether they truncate and allow unknown tokens
+
+    @classmethod
+    def load(cls, run: Run, snapshot: str | None = None) -> Generator:
+        """The generator of a run; see :func:`load_language_model` for the errors raised."""
+        trained = load_language_model(run, snapshot)
+        return cls(trained.model, trained.codecs.source)
+
+    def warn_of_unknown_tokens(self, prompt: str) -> None:
+        """Log a warning if the model does not know some tokens of a prompt."""
+        tokens = dict.fromkeys(self.codec.tokenizer.encode(prompt))
+        unknown = [token for token in tokens if token not in self.codec.vocabulary]
+        if unknown:
+            more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
+            logger.warning("the model does not know %s%s of the prompt", ", ".join(unknown[:SHOWN_UNKNOWN]), more)
+
+    def stream(self, prompt: str, length: int, decoding: Decoding, seed: int) -> Iterator[str]:
+        """Yield the text that continues a prompt, in pieces, as it is generated.
+
+        Args:
+            prompt: not part of the result; "" to start a new line.
+            length: number of tokens.
+            decoding: temperature, top_k, top_p and allow_unknown.
+            seed: of the random numbers.
+        """
+        ids = encode_text(prompt, self.codec)
+        decoder = TextDecoder(self.codec, ids)
+        for block in self.blocks([ids], length, decoding, [seed]):
+            yield decoder.add(block[0].tolist())
+
+    def blocks(
+        self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int]
+    ) -> Iterator[npt.NDArray[np.int32]]:
+        """Continue prompts of equal length together; yield the ids of further tokens, [prompts, up to ``BLOCK``].
+
+        Args:
+            prompts: ids; empty ones to start a new line.
+            length: number of tokens.
+            decoding: see :meth:`stream`.
+            seeds: one for each prompt.
+        """
+        inputs = np.array([prompt[-MAX_PROMPT:] or [self._line_break] for prompt in prompts], np.int32)
+        states = self._read(tf.constant(inputs[:, :-1]), self.model.start(len(inputs)))
+        token = tf.constant(inputs[:, -1])
+        generators = [np.random.default_rng([seed]) for seed in seeds]
+        graph, parameters = self._graph(decoding), SearchParameters.of_settings(decoding)
+        values = (parameters.temperature, parameters.top_k, parameters.top_p)
+        limits = [tf.constant(value, dtype) for value, dtype in zip(values, LIMIT_TYPES, strict=True)]
+        for first in range(0, length, BLOCK):
+            steps = min(BLOCK, length - first)
+            uniform = np.stack([generator.random(steps) for generator in generators])
+            ids, states = graph(token, states, tf.constant(uniform), *limits)
+            token = ids[:, -1]
+            yield ids.numpy()
+
+    @property
+    def _line_break(self) -> int:
+        """The id that an empty prompt stands for: a line break, or the most frequent token if there is none."""
+        if not self.codec.tokenizer.keeps_line_breaks:
+            return EOS
+        (index,) = self.codec.vocabulary.ids(self.codec.tokenizer.encode("\n"))
+        return index if index >= len(SPECIAL_WORDS) else len(SPECIAL_WORDS)
+
+    def _graph(self, decoding: Decoding) -> tf.function:
+        key = (truncates(decoding), decoding.allow_unknown)
+        if key not in self._graphs:
+            forbidden = forbidden_words(decoding)
+            if self.codec.tokenizer.keeps_line_breaks:
+                forbidden = [*forbidden, EOS]
+            mask = tf.reduce_sum(tf.one_hot(forbidden, self.model.vocabulary_size, NEG_INF, 0.0), axis=0)
+            signature = [
+                tf.TensorSpec([None], tf.int32),
+                state_specs(self.model),
+                tf.TensorSpec([None, None], tf.float64),
+                *(tf.TensorSpec([], dtype) for dtype in LIMIT_TYPES),
+            ]
+
+            def block(
+                token: tf.Tensor, states: States, uniform: tf.Tensor, *limits: tf.Tensor
+            ) -> tuple[tf.Tensor, States]:
+                return self._sample(token, states, uniform, mask, limits if key[0] else (limits[0], None, None))
+
+            self._graphs[key] = tf.function(block, autograph=False, input_signature=signature)
+        return self._graphs[key]
+
+    def _sample(
+        self, token: tf.Tensor, states: States, uniform: tf.Tensor, mask: tf.Tensor, limits: tuple[tf.Tensor, ...]
+    ) -> tuple[tf.Tensor, States]:
+        """Sample tokens. token: [rows], uniform: [rows, steps] → ids [rows, steps] and the next states."""
+        steps = tf.shape(uniform)[1]
+        distribution = truncated_softmax(*limits)
+        sampled = tf.TensorArray(tf.int32, steps, element_shape=token.shape)
+
+        def step(
+            t: tf.Tensor, token: tf.Tensor, states: States, sampled: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, States, tf.TensorArray]:
+            logits, states = self.model.step(token, states)
+            token = sample_words(distribution(logits + mask), uniform[:, t])
+            return t + 1, token, states, sampled.write(t, token)
+
+        _, _, states, sampled = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), token, states, sampled))
+        return tf.transpose(sampled.stack()), states
+
+
+def random_seed(decoding: Decoding) -> int:
+    """The seed of the settings, or a new one."""
+    return secrets.randbits(31) if decoding.seed is None else decoding.seed
+
+
+LIMIT_TYPES = (tf.float32, tf.int32, tf.float32)  # of temperature, top_k and top_p

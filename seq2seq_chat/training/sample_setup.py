@@ -1,0 +1,101 @@
+"""Training on samples: conversations and translations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seq2seq_chat.config import Config, override_decoding
+from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
+from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.model.micro_batches import micro_batch_count
+from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model, parameter_counts
+from seq2seq_chat.training.corpus import open_training_corpus
+from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.memory import MemoryEstimate, estimate_memory
+from seq2seq_chat.training.sampler import training_batches
+from seq2seq_chat.training.validation import (
+    BleuScorer,
+    ReplySampler,
+    SampleValidator,
+    Validator,
+    read_references,
+    read_sources,
+)
+from seq2seq_chat.training.worker import broadcast_setup
+
+
+class SampleSetup:
+    """What training on samples needs; see :class:`seq2seq_chat.training.setup.TaskSetup`.
+
+    Args:
+        config: the experiment.
+        codecs: of the run.
+        on_progress: called with a sentence about samples that were left out.
+
+    Raises:
+        UserError: a corpus cannot be used.
+    """
+
+    def __init__(self, config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> None:
+        self._config, self._codecs = config, codecs
+        self._reader = HypothesisReader.of_settings(config, config.decoding, codecs)
+        self.corpus = open_training_corpus(config, codecs, on_progress)
+        validation = config.data.validation
+        self._validation_corpus = Dataset.open(validation, codecs, config.data) if validation else None
+        self._batches = training_batches(config, codecs, self.corpus)
+
+    def build_learner(self, distribution: Distribution) -> Learner[Seq2Seq]:
+        """The model, and what trains it. Raises WorkerLost if a worker cannot take part."""
+        broadcast_setup(distribution, self._config, self._codecs, self.corpus)
+        self._learner = build_learner(self._config, self._codecs, self._batches, distribution)
+        return self._learner
+
+    def parameter_counts(self) -> dict[str, int]:
+        """The number of parameters of each component of the model."""
+        return parameter_counts(abstract_model(self._config.model, *self._codecs.vocabulary_sizes))
+
+    def estimate_memory(self, distribution: Distribution) -> MemoryEstimate:
+        """The memory that training needs."""
+        return estimate_memory(
+            self._config.model,
+            self._config.training,
+            *self._codecs.vocabulary_sizes,
+            devices=distribution.devices,
+            replicas_in_memory=distribution.replicas_in_memory,
+        )
+
+    def describe_data(self) -> str:
+        """Numbers of samples, unknown words, and buckets."""
+        corpus, validation, buckets = self.corpus, self._validation_corpus, self._batches.buckets
+        validated = f"{len(validation):,} validation samples" if validation else "no validation samples"
+        return (
+            f"{len(corpus):,} training samples ({100 * corpus.unknown_share():.1f} % of their words are <unknown>), "
+            f"{validated}; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
+        )
+
+    def build_validator(self) -> Validator | None:
+        """What validates the model of the learner; None without a validation corpus."""
+        config, codecs, corpus, model = self._config, self._codecs, self._validation_corpus, self._learner.model
+        if corpus is None:
+            return None
+        training, data = config.training, config.data
+        scorer = Scorer(model, micro_batch_count(config.model, training))
+        search = ReplySearch(model, override_decoding(config.decoding, method="greedy", n_best=1))
+        replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies, self._reader)
+        bleu = self._build_bleu_scorer(corpus, search) if config.task == "translation" else None
+        buckets, limit = self._batches.buckets, training.validation_limit
+        return SampleValidator(scorer, replies, bleu, corpus, buckets, data.reverse_input, limit)
+
+    def _build_bleu_scorer(self, corpus: Dataset, search: ReplySearch) -> BleuScorer:
+        data, codecs, reader = self._config.data, self._codecs, self._reader
+        samples = evenly_spaced(len(corpus), self._config.training.bleu_limit)
+        references = read_references(data.validation, data, codecs, samples) if data.validation else []
+        sources, steps = read_sources(data, codecs, corpus, samples, reader), self._config.model.encoder_steps
+        return BleuScorer(
+            search, codecs.target, corpus, samples, references, sources, reader, steps, data.reverse_input
+        )

@@ -1,0 +1,90 @@
+"""Training on running text: language models."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seq2seq_chat.config import Config
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.data.streams import Streams
+from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.model.language_model import LanguageModel, abstract_language_model
+from seq2seq_chat.model.seq2seq import parameter_counts
+from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.learner import Learner
+from seq2seq_chat.training.memory import MemoryEstimate, estimate_text_memory
+from seq2seq_chat.training.text_loss import TextLoss, truncation
+from seq2seq_chat.training.text_validation import TextValidator
+from seq2seq_chat.training.validation import Validator
+
+
+class TextSetup:
+    """What training a language model needs; see :class:`seq2seq_chat.training.setup.TaskSetup`.
+
+    Args:
+        config: the experiment.
+        codecs: of the run.
+
+    Raises:
+        CorpusError: a text cannot be used, or is too short.
+    """
+
+    def __init__(self, config: Config, codecs: Codecs) -> None:
+        self._config, self._codecs, data = config, codecs, config.data
+        self.corpus = RunningText.open(str(data.train), codecs, data)
+        self._validation_text = RunningText.open(str(data.validation), codecs, data) if data.validation else None
+        self._streams = _divide(self.corpus, config)
+
+    def build_learner(self, distribution: Distribution) -> Learner[LanguageModel]:
+        """The model, and what trains it."""
+        config, vocabulary_size = self._config, len(self._codecs.source.vocabulary)
+        self._model = LanguageModel(config.model, vocabulary_size, config.seed)
+        loss = TextLoss(self._model, config.training)
+        return Learner(self._model, self._streams, config.training, distribution, loss, loss.variables)
+
+    def parameter_counts(self) -> dict[str, int]:
+        """The number of parameters of each component of the model."""
+        return parameter_counts(abstract_language_model(self._config.model, len(self._codecs.source.vocabulary)))
+
+    def estimate_memory(self, distribution: Distribution) -> MemoryEstimate:
+        """The memory that training needs."""
+        return estimate_text_memory(self._config.model, self._config.training, len(self._codecs.source.vocabulary))
+
+    def describe_data(self) -> str:
+        """Numbers of tokens, unknown tokens, and how a pass over the text is divided."""
+        corpus, validation, settings = self.corpus, self._validation_text, self._config.training
+        validated = f"{len(validation):,} validation tokens" if validation else "no validation text"
+        steps = truncation(settings)
+        return (
+            f"{len(corpus):,} training tokens ({100 * corpus.unknown_share():.1f} % are <unknown>), {validated}; "
+            f"{settings.batch_size} streams of {self._streams.length:,} tokens, {self._streams.batches_per_pass:,} "
+            f"steps per pass; updates every {steps.forward} tokens, gradients over {steps.backward}"
+        )
+
+    def build_validator(self) -> Validator | None:
+        """What validates the model of the learner; None without a validation text."""
+        if self._validation_text is None:
+            return None
+        generator = Generator(self._model, self._codecs.source)
+        training, decoding = self._config.training, self._config.decoding
+        tokens = self._validation_text.tokens
+        return TextValidator(TextScorer(self._model), generator, tokens, decoding, training.sample_replies)
+
+
+def _divide(text: RunningText, config: Config) -> Streams:
+    """Divide the training text into streams. Raises CorpusError if it is too short."""
+    settings, steps = config.training, truncation(config.training)
+    name, tokens = config.data.train, text.tokens
+    if np.all(tokens[:1_000_000] == tokens[0]) and np.all(np.asarray(tokens) == tokens[0]):
+        raise CorpusError(f"{name} has only one distinct token, so there is nothing to learn. Use another text.")
+    length = (len(tokens) - 1) // settings.batch_size
+    if length < steps.steps:
+        setting = "training.bptt_backward" if steps.backward > steps.forward else "training.bptt_forward"
+        raise CorpusError(
+            f"{name} has {len(tokens):,} tokens, which makes {settings.batch_size} streams of {length:,}, but "
+            f"{setting} is {steps.steps:,}. Lower it or training.batch_size, or use a longer text."
+        )
+    return Streams(tokens, settings.batch_size, steps.forward, steps.steps)
