@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seq2seq_chat.data.vocabulary import GO
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
 
@@ -15,7 +16,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 class Reference:
     """The equations for one sample at a time, in float64."""
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Seq2Seq | LanguageModel) -> None:
         self.v = {v.name.split(":")[0]: v.numpy().astype(np.float64) for v in model.trainable_variables}
         for side in ("source", "target") if model.config.shared_embeddings else ():
             self.v[f"embedding/{side}"] = self.v["embedding/shared"]
@@ -113,6 +114,26 @@ class Reference:
             p = attentional @ self.v["output/projection"] if self.projects else attentional
             rows.append(self.v["output/words"] @ p + self.v["output/bias"])
         return np.array(rows)
+
+    def text_logits(self, tokens: list[int]) -> np.ndarray:
+        """Of a language model, after each token: [tokens, vocabulary]."""
+        zero = (np.zeros(self.config.hidden_size),) * (2 if self.config.cell == "lstm" else 1)
+        states, rows = [zero] * self.layers, []
+        words = self.v["embedding/target" if self.config.tie_embeddings else "output/words"]
+        for token in tokens:
+            x = self.v["embedding/target"][token]
+            inputs = [x]
+            for layer in range(self.layers):
+                states[layer] = self.cell(f"decoder/layer{layer}", inputs, states[layer])
+                inputs = [states[layer][0]]
+            h = self.combine(states[-1][0], None, x)
+            rows.append(words @ (h @ self.v["output/projection"] if self.projects else h) + self.v["output/bias"])
+        return np.array(rows)
+
+    def text_loss(self, tokens: list[int]) -> np.ndarray:
+        """Of each token but the first, in nats: [tokens - 1]."""
+        logits, targets = self.text_logits(tokens[:-1]), tokens[1:]
+        return np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(targets)), targets]
 
     def loss(self, source: list[int], target: list[int]) -> float:
         """In nats, of all target words."""

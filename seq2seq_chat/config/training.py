@@ -29,6 +29,11 @@ class Training(Section):
         description="language_model: tokens that gradients go back, k2 of truncated backpropagation; null: "
         "bptt_forward",
     )
+    state_reset: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0,
+        description="language_model: probability at each step that a stream forgets its state, so that the model "
+        "learns to start from nothing (Melis et al. 2018)",
+    )
     steps: PositiveInt = Field(3_000_000, description="number of training steps, of one batch each")
     optimizer: Literal["adagrad", "adadelta", "adam", "rmsprop", "sgd"] = Field("adagrad", description="optimizer")
     learning_rate: PositiveFloat = Field(0.01, description="initial learning rate")

@@ -39,7 +39,7 @@ RULES = (
     *(Rule(path, "task", lambda c: c.task == "language_model") for path in NOT_OF_LANGUAGE_MODELS),
     *(
         Rule(f"training.{key}", "task", lambda c: c.task != "language_model")
-        for key in ("bptt_forward", "bptt_backward")
+        for key in ("bptt_forward", "bptt_backward", "state_reset")
     ),
     Rule("data.max_buckets", "data.buckets", lambda c: c.data.buckets != "auto"),
     Rule("data.buckets", "data.max_buckets", lambda c: c.data.buckets == "auto" and c.data.max_buckets == 1),

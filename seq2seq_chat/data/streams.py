@@ -34,25 +34,28 @@ class TextBatch(NamedTuple):
 class Streams:
     """Divides a text into streams of equal length, which a model reads in parallel, ``forward`` tokens at a time.
 
-    Fewer than ``count`` tokens at the end of the text may belong to no stream. Every pass over the text is the same.
+    Fewer than ``count`` tokens at the end of the text may belong to no stream. Every pass over the text is the same;
+    the last batch of a pass may have fewer tokens, but at least one from which gradients go back ``backward`` tokens.
 
     Args:
         tokens: [n] The ids of the text.
         count: Number of streams.
-        forward: Tokens of each stream between batches.
-        steps: Tokens of each stream in a batch, its last ``forward`` being new; at least ``forward``.
+        forward: Tokens of each stream from batch to batch.
+        backward: Tokens of each stream that gradients go back. A batch begins with tokens of the one before if these
+            are more than ``forward``.
 
     Raises:
         ValueError: A stream is shorter than a batch.
     """
 
-    def __init__(self, tokens: npt.NDArray[Any], count: int, forward: int, steps: int) -> None:
-        self._tokens, self._forward, self._steps = tokens, forward, steps
+    def __init__(self, tokens: npt.NDArray[Any], count: int, forward: int, backward: int) -> None:
+        self._tokens, self._forward, self._steps = tokens, forward, max(forward, backward)
         self.length = max(0, len(tokens) - 1) // count
-        if self.length < steps:
-            raise ValueError(f"{count} streams of {self.length} tokens are shorter than {steps} steps")
+        if self.length < self._steps:
+            raise ValueError(f"{count} streams of {self.length} tokens are shorter than {self._steps} steps")
         self._starts = np.arange(count)[:, np.newaxis] * self.length
-        self.batches_per_pass = -(-self.length // forward)
+        unreached = max(0, forward - backward)  # tokens at the beginning of a batch
+        self.batches_per_pass = -(-(self.length - unreached) // forward)
 
     @property
     def state(self) -> dict[str, int]:

@@ -33,7 +33,7 @@ class TextLoss:
 
     def __init__(self, model: LanguageModel, settings: Training) -> None:
         self._model, self._truncation = model, truncation(settings)
-        self._micro_batches = micro_batch_count(model.config, settings)
+        self._micro_batches, self._state_reset = micro_batch_count(model.config, settings), settings.state_reset
         layers = enumerate(model.decoder.cells)
         names = [f"state/layer{layer}/{field}" for layer, cell in layers for field in cell.STATE._fields]
         self._zero = model.start(settings.batch_size)
@@ -45,7 +45,8 @@ class TextLoss:
     ) -> Loss:
         """See :data:`seq2seq_chat.training.step.BatchLoss`."""
         batch = TextBatch(*arrays)
-        carried = [tf.where(batch.is_first, tf.zeros_like(variable), variable) for variable in self.variables]
+        forgets = batch.is_first | self._resets(random)
+        carried = [tf.where(forgets, 0.0, variable) for variable in self.variables]
         losses, first, next_states = [], 0, []
         for part in divide_rows(batch.inputs.shape[0], self._micro_batches):
             rows = slice(first, first + part.size)
@@ -63,3 +64,10 @@ class TextLoss:
         for variable, parts in zip(self.variables, zip(*next_states, strict=True), strict=True):
             variable.assign(tf.concat(parts, axis=0))
         return Loss.total(losses)
+
+    def _resets(self, random: RandomContext) -> tf.Tensor:
+        """Which streams forget their state, bool [streams, 1]."""
+        rows = [self.variables[0].shape[0], 1]
+        if not self._state_reset:
+            return tf.zeros(rows, tf.bool)
+        return tf.random.stateless_uniform(rows, random.stateless_seed("state_reset")) < self._state_reset

@@ -87,4 +87,4 @@ def _divide(text: RunningText, config: Config) -> Streams:
             f"{name} has {len(tokens):,} tokens, which makes {settings.batch_size} streams of {length:,}, but "
             f"{setting} is {steps.steps:,}. Lower it or training.batch_size, or use a longer text."
         )
-    return Streams(tokens, settings.batch_size, steps.forward, steps.steps)
+    return Streams(tokens, settings.batch_size, steps.forward, steps.backward)

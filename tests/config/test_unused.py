@@ -113,6 +113,7 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
     ("decoding.n_best=3", "task=language_model", ["decoding.method=sample"], "task=conversation"),
     ("training.bptt_forward=5", "task=conversation", [], "task=language_model"),
     ("training.bptt_backward=5", "task=conversation", [], "task=language_model"),
+    ("training.state_reset=0.1", "task=conversation", [], "task=language_model"),
 ]
 
 

@@ -1,0 +1,126 @@
+"""Running text: read in pieces, encoded, decoded."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq_chat.config import Data
+from seq2seq_chat.data import running_text
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.codec import Codec
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.running_text import RunningText, TextDecoder, encode_text, read_text
+from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.data.tokenizers.unicode import UnicodeTokenizer
+from seq2seq_chat.data.tokenizers.whitespace import WhitespaceTokenizer
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, Vocabulary
+
+POEM = "Über allen Gipfeln\r\nIst Ruh,\r\n\r\nin allen Wipfeln"
+
+
+def codec(tokenizer: WhitespaceTokenizer | CharacterTokenizer | UnicodeTokenizer, *words: str) -> Codec:
+    return Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *words]))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress])
+def test_a_file_is_read_with_plain_line_ends(tmp_path: Path, compress: object) -> None:
+    path = tmp_path / "poem.txt"
+    path.write_bytes(compress(b"\xef\xbb\xbf" + POEM.encode()))  # type: ignore[operator]
+    assert "".join(read_text(path)) == POEM.replace("\r\n", "\n")
+
+
+@given(
+    text=st.text(st.sampled_from("ab é\u20ac\U0001f600\n"), max_size=60),
+    block=st.integers(1, 7),
+    longest=st.integers(1, 9),
+)
+def test_pieces_are_the_text_wherever_blocks_end(
+    text: str, block: int, longest: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also inside characters, and whatever length of a line is too long to wait for its end."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text(text.replace("\n", "\r\n"), encoding="utf-8", newline="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running_text, "_BLOCK_BYTES", block)
+        patch.setattr(running_text, "_MAX_LINE", longest)
+        pieces = list(read_text(path))
+    assert "".join(pieces) == text
+    for piece, following in itertools.pairwise(pieces):
+        assert piece.endswith("\n") or len(piece + following) > longest
+
+
+def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_text, "_BLOCK_BYTES", 4)
+    path = tmp_path / "latin1.txt"
+    path.write_bytes("aébc".encode() + b"\xe9 d")
+    with pytest.raises(CorpusError, match=r"latin1.txt: byte 5 of the text is not UTF-8. Convert the file to UTF-8"):
+        list(read_text(path))
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not exist"):
+        list(read_text(tmp_path / "missing.txt"))
+    (tmp_path / "utf16.txt").write_bytes("ab\n".encode("utf-16"))
+    with pytest.raises(CorpusError, match="is not UTF-8 but UTF-16 or binary"):
+        list(read_text(tmp_path / "utf16.txt"))
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(POEM.encode() * 100)[:-20])
+    with pytest.raises(CorpusError, match="damaged"):
+        list(read_text(tmp_path / "cut.txt.gz"))
+
+
+def test_words_have_an_end_of_line_and_characters_a_line_break() -> None:
+    """A token of the text that looks like the end marker is an unknown word."""
+    words = codec(WhitespaceTokenizer(), "a", "b")
+    assert encode_text("a b\n\nb <eos>\na", words) == [4, 5, EOS, EOS, 5, UNKNOWN, EOS, 4]
+    characters = codec(CharacterTokenizer(), "a", "<newline>")
+    assert encode_text("a\n\nb", characters) == [4, 5, 5, UNKNOWN]
+
+
+@pytest.mark.parametrize("tokenizer", [CharacterTokenizer(), UnicodeTokenizer(), WhitespaceTokenizer()])
+def test_decoding_piece_by_piece_gives_the_text(
+    tokenizer: WhitespaceTokenizer | CharacterTokenizer | UnicodeTokenizer,
+) -> None:
+    text = "Is this it? Yes, it is.\nIt is!\n\nNo more"
+    words = dict.fromkeys(token for line in text.split("\n") for token in tokenizer.encode(line))
+    known = codec(tokenizer, *words, *(["<newline>"] if tokenizer.keeps_line_breaks else []))
+    ids = encode_text(text, known)
+    for size in (1, 3, len(ids)):
+        decoder = TextDecoder(known)
+        assert "".join(decoder.add(ids[first : first + size]) for first in range(0, len(ids), size)) == text
+    split = len(ids) // 2
+    first, second = TextDecoder(known).add(ids[:split]), TextDecoder(known, ids[:split]).add(ids[split:])
+    assert first + second == text
+
+
+def test_the_vocabulary_of_a_text_and_its_ids(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("b a\nb c", encoding="utf-8")
+    data = Data(train=str(path), tokenizer="whitespace", vocabulary_size=6)
+    codecs = build_codecs(data, running_text=True)
+    assert codecs.source.vocabulary.words == [*SPECIAL_WORDS, "b", "a"]
+    for _ in range(2):  # encoded, and from the cache
+        text = RunningText.open(str(path), codecs, data)
+        np.testing.assert_array_equal(text.tokens, [4, 5, EOS, 4, UNKNOWN])
+        assert len(text) == 5
+        assert text.unknown_share() == 0.2
+    fingerprint = text.fingerprint
+    path.write_text("b a\nb b", encoding="utf-8")
+    changed = RunningText.open(str(path), codecs, data)
+    np.testing.assert_array_equal(changed.tokens, [4, 5, EOS, 4, 4])
+    assert changed.fingerprint != fingerprint
+
+
+def test_a_text_without_two_tokens_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("a", encoding="utf-8")
+    data = Data(train=str(path), tokenizer="character")
+    with pytest.raises(CorpusError, match=r"has 1 tokens; a language model needs a text of at least two"):
+        RunningText.open(str(path), build_codecs(data, running_text=True), data)
