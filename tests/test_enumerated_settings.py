@@ -29,6 +29,8 @@ ALSO: dict[tuple[str, Any], dict[str, Any]] = {
     ("data.tokenizer", "subword"): {"data.vocabulary_size": 300},  # the bytes alone are 256
     ("data.target_tokenizer", "subword"): {"data.target_vocabulary_size": 300},
     ("training.strategy", "mirrored"): {"training.replicas": 1},
+    ("model.tie_embeddings", True): {"model.projection_size": 4},
+    ("task", "language_model"): {"training.bptt_forward": 2, "training.bptt_backward": 3, "decoding.beam_width": 10},
     ("decoding.rerank", "bidirectional"): {"decoding.backward_run": "backward"},
 }
 """What a value requires besides."""
@@ -79,6 +81,7 @@ def combinations(size: int) -> list[Combination]:
 
     values = enumerated_settings()
     values["training.precision"] = [value for value in values["training.precision"] if not why_unavailable(value)]
+    values["task"].remove("language_model")  # to which many settings do not apply
     if size == 1:
         values["training.strategy"].remove("multi_worker")  # needs a process of its own
     else:  # the pairs of all tokenizers would be most of the combinations
@@ -89,6 +92,19 @@ def combinations(size: int) -> list[Combination]:
         item for combination in chosen for item in combination.items()
     }
     return chosen
+
+
+def language_models() -> list[Combination]:
+    """Combinations of every value that applies to language models."""
+    from seq2seq_chat.training.precision import why_unavailable
+
+    required = {"task": "language_model", "model.attention": "none", "decoding.method": "sample"}
+    values = {
+        path: [value for value in options if is_valid({**required, path: value})]
+        for path, options in enumerated_settings().items()
+    }
+    values["training.precision"] = [value for value in values["training.precision"] if not why_unavailable(value)]
+    return pairwise(values, is_valid, size=1)
 
 
 def with_names(chosen: list[Combination]) -> list[tuple[str, Combination]]:
@@ -119,6 +135,11 @@ def train_and_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         assert [line["step"] for line in metrics if line["kind"] == "train"] == list(range(1, STEPS + 1))
         assert [line["step"] for line in metrics if line["kind"] == "validation"] == [2, STEPS]
         assert all(math.isfinite(line["loss"]) for line in metrics)
+        if combination["task"] == "language_model":
+            generated = run_command("generate", name, "--length", 40, "--prompt", "a b")
+            _assert_quiet(generated)
+            assert generated.out.strip()
+            return
         chat = run_command("chat", name, stdin=b"a b c\nd\n")
         _assert_quiet(chat)
         assert len(chat.out.splitlines()) == 2
@@ -152,6 +173,12 @@ def _assert_quiet(result: CommandResult) -> None:
 def test_every_value(train_and_chat: Callable[[Combination, str], None]) -> None:
     for name, combination in with_names(combinations(1)):
         train_and_chat(combination, name)
+
+
+@pytest.mark.slow
+def test_every_value_of_language_models(train_and_chat: Callable[[Combination, str], None]) -> None:
+    for number, combination in enumerate(language_models()):
+        train_and_chat(combination, f"run{number}")
 
 
 @pytest.mark.slow(minutes=5)

@@ -39,32 +39,39 @@ import numpy as np
 from seq2seq_chat.system.versions import load_tensorflow
 load_tensorflow()
 from seq2seq_chat.cli import main
-from seq2seq_chat.training import learner, saving, validation
+from seq2seq_chat.data.streams import Streams
+from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.training import saving, validation
+from seq2seq_chat.training.sampler import ShuffledBatches
 
 def report(text):
     sys.__stdout__.write(f"AT {text}\\n")
     sys.__stdout__.flush()
 
-batch, write, measure = learner.Learner._batch, saving.write_arrays, validation.corpus_loss
+write = saving.write_arrays
 
-def recorded_batch(self, step):
-    result = batch(self, step)
-    with open(ORDER, "a") as file:
-        file.write(f"{step} {result.source.tolist()} {result.target.tolist()}\\n")
-    report(f"step {step}")
-    return result
+def recorded(batch):
+    def recorded_batch(self, step):
+        result = batch(self, step)
+        with open(ORDER, "a") as file:
+            file.write(f"{step} {result[-1].tolist()} {result[0].tolist()}\\n")
+        report(f"step {step}")
+        return result
+    return recorded_batch
 
 def reported_write(path, arrays, metadata):
     report(f"save {path.name}")
     write(path, arrays, metadata)
 
-def reported_measure(*arguments):
-    report("validation")
-    return measure(*arguments)
+def reported(measure):
+    def reported_measure(*arguments):
+        report("validation")
+        return measure(*arguments)
+    return reported_measure
 
-learner.Learner._batch = recorded_batch
+ShuffledBatches.batch, Streams.batch = recorded(ShuffledBatches.batch), recorded(Streams.batch)
 saving.write_arrays = reported_write
-validation.corpus_loss = reported_measure
+validation.corpus_loss, TextScorer.score = reported(validation.corpus_loss), reported(TextScorer.score)
 main()
 '''
 
@@ -76,6 +83,21 @@ def settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
     often = {"steps": STEPS, "log_every": 3, "validate_every": 10, "checkpoint_every": 4, "snapshot_every": 30}
     tiny_settings["training"] |= often | {"validation_limit": 20}
     return tiny_settings
+
+
+def text_settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
+    """The same for a language model of two layers, whose state is carried from step to step."""
+    changed = settings(tiny_settings)
+    model = {key: changed["model"][key] for key in ("hidden_size", "embedding_size", "projection_size", "dropout")}
+    data = {key: changed["data"][key] for key in ("train", "validation")}
+    training = {key: value for key, value in changed["training"].items() if key != "validation_limit"}
+    return {
+        "name": "killed",
+        "task": "language_model",
+        "data": data | {"tokenizer": "character"},
+        "model": model | {"layers": 2, "cell": "gru"},
+        "training": training | {"bptt_forward": 5, "bptt_backward": 8, "state_reset": 0.1},
+    }
 
 
 class Training:
@@ -145,13 +167,15 @@ def batches_by_step(path: Path) -> dict[int, set[str]]:
     return steps
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[int, set[str]], Path]:
+@pytest.fixture(scope="module", params=[settings, text_settings], ids=["conversation", "language_model"])
+def uninterrupted(
+    request: pytest.FixtureRequest, tiny_config: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Run, dict[int, set[str]], Path]:
     """A run without interruptions, the order of its samples, and its configuration."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     tiny = json.loads(tiny_config.read_text(encoding="utf-8"))
     config = folder / "config.json"
-    config.write_text(json.dumps(settings(tiny)), encoding="utf-8")
+    config.write_text(json.dumps(request.param(tiny)), encoding="utf-8")
     training = Training(folder / "order.txt", config, "--results", folder / "results")
     training.finish()
     return only_run(folder / "results"), batches_by_step(folder / "order.txt"), config
