@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
+from seq2seq_chat.cli.options import ensure_has_replies, results_option, run_argument, snapshot_option
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def chat(
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
+    ensure_has_replies(run, "chat")
     decoding = set_decoding(run.config, overrides) if overrides else run.config.decoding
     decoding = _override(decoding, beam_width, n_best)
     if sys.stdin.isatty():

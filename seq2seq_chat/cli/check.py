@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from seq2seq_chat.cli.options import FAILED, ensure_parent_exists, json_option, results_option, set_option
+from seq2seq_chat.system.errors import UserError
 
 
 @click.command()
@@ -47,6 +48,10 @@ def check(
     from seq2seq_chat.system.versions import load_tensorflow
 
     config = load_config(config_file, overrides)
+    if config.task == "language_model":
+        raise UserError(
+            "there are no checks of language models yet; train for a few steps with --set training.steps=50"
+        )
     ensure_parent_exists(json_file)
     load_tensorflow()
     from seq2seq_chat.checks import suite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -10,6 +11,7 @@ from seq2seq_chat.cli.options import (
     data_option,
     ensure_parent_exists,
     ensure_readable,
+    ensure_unused,
     json_option,
     limit_option,
     results_option,
@@ -64,15 +66,24 @@ def evaluate(
 
     Prints the exact loss, perplexity, word accuracy, BLEU and chrF with 95 % intervals, Sent2Vec distance and diversity
     of the replies. The replies are written to a file, from which an interrupted evaluation continues.
+
+    For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
     """
     from seq2seq_chat.runs.find import find_run, find_snapshot
-    from seq2seq_chat.runs.json_lines import finite_or_null
-    from seq2seq_chat.system.files import write_atomically
     from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
     ensure_parent_exists(json_file)
     ensure_readable(data, *references)
+    if run.config.task == "language_model":
+        options = {"--beam-width": beam_width, "--reference": references, "--baseline": baseline}
+        ensure_unused(run.name, options | {"--sent2vec": sent2vec, "--output": output})
+        load_tensorflow()
+        from seq2seq_chat.analysis.text_evaluation import evaluate_text, format_text_metrics
+
+        metrics = evaluate_text(run, data, snapshot)
+        _print(metrics, format_text_metrics(metrics), json_file)
+        return
     other = find_snapshot(baseline, results) if baseline is not None else None
     load_tensorflow()
     from seq2seq_chat.analysis.evaluate import evaluate_run
@@ -90,7 +101,15 @@ def evaluate(
             references=references,
             baseline=other,
         )
-    click.echo(f"{run.name}, {metrics['snapshot']} (step {metrics['step']:,}), on {metrics['data']}")
-    click.echo(format_metrics(metrics))
+    _print(metrics, format_metrics(metrics), json_file)
+
+
+def _print(metrics: dict[str, Any], table: str, json_file: str | None) -> None:
+    """Print the metrics, and write them to the --json file."""
+    from seq2seq_chat.runs.json_lines import finite_or_null
+    from seq2seq_chat.system.files import write_atomically
+
+    click.echo(f"{metrics['run']}, {metrics['snapshot']} (step {metrics['step']:,}), on {metrics['data']}")
+    click.echo(table)
     if json_file:
         write_atomically(json_file, json.dumps(finite_or_null(metrics), indent=2, ensure_ascii=False) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
+from seq2seq_chat.cli.options import ensure_has_replies, results_option, run_argument, snapshot_option
 
 
 @click.command()
@@ -26,6 +26,7 @@ def export(
     from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
+    ensure_has_replies(run, "export")
     load_tensorflow()
     from seq2seq_chat.export.saved_model import export_saved_model
     from seq2seq_chat.export.usage import tokens_note, usage_example

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -14,6 +15,7 @@ from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq_chat.config import CorpusFiles
+    from seq2seq_chat.runs.run import Run
 
 INVALID_INPUT, FAILED = 2, 1  # exit statuses
 
@@ -60,6 +62,19 @@ def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
             open(path, "rb").close()
         except OSError as error:
             raise read_error(path, error, UserError) from error
+
+
+def ensure_unused(run: str, options: Mapping[str, object]) -> None:
+    """Raise UserError if an option is given that does not apply to language models."""
+    for option, value in options.items():
+        if value:
+            raise UserError(f"run {run} is a language model, to which {option} does not apply; remove it")
+
+
+def ensure_has_replies(run: Run, verb: str) -> None:
+    """Raise UserError if a run is a language model, which a verb does not support."""
+    if run.config.task == "language_model":
+        raise UserError(f"run {run.name} is a language model, which `{verb}` does not support; see `generate`")
 
 
 def ensure_parent_exists(file: str | None) -> None:

@@ -8,6 +8,7 @@ import click
 
 from seq2seq_chat.cli.options import (
     data_option,
+    ensure_has_replies,
     ensure_readable,
     limit_option,
     results_option,
@@ -55,6 +56,8 @@ def report(
     from seq2seq_chat.system.versions import load_tensorflow
 
     runs = [find_run(name, results) for name in dict.fromkeys(run_names)]
+    for run in runs:
+        ensure_has_replies(run, "report")
     ensure_readable(data)
     load_tensorflow()
     from seq2seq_chat.analysis.replies import default_questions, read_questions, read_transcript

@@ -1,0 +1,68 @@
+"""Evaluate a language model on a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seq2seq_chat.checkpoint.restore import load_language_model
+from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.training.validation import CorpusLoss
+
+
+def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
+    """The exact loss of a language model on a whole text, with the state carried from its first token to its last.
+
+    Args:
+        data: text file; None for the configured test text, or else the validation text.
+
+    Returns:
+        ``loss`` in nats per token, ``loss_bits`` in bits, ``perplexity``, ``token_accuracy`` (the share of tokens that
+        are the model's most probable ones), ``unknown_share`` and the number of ``tokens``, the first of which is not
+        predicted.
+
+    Raises:
+        UserError: There is no text to evaluate on, or the run cannot be loaded.
+    """
+    config = run.config
+    file = data or config.data.test or config.data.validation
+    if file is None:
+        raise UserError(
+            f"run {run.name} has neither a test nor a validation text configured; specify one with --data FILE"
+        )
+    trained = load_language_model(run, snapshot)
+    text = RunningText.open(str(file), trained.codecs, config.data)
+    score = TextScorer(trained.model).score(text.tokens)
+    loss = CorpusLoss(score.nats, score.tokens, None)
+    return {
+        "run": run.name,
+        "task": config.task,
+        "snapshot": snapshot or "latest",
+        "step": trained.step,
+        "data": str(file),
+        "tokens_are": "characters" if trained.codecs.source.tokenizer.keeps_line_breaks else "tokens",
+        "loss": loss.loss,
+        "loss_bits": loss.bits_per_token,
+        "perplexity": loss.perplexity,
+        "token_accuracy": score.correct / score.tokens,
+        "unknown_share": text.unknown_share(),
+        "tokens": score.tokens,
+    }
+
+
+def format_text_metrics(metrics: dict[str, Any]) -> str:
+    """The results of :func:`evaluate_text` for a terminal."""
+    unit = metrics["tokens_are"].removesuffix("s")
+    rows = [
+        [f"loss, nats per {unit}", f"{metrics['loss']:.4f}"],
+        [f"loss, bits per {unit}", f"{metrics['loss_bits']:.4f}"],
+        ["perplexity", f"{metrics['perplexity']:.2f}"],
+        [f"{unit} accuracy", f"{metrics['token_accuracy']:.2%}"],
+        ["unknown", f"{metrics['unknown_share']:.2%}"],
+        [metrics["tokens_are"], f"{metrics['tokens']:,}"],
+    ]
+    return format_table(rows, "lr")
