@@ -38,7 +38,7 @@ class Memory:
 
     @staticmethod
     def _resident() -> int:
-        from webui.model_pool import release_memory
+        from webui.model_worker import release_memory
 
         release_memory()
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096

@@ -12,6 +12,7 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, create_run
 from tests.random_weights import randomize
@@ -42,4 +43,18 @@ def random_run(folder: Path, config: Config, codecs: Codecs) -> Run:
     """A run with the checkpoint of a random model at step 7."""
     run = create_run(folder, config, codecs, {})
     save_variables(run.checkpoint_path(7), random_model(config, codecs).trainable_variables, {"step": 7})
+    return run
+
+
+def random_language_run(folder: Path, text: str, steps: Iterable[int] = (7,)) -> Run:
+    """A run of a language model over the characters of a text, with other random weights at each snapshot's step."""
+    config = small_config("task=language_model", "data.tokenizer=character")
+    names = {" ": "<space>", "\n": "<newline>"}
+    codec = make_codec("character", [names.get(character, character) for character in sorted(set(text))])
+    run = create_run(folder, config, Codecs(codec, codec), {})
+    model = LanguageModel(config.model, len(codec.vocabulary), config.seed)
+    for step in steps:
+        randomize(model, seed=step, scale=1.5)
+        for path in (run.checkpoint_path(step), run.snapshot_path(step)):
+            save_variables(path, model.trainable_variables, {"step": step})
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,27 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.config import ConfigError, unused_settings
+from seq2seq_chat.config import Config, ConfigError, override_decoding, unused_settings
 from seq2seq_chat.data.vocabulary import VocabularyError
+from seq2seq_chat.inference.generator import GeneratedToken, random_seed
 from seq2seq_chat.inference.terminal import notes
-from seq2seq_chat.runs.run import RunError
+from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
 from webui.decoding_options import merge_decoding
-from webui.model_pool import ModelUnavailable, ServerBusy, Utterance
+from webui.model_worker import ModelUnavailable, ServerBusy, Utterance
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, strip_paths
-from webui.schemas import InvalidRequest, RequestTooLarge, chat_reply, parse_chat_request
+from webui.schemas import (
+    InvalidRequest,
+    RequestTooLarge,
+    chat_reply,
+    parse_chat_request,
+    parse_generate_request,
+    text_block,
+)
+from webui.text_stream import TextStream
 
 api = Blueprint("api", __name__)
 
@@ -34,17 +44,14 @@ def chat() -> Response:
     start = time.perf_counter()
     state = get_state()
     body = parse_chat_request(_request_json(), state.limits)
-    run = state.registry.find(body.run)
-    try:
-        config = state.registry.config(run)
-    except ConfigError as error:
-        raise ModelUnavailable(str(error)) from error
+    run, config = _find(body.run)
+    if config.task == "language_model":
+        raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
     if config.task == "translation" and body.history:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
     decoding = merge_decoding(config.decoding, body.decoding, state.limits)
-    snapshot = None if body.snapshot == "latest" else body.snapshot
     try:
-        future = state.pool.submit(run, snapshot, Utterance(body.text, tuple(body.history)), decoding)
+        future = state.pool.submit(run, _snapshot(body.snapshot), Utterance(body.text, tuple(body.history)), decoding)
     except RunError as error:
         raise NotFoundError(str(error)) from error
     try:
@@ -60,6 +67,52 @@ def chat() -> Response:
     warnings += notes(answer.reply)
     reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in warnings]
     return _json_response(reply)
+
+
+@api.post("/api/generate")
+def generate() -> Response:
+    """Write a text, sent as it is written: a line of JSON for each block of tokens, and one at the end."""
+    start = time.perf_counter()
+    state = get_state()
+    body = parse_generate_request(_request_json(), state.limits)
+    run, config = _find(body.run)
+    if config.task != "language_model":
+        raise InvalidRequest(f"run {run.name} is no language model: its task is {config.task}; use /api/chat.")
+    changes = body.model_dump(include={"temperature", "top_k", "top_p", "seed"}, exclude_none=True)
+    decoding = override_decoding(config.decoding, **changes)
+    stream = TextStream(body.prompt, body.length, decoding, random_seed(decoding))
+    try:
+        state.pool.write(run, _snapshot(body.snapshot), stream)
+    except RunError as error:
+        raise NotFoundError(str(error)) from error
+    try:
+        first = stream.read_block(state.limits.timeout)
+    except FutureTimeout:
+        stream.stop()
+        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except UserError as error:
+        raise ModelUnavailable(str(error)) from error
+    lines = (json.dumps(line) + "\n" for line in _text_lines(stream, first, start, state.limits.timeout))
+    response = Response(lines, mimetype="application/x-ndjson")
+    response.call_on_close(stream.stop)
+    return response
+
+
+def _text_lines(
+    stream: TextStream, block: list[GeneratedToken] | None, start: float, timeout: float
+) -> Iterator[dict[str, Any]]:
+    """The lines of a text whose first block is given; an error that occurs later is the last line."""
+    while block is not None:
+        yield text_block(block)
+        try:
+            block = stream.read_block(timeout)
+        except FutureTimeout:
+            yield {"error": "The model took too long to continue. Please try again."}
+            return
+        except UserError:
+            yield {"error": "The model failed on this prompt."}
+            return
+    yield {"seed": stream.seed, "seconds": round(time.perf_counter() - start, 4)}
 
 
 @api.get("/api/runs")
@@ -129,6 +182,20 @@ MESSAGE_OF_STATUS = {
     405: "Method not allowed.",
     413: "The request body is too large.",
 }
+
+
+def _find(name: str) -> tuple[Run, Config]:
+    """A run and its configuration. Raises NotFoundError, RunError, and ModelUnavailable if it is invalid."""
+    registry = get_state().registry
+    run = registry.find(name)
+    try:
+        return run, registry.config(run)
+    except ConfigError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def _snapshot(name: str | None) -> str | None:
+    return None if name == "latest" else name
 
 
 def _request_json() -> Any:

@@ -10,13 +10,16 @@ class Limits:
     """Resource limits of a server; the defaults suit a laptop."""
 
     max_models: int = 4  # in memory at once; the least recently used one is evicted
-    max_queued: int = 64  # utterances queued for one model; more are rejected with 503
-    max_queued_total: int = 160  # utterances queued for all models
+    max_queued: int = 64  # utterances and texts queued for one model; more are rejected with 503
+    max_queued_total: int = 160  # utterances and texts queued for all models
     max_batch_size: int = 64  # utterances decoded together
-    timeout: float = 60.0  # seconds that a request waits for its reply before it fails with 503
+    timeout: float = (
+        60.0  # seconds that a request waits for its reply, or for more of its text, before it fails with 503
+    )
     max_body_bytes: int = 256 * 1024
-    max_text_length: int = 10_000  # characters of an utterance, including those in the history
+    max_text_length: int = 10_000  # characters of a prompt or an utterance, including those in the history
     max_history: int = 100  # turns before the utterance in a request
+    max_generated: int = 5_000  # tokens of a text
     max_beam_width: int = 100  # also the maximum number of replies to one utterance
 
     @property

@@ -7,10 +7,12 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from seq2seq_chat import __version__
+from seq2seq_chat.config import LABELS
 from webui.decoding_options import decoding_schema
 from webui.limits import Limits
-from webui.schemas import MAX_NAME_LENGTH, ChatReply, ChatRequest, ErrorResponse
+from webui.schemas import MAX_NAME_LENGTH, ChatReply, ChatRequest, ErrorResponse, GenerateRequest, TextBlock, TextEnd
 
+BODIES = (ChatRequest, ChatReply, GenerateRequest, TextBlock, TextEnd, ErrorResponse)
 TEMPLATE = "#/components/schemas/{model}"
 ERRORS = {
     400: "The request is invalid.",
@@ -24,7 +26,7 @@ ERRORS = {
 
 def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
     """The OpenAPI 3.1 document of a server."""
-    models: list[Any] = [(model, "validation") for model in (ChatRequest, ChatReply, ErrorResponse)]
+    models: list[Any] = [(model, "validation") for model in BODIES]
     _, definitions = models_json_schema(models, ref_template=TEMPLATE)
     schemas: dict[str, Any] = definitions["$defs"]
     decoding = decoding_schema(limits)
@@ -33,6 +35,8 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
     request["decoding"] = decoding
     request["text"]["maxLength"] = request["history"]["items"]["maxLength"] = limits.max_text_length
     request["history"]["maxItems"] = limits.max_history
+    schemas["GenerateRequest"]["properties"]["prompt"]["maxLength"] = limits.max_text_length
+    schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
     schemas["ChatReply"]["required"] = sorted(schemas["ChatReply"]["properties"])
     schemas["Run"] = _run_summary()
     schemas["RunPage"] = _run_details()
@@ -41,7 +45,7 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
         "info": {
             "title": "seq2seq-chat",
             "version": __version__,
-            "description": "Chat with trained models and follow their training.",
+            "description": "Chat and write with trained models, and follow their training.",
         },
         "paths": _paths(),
         "components": {"schemas": schemas},
@@ -73,6 +77,18 @@ def _paths() -> dict[str, Any]:
         "requestBody": {"required": True, "content": _content("ChatRequest")},
         "responses": _responses("The reply", "ChatReply", 400, 401, 403, 404, 413, 503),
     }
+    lines = {"anyOf": [_reference(name) for name in ("TextBlock", "TextEnd", "ErrorResponse")]}
+    written = {
+        "description": "One JSON object a line: blocks of tokens as they are written, and then TextEnd, or an error. "
+        "Closing the connection stops the text.",
+        "content": {"application/x-ndjson": {"schema": lines}},
+    }
+    generate = {
+        "operationId": "generate",
+        "summary": "Write a text with a language model",
+        "requestBody": {"required": True, "content": _content("GenerateRequest")},
+        "responses": _responses("", {}, 400, 401, 403, 404, 413, 503) | {"200": written},
+    }
     runs = {
         "operationId": "listRuns",
         "summary": "List all runs, newest first",
@@ -91,6 +107,7 @@ def _paths() -> dict[str, Any]:
     }
     return {
         "/api/chat": {"post": chat},
+        "/api/generate": {"post": generate},
         "/api/runs": {"get": runs},
         "/api/runs/{name}": {"get": run},
         "/healthz": {"get": health},
@@ -108,7 +125,7 @@ def _run_summary() -> dict[str, Any]:
         best_step=OPTIONAL_COUNT,
         changed={"type": "number", "description": "Unix time of the last write, in seconds"},
         reason=OPTIONAL_STRING | {"description": "reason of the failure"},
-        task={"enum": ["conversation", "translation", None]},
+        task={"enum": [*LABELS, None]},
         initialized_from=OPTIONAL_STRING | {"description": "run and step of the initial weights; null: random ones"},
     )
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from seq2seq_chat.data.codec import replace_surrogates
+from seq2seq_chat.inference.generator import Alternative as Choice
+from seq2seq_chat.inference.generator import GeneratedToken
 from webui.limits import Limits
-from webui.model_pool import Answer
+from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
+
+Request = TypeVar("Request", bound=BaseModel)
 
 
 class InvalidRequest(Exception):
@@ -29,22 +33,71 @@ Text = Annotated[str, BeforeValidator(_replace_surrogates)]
 """A string that may contain half an emoji, where a program has cut it; it is read as U+FFFD."""
 
 
+RunName = Annotated[
+    str,
+    Field(max_length=MAX_NAME_LENGTH, description="name of a run or a unique prefix of it, or `latest` for the newest"),
+]
+SnapshotName = Annotated[
+    str | None,
+    Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"),
+]
+
+
 class ChatRequest(BaseModel):
     """An utterance for a model."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    run: str = Field(
-        max_length=MAX_NAME_LENGTH, description="name of a run or a unique prefix of it, or `latest` for the newest"
-    )
+    run: RunName
     text: Text = Field(description="the utterance")
-    snapshot: str | None = Field(
-        None, max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"
-    )
+    snapshot: SnapshotName = None
     history: list[Text] = Field(
         [], description="the conversation so far, oldest first: user and model in turns; empty for translation runs"
     )
     decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
+
+
+class GenerateRequest(BaseModel):
+    """A prompt for a language model. Settings that are null are those of the run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    run: RunName
+    snapshot: SnapshotName = None
+    prompt: Text = Field("", description="the text to continue; empty to start a new line")
+    length: int = Field(1000, ge=1, description="number of tokens to write")
+    temperature: float | None = Field(None, gt=0, le=100, description="divides logits")
+    top_k: int | None = Field(None, ge=1, description="sample from this number of most probable tokens")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="sample from the most probable tokens whose probabilities add up to this number"
+    )
+    seed: int | None = Field(None, ge=0, lt=2**31, description="the same seed gives the same text; null: a random one")
+
+
+class TokenProbability(BaseModel):
+    """A token that may come next."""
+
+    text: str
+    probability: float
+
+
+class TextToken(TokenProbability):
+    """A token of a text. Probabilities are the model's own, at temperature 1."""
+
+    alternatives: list[TokenProbability] = Field(description="the most probable tokens, which may include this one")
+
+
+class TextBlock(BaseModel):
+    """Further tokens of a text."""
+
+    tokens: list[TextToken]
+
+
+class TextEnd(BaseModel):
+    """The last line of a complete text."""
+
+    seed: int = Field(description="of the random numbers")
+    seconds: float = Field(description="time taken on the server")
 
 
 class Alternative(BaseModel):
@@ -86,20 +139,53 @@ def parse_chat_request(body: object, limits: Limits) -> ChatRequest:
         InvalidRequest: The body is not a valid chat request.
         RequestTooLarge: The text or the history is too long.
     """
-    if not isinstance(body, dict):
-        raise InvalidRequest('The body must be a JSON object such as {"run": "latest", "text": "hello"}.')
-    try:
-        chat = ChatRequest.model_validate(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        raise InvalidRequest(f"{path}: {first['msg'].replace('Input should be', 'must be')}."[:300]) from None
+    chat = _validate(ChatRequest, body, '{"run": "latest", "text": "hello"}')
     length = max(map(len, [chat.text, *chat.history]))
     if length > limits.max_text_length:
         raise RequestTooLarge(f"An utterance may have at most {limits.max_text_length:,} characters, not {length:,}.")
     if len(chat.history) > limits.max_history:
         raise RequestTooLarge(f"The history may have at most {limits.max_history} utterances, not {len(chat.history)}.")
     return chat
+
+
+def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
+    """Validate the body of a request for a text.
+
+    Raises:
+        InvalidRequest: The body is not valid.
+        RequestTooLarge: The prompt or the text is too long.
+    """
+    text = _validate(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
+    if len(text.prompt) > limits.max_text_length:
+        raise RequestTooLarge(
+            f"A prompt may have at most {limits.max_text_length:,} characters, not {len(text.prompt):,}."
+        )
+    if text.length > limits.max_generated:
+        raise RequestTooLarge(f"A text may have at most {limits.max_generated:,} tokens, not {text.length:,}.")
+    return text
+
+
+def _validate(model: type[Request], body: object, example: str) -> Request:
+    """Raises InvalidRequest."""
+    if not isinstance(body, dict):
+        raise InvalidRequest(f"The body must be a JSON object such as {example}.")
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest(f"{path}: {first['msg'].replace('Input should be', 'must be')}."[:300]) from None
+
+
+def text_block(tokens: list[GeneratedToken]) -> dict[str, Any]:
+    """The JSON of a :class:`TextBlock`, with rounded numbers."""
+
+    def probability(token: GeneratedToken | Choice) -> dict[str, Any]:
+        return {"text": replace_surrogates(token.text), "probability": round(token.probability, 4)}
+
+    return {
+        "tokens": [{**probability(token), "alternatives": [*map(probability, token.alternatives)]} for token in tokens]
+    }
 
 
 def chat_reply(answer: Answer, seconds: float) -> dict[str, Any]:

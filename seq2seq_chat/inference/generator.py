@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
 from seq2seq_chat.decoding.hypotheses import NEG_INF
 from seq2seq_chat.decoding.logit_rules import forbidden_words
 from seq2seq_chat.decoding.parameters import SearchParameters, truncates
-from seq2seq_chat.decoding.sampling import sample_words, truncated_softmax
+from seq2seq_chat.decoding.sampling import Distribution, sample_words, truncated_softmax
 from seq2seq_chat.inference.text_scorer import state_specs
 from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.runs.run import Run
@@ -27,7 +28,34 @@ logger = logging.getLogger(__name__)
 
 SHOWN_UNKNOWN = 5
 BLOCK = 32  # tokens per call: few enough to appear at once, enough that the call itself takes no time
+ALTERNATIVES = 5
 MAX_PROMPT = 10_000  # tokens: the model hardly remembers what was before
+
+
+class Alternative(NamedTuple):
+    """A token that may come next."""
+
+    text: str
+    probability: float
+
+
+class GeneratedToken(NamedTuple):
+    """A token of a generated text.
+
+    Probabilities are the model's own, at temperature 1, among the tokens that it may write.
+    """
+
+    text: str  # what it adds to the text
+    probability: float
+    alternatives: list[Alternative]  # the most probable tokens, which may include this one
+
+
+class Block(NamedTuple):
+    """What a call of the graph generates; the last two are None unless they are asked for."""
+
+    ids: tf.Tensor  # [rows, steps]
+    probabilities: tf.Tensor | None  # of the most probable tokens and then the generated one, [rows, steps, k + 1]
+    most_probable: tf.Tensor | None  # ids, [rows, steps, k]
 
 
 class Generator:
@@ -47,7 +75,9 @@ class Generator:
         self._read = tf.function(
             lambda inputs, states: model.read(inputs, states)[1], autograph=False, input_signature=[ids, states]
         )
-        self._graphs: dict[tuple[bool, bool], tf.function] = {}  # by whether they truncate and allow unknown tokens
+        self._graphs: dict[
+            tuple[bool, bool, bool], tf.function
+        ] = {}  # by whether they truncate, allow unknown tokens, explain
 
     @classmethod
     def load(cls, run: Run, snapshot: str | None = None) -> Generator:
@@ -77,6 +107,30 @@ class Generator:
         for block in self.blocks([ids], length, decoding, [seed]):
             yield decoder.add(block[0].tolist())
 
+    def explained_stream(
+        self, prompt: str, length: int, decoding: Decoding, seed: int
+    ) -> Iterator[list[GeneratedToken]]:
+        """The same text as :meth:`stream`, as tokens with their probabilities and alternatives, in blocks."""
+        ids = encode_text(prompt, self.codec)
+        decoder = TextDecoder(self.codec, ids)
+        for block in self._blocks([ids], length, decoding, [seed], explain=True):
+            rows = (np.asarray(part)[0].tolist() for part in block)
+            yield [
+                GeneratedToken(
+                    decoder.add([token]),
+                    probabilities[-1],
+                    [
+                        Alternative(self._token_text(index), probability)
+                        for index, probability in zip(words, probabilities[:-1], strict=True)
+                    ],
+                )
+                for token, probabilities, words in zip(*rows, strict=True)
+            ]
+
+    def _token_text(self, index: int) -> str:
+        """The text of a token that stands alone."""
+        return "\n" if index == EOS else self.codec.tokenizer.decode(self.codec.vocabulary.tokens([index]))
+
     def blocks(
         self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int]
     ) -> Iterator[npt.NDArray[np.int32]]:
@@ -88,19 +142,25 @@ class Generator:
             decoding: see :meth:`stream`.
             seeds: one for each prompt.
         """
+        for block in self._blocks(prompts, length, decoding, seeds, explain=False):
+            yield block.ids.numpy()
+
+    def _blocks(
+        self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int], explain: bool
+    ) -> Iterator[Block]:
         inputs = np.array([prompt[-MAX_PROMPT:] or [self._line_break] for prompt in prompts], np.int32)
         states = self._read(tf.constant(inputs[:, :-1]), self.model.start(len(inputs)))
         token = tf.constant(inputs[:, -1])
         generators = [np.random.default_rng([seed]) for seed in seeds]
-        graph, parameters = self._graph(decoding), SearchParameters.of_settings(decoding)
+        graph, parameters = self._graph(decoding, explain), SearchParameters.of_settings(decoding)
         values = (parameters.temperature, parameters.top_k, parameters.top_p)
         limits = [tf.constant(value, dtype) for value, dtype in zip(values, LIMIT_TYPES, strict=True)]
         for first in range(0, length, BLOCK):
             steps = min(BLOCK, length - first)
             uniform = np.stack([generator.random(steps) for generator in generators])
-            ids, states = graph(token, states, tf.constant(uniform), *limits)
-            token = ids[:, -1]
-            yield ids.numpy()
+            block, states = graph(token, states, tf.constant(uniform), *limits)
+            token = block.ids[:, -1]
+            yield block
 
     @property
     def _line_break(self) -> int:
@@ -110,8 +170,8 @@ class Generator:
         (index,) = self.codec.vocabulary.ids(self.codec.tokenizer.encode("\n"))
         return index if index >= len(SPECIAL_WORDS) else len(SPECIAL_WORDS)
 
-    def _graph(self, decoding: Decoding) -> tf.function:
-        key = (truncates(decoding), decoding.allow_unknown)
+    def _graph(self, decoding: Decoding, explain: bool) -> tf.function:
+        key = (truncates(decoding), decoding.allow_unknown, explain)
         if key not in self._graphs:
             forbidden = forbidden_words(decoding)
             if self.codec.tokenizer.keeps_line_breaks:
@@ -124,31 +184,47 @@ class Generator:
                 *(tf.TensorSpec([], dtype) for dtype in LIMIT_TYPES),
             ]
 
-            def block(
-                token: tf.Tensor, states: States, uniform: tf.Tensor, *limits: tf.Tensor
-            ) -> tuple[tf.Tensor, States]:
-                return self._sample(token, states, uniform, mask, limits if key[0] else (limits[0], None, None))
+            def block(token: tf.Tensor, states: States, uniform: tf.Tensor, *limits: tf.Tensor) -> tuple[Block, States]:
+                distribution = truncated_softmax(*(limits if key[0] else (limits[0], None, None)))
+                return self._sample(token, states, uniform, mask, distribution, explain)
 
             self._graphs[key] = tf.function(block, autograph=False, input_signature=signature)
         return self._graphs[key]
 
     def _sample(
-        self, token: tf.Tensor, states: States, uniform: tf.Tensor, mask: tf.Tensor, limits: tuple[tf.Tensor, ...]
-    ) -> tuple[tf.Tensor, States]:
-        """Sample tokens. token: [rows], uniform: [rows, steps] → ids [rows, steps] and the next states."""
+        self,
+        token: tf.Tensor,
+        states: States,
+        uniform: tf.Tensor,
+        mask: tf.Tensor,
+        distribution: Distribution,
+        explain: bool,
+    ) -> tuple[Block, States]:
+        """Sample tokens. token: [rows], uniform: [rows, steps] → a block and the next states."""
         steps = tf.shape(uniform)[1]
-        distribution = truncated_softmax(*limits)
-        sampled = tf.TensorArray(tf.int32, steps, element_shape=token.shape)
+        types = ((tf.int32, [None]), (tf.float32, [None, None]), (tf.int32, [None, None]))[: 3 if explain else 1]
+        arrays = tuple(tf.TensorArray(dtype, steps, element_shape=shape) for dtype, shape in types)
 
         def step(
-            t: tf.Tensor, token: tf.Tensor, states: States, sampled: tf.TensorArray
-        ) -> tuple[tf.Tensor, tf.Tensor, States, tf.TensorArray]:
+            t: tf.Tensor, token: tf.Tensor, states: States, arrays: tuple[tf.TensorArray, ...]
+        ) -> tuple[tf.Tensor, tf.Tensor, States, tuple[tf.TensorArray, ...]]:
             logits, states = self.model.step(token, states)
-            token = sample_words(distribution(logits + mask), uniform[:, t])
-            return t + 1, token, states, sampled.write(t, token)
+            logits += mask
+            token = sample_words(distribution(logits), uniform[:, t])
+            values = (token, *_explanation(logits, token)) if explain else (token,)
+            return t + 1, token, states, tuple(a.write(t, v) for a, v in zip(arrays, values, strict=True))
 
-        _, _, states, sampled = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), token, states, sampled))
-        return tf.transpose(sampled.stack()), states
+        _, _, states, arrays = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), token, states, arrays))
+        ids, *explanation = (array.stack() for array in arrays)
+        explanation = [tf.transpose(part, [1, 0, 2]) for part in explanation] or [None, None]
+        return Block(tf.transpose(ids), *explanation), states
+
+
+def _explanation(logits: tf.Tensor, token: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The parts of a :class:`Block` for one step. logits: [rows, vocabulary], token: [rows]."""
+    probabilities = tf.nn.softmax(logits)
+    largest, words = tf.math.top_k(probabilities, min(ALTERNATIVES, logits.shape[-1]))
+    return tf.concat([largest, tf.gather(probabilities, token[:, tf.newaxis], batch_dims=1)], axis=1), words
 
 
 def random_seed(decoding: Decoding) -> int:

@@ -16,7 +16,8 @@ from seq2seq_chat.inference.chatbot import Hypothesis, Reply
 from seq2seq_chat.runs.run import Run, RunError
 from webui import model_pool
 from webui.limits import Limits
-from webui.model_pool import Answer, ModelPool, ModelUnavailable, ServerBusy, Utterance
+from webui.model_pool import ModelPool
+from webui.model_worker import Answer, ModelUnavailable, ServerBusy, Utterance
 
 GREEDY, BEAM = Decoding(), Decoding(method="beam", beam_width=3)
 TIMEOUT = 120.0
@@ -55,7 +56,7 @@ class FakeRuns:
         self.may_load: dict[str, threading.Event] = {}
         self.errors: dict[str, Exception] = {}
 
-    def load(self, run: Run, snapshot: str | None) -> Any:
+    def load(self, model_type: type, run: Run, snapshot: str | None) -> Any:
         name = run.path.name
         if name in self.may_load:
             assert self.may_load[name].wait(TIMEOUT)
@@ -72,7 +73,7 @@ class FakeRuns:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     runs = FakeRuns()
-    monkeypatch.setattr(model_pool, "load_chatbot", runs.load)
+    monkeypatch.setattr(model_pool, "load_model", runs.load)
     monkeypatch.setattr(model_pool, "weights_version", runs.version)
     monkeypatch.setattr(model_pool, "VERSION_TTL", -1.0)
     return runs
@@ -255,7 +256,7 @@ def test_loading_retries_if_a_checkpoint_was_deleted(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(model_pool, "weights_version", lambda run, snapshot: next(versions))
     monkeypatch.setattr(model_pool.Chatbot, "load", load)
-    assert model_pool.load_chatbot(Run(tmp_path), None) == "the model"
+    assert model_pool.load_model(model_pool.Chatbot, Run(tmp_path), None) == "the model"
 
 
 @pytest.mark.slow(minutes=2)

@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from webui.schemas import ChatReply, ChatRequest
+from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
 
 def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     document = shared_client.get("/api/openapi.json").get_json()
-    assert set(document["paths"]) == {"/api/chat", "/api/runs", "/api/runs/{name}", "/healthz"}
+    assert set(document["paths"]) == {"/api/chat", "/api/generate", "/api/runs", "/api/runs/{name}", "/healthz"}
     schemas = document["components"]["schemas"]
     assert set(schemas["ChatRequest"]["properties"]) == set(ChatRequest.model_fields)
     assert set(schemas["ChatReply"]["properties"]) == set(ChatReply.model_fields)
+    assert set(schemas["GenerateRequest"]["properties"]) == set(GenerateRequest.model_fields)
+    assert schemas["GenerateRequest"]["properties"]["length"]["maximum"] == 5_000
+    assert schemas["Run"]["properties"]["task"]["enum"] == ["conversation", "translation", "language_model", None]
     assert schemas["ChatRequest"]["required"] == ["run", "text"]
     decoding = schemas["ChatRequest"]["properties"]["decoding"]
     assert decoding["additionalProperties"] is False
@@ -50,7 +53,7 @@ def test_schemathesis_passes(shared_server: str, tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(SETTINGS.format(examples=150), encoding="utf-8")
     result = _schemathesis(shared_server, tmp_path)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
-    assert "4 selected" in result.stdout or "Selected: 4/4" in result.stdout, result.stdout
+    assert "5 selected" in result.stdout or "Selected: 5/5" in result.stdout, result.stdout
     assert "generated" in result.stdout
 
 

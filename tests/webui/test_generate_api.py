@@ -1,0 +1,258 @@
+"""The HTTP API of language models: texts, their probabilities, errors, and stopping."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from flask.testing import FlaskClient
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.inference.generator import Alternative, GeneratedToken, Generator
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
+from tests.random_runs import random_language_run
+from webui import model_pool
+from webui.app import close_app, create_app
+from webui.limits import Limits
+
+TEXT = "the cat sat on a mat.\n"
+PROMPT = "the cat"
+LENGTH = 70  # more than two blocks
+TIMEOUT = 120.0
+
+
+@pytest.fixture(scope="module")
+def results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model, ``writer``, with two snapshots, and ``tiny``, which converses."""
+    results = tmp_path_factory.mktemp("writers")
+    random_language_run(results / "new", TEXT, steps=(3, 7)).path.rename(results / "writer")
+    shutil.copytree(tiny_run, results / "tiny")
+    return results
+
+
+@pytest.fixture(scope="module")
+def client(results: Path) -> Iterator[FlaskClient]:
+    app = create_app(results, Limits())
+    yield app.test_client()
+    close_app(app)
+
+
+@pytest.fixture(scope="module")
+def generator(results: Path) -> Generator:
+    return Generator.load(Run(results / "writer"))
+
+
+def write(client: FlaskClient, **body: Any) -> Any:
+    return client.post("/api/generate", json={"run": "writer", "prompt": PROMPT, "length": LENGTH, "seed": 5} | body)
+
+
+def lines_of(response: Any) -> list[Any]:
+    assert response.status_code == 200, response.text
+    assert response.mimetype == "application/x-ndjson"
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def tokens_of(response: Any) -> list[Any]:
+    *blocks, end = lines_of(response)
+    assert set(end) == {"seed", "seconds"}
+    return [token for block in blocks for token in block["tokens"]]
+
+
+def text_of(response: Any) -> str:
+    return "".join(token["text"] for token in tokens_of(response))
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.6}], ids=str)
+def test_the_text_is_that_of_the_generator(client: FlaskClient, generator: Generator, settings: dict[str, Any]) -> None:
+    expected = "".join(generator.stream(PROMPT, LENGTH, Decoding(method="sample", **settings), 5))
+    assert len(expected) == LENGTH
+    assert text_of(write(client, **settings)) == expected
+
+
+def test_snapshots_write_different_texts(client: FlaskClient, results: Path) -> None:
+    first, last = Run(results / "writer").snapshots()
+    assert text_of(write(client, snapshot=first)) != text_of(write(client, snapshot=last))
+    assert text_of(write(client, snapshot=last)) == text_of(write(client)) == text_of(write(client, snapshot="latest"))
+
+
+def test_without_a_seed_texts_differ_and_the_seed_repeats_them(client: FlaskClient) -> None:
+    responses = [write(client, seed=None) for _ in range(2)]
+    first, second = map(text_of, responses)
+    assert first != second
+    seed = lines_of(responses[0])[-1]["seed"]
+    assert text_of(write(client, seed=seed)) == first
+
+
+def test_probabilities_are_those_of_the_model(client: FlaskClient, generator: Generator) -> None:
+    """Step by step with the model's own step function, and softmax by NumPy; temperature and top_k do not matter."""
+    tokens = tokens_of(write(client, temperature=0.7, top_k=4))
+    vocabulary = generator.codec.vocabulary
+    names = enumerate(vocabulary.tokens(range(len(vocabulary))))
+    words = {index: {"<newline>": "\n", "<space>": " "}.get(name, name) for index, name in names}
+    ids = {word: index for index, word in words.items()}
+    states = generator.model.start(1)
+    text = PROMPT + "".join(token["text"] for token in tokens)
+    for position, character in enumerate(text[:-1]):
+        logits, states = generator.model.step(tf.constant([ids[character]]), states)
+        if position < len(PROMPT) - 1:
+            continue
+        token = tokens[position - len(PROMPT) + 1]
+        allowed = np.exp(logits.numpy()[0].astype(float))
+        allowed[: len(SPECIAL_WORDS)] = 0
+        expected = allowed / allowed.sum()
+        assert token["probability"] == pytest.approx(expected[ids[token["text"]]], abs=2e-4)
+        best = np.argsort(-expected)[:5]
+        assert [one["text"] for one in token["alternatives"]] == [words[index] for index in best]
+        probabilities = [one["probability"] for one in token["alternatives"]]
+        assert probabilities == pytest.approx(expected[best], abs=2e-4)
+        assert sum(probabilities) <= 1.001
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"run": "nobody"}, 404, "no run 'nobody'"),
+        ({"snapshot": "9M"}, 404, "9M"),
+        ({"length": 0}, 400, "length"),
+        ({"length": 5_001}, 413, "5,000 tokens"),
+        ({"prompt": "a" * 10_001}, 413, "10,000 characters"),
+        ({"prompt": None}, 400, "prompt"),
+        ({"temperature": 0}, 400, "temperature"),
+        ({"temperature": float("nan")}, 400, "temperature"),
+        ({"top_k": 0}, 400, "top_k"),
+        ({"top_p": 1.5}, 400, "top_p"),
+        ({"seed": -1}, 400, "seed"),
+        ({"seed": 2**31}, 400, "seed"),
+        ({"text": "hello"}, 400, "text"),
+        ({"run": "tiny"}, 400, "its task is conversation; use /api/chat"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_errors(client: FlaskClient, body: dict[str, Any], status: int, message: str) -> None:
+    response = write(client, **body)
+    assert response.status_code == status, response.text
+    assert message in response.get_json()["error"]
+
+
+def test_chat_with_a_language_model_is_an_error(client: FlaskClient) -> None:
+    response = client.post("/api/chat", json={"run": "writer", "text": "hello"})
+    assert response.status_code == 400
+    assert response.get_json() == {"error": "run writer is a language model and does not reply; use /api/generate."}
+
+
+def test_unknown_and_empty_prompts_are_continued(client: FlaskClient) -> None:
+    assert len(text_of(write(client, prompt=""))) == LENGTH
+    assert len(text_of(write(client, prompt="Ω\ud800"))) == LENGTH
+
+
+class FakeGenerator:
+    """Writes "word " without end, a block for each release of ``may_write``; ``stopped`` is set when a text ends."""
+
+    def __init__(self, blocks: int = 0, error: Exception | None = None) -> None:
+        self.may_write, self.stopped, self.error = threading.Semaphore(blocks), threading.Event(), error
+
+    def explained_stream(self, *request: Any) -> Iterator[list[GeneratedToken]]:
+        try:
+            while True:
+                assert self.may_write.acquire(timeout=TIMEOUT)
+                yield [GeneratedToken("word ", 0.5, [Alternative("word", 0.5)])] * 100
+                if self.error:
+                    raise self.error
+        finally:
+            self.stopped.set()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeGenerator], FakeGenerator]:
+    def load(generator: FakeGenerator) -> FakeGenerator:
+        monkeypatch.setattr(model_pool, "load_model", lambda *_: generator)
+        return generator
+
+    return load
+
+
+def test_closing_the_connection_stops_the_text(
+    results: Path, serve: Callable[..., AbstractContextManager[str]], fake: Callable[[FakeGenerator], FakeGenerator]
+) -> None:
+    """The text has no end, so the worker is free only if it stopped."""
+    generator = fake(FakeGenerator(blocks=1_000_000))
+    with serve(results) as address:
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=TIMEOUT)
+        body = json.dumps({"run": "writer", "prompt": "a"})
+        connection.request("POST", "/api/generate", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        assert json.loads(response.readline())["tokens"][0]["text"] == "word "
+        assert not generator.stopped.is_set()
+        response.close()
+        connection.close()
+        assert generator.stopped.wait(TIMEOUT)
+
+
+def test_texts_of_a_model_are_written_in_turns(results: Path, fake: Callable[[FakeGenerator], FakeGenerator]) -> None:
+    """A text without end does not keep others waiting."""
+    fake(FakeGenerator(blocks=1_000_000))
+    app = create_app(results, Limits())
+    try:
+        first, second = (
+            app.test_client().post("/api/generate", json={"run": "writer"}, buffered=False) for _ in range(2)
+        )
+        for response in (first, second):
+            assert "word " in next(response.iter_encoded()).decode()
+            response.close()
+    finally:
+        close_app(app)
+
+
+@pytest.mark.parametrize("error", [UserError("damaged"), ValueError("a bug")], ids=repr)
+def test_an_error_after_the_first_block_is_the_last_line(
+    results: Path, fake: Callable[[FakeGenerator], FakeGenerator], error: Exception
+) -> None:
+    fake(FakeGenerator(blocks=2, error=error))
+    app = create_app(results, Limits())
+    try:
+        block, last = lines_of(write(app.test_client()))
+    finally:
+        close_app(app)
+    assert len(block["tokens"]) == 100
+    assert last == {"error": "The model failed on this prompt."}
+
+
+def test_a_model_that_cannot_be_loaded_is_503(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: Any) -> Any:
+        raise RunError("all weights are damaged")
+
+    monkeypatch.setattr(model_pool, "load_model", load)
+    app = create_app(results, Limits())
+    try:
+        response = write(app.test_client())
+    finally:
+        close_app(app)
+    assert response.status_code == 503
+    assert response.get_json() == {"error": "all weights are damaged"}
+    assert int(response.headers["Retry-After"]) > 0
+
+
+def test_texts_are_bounded(results: Path, fake: Callable[[FakeGenerator], FakeGenerator]) -> None:
+    generator = fake(FakeGenerator(blocks=1))
+    app = create_app(results, Limits(max_queued_total=1))
+    try:
+        first = app.test_client().post("/api/generate", json={"run": "writer"}, buffered=False)
+        busy = write(app.test_client())
+        assert busy.status_code == 503
+        assert int(busy.headers["Retry-After"]) > 0
+        first.close()
+        generator.may_write.release()  # what the worker was waiting for
+        assert generator.stopped.wait(TIMEOUT)
+    finally:
+        close_app(app)

@@ -1,0 +1,197 @@
+"""The thread of a model in memory: loads it, computes what is queued, and releases it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeAlias
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.inference.chatbot import Chatbot, Reply
+from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.system.errors import UserError
+from webui.limits import Limits
+from webui.text_stream import TextStream
+
+logger = logging.getLogger(__name__)
+
+
+class ServerBusy(Exception):
+    """Too many utterances are queued; try again after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ModelUnavailable(UserError):
+    """A model could not be loaded or failed, through no fault of the request."""
+
+
+class Utterance(NamedTuple):
+    """An utterance and the conversation before it."""
+
+    text: str
+    history: tuple[str, ...] = ()  # oldest first, user and model in turns
+
+
+class Answer(NamedTuple):
+    """A reply and information about its model."""
+
+    reply: Reply
+    step: int | None  # training steps of the weights
+    warnings: list[str]  # about damaged checkpoints that were skipped, and text that cannot be read
+
+
+class ChatJob(NamedTuple):
+    """An utterance and the future of its reply."""
+
+    utterance: Utterance
+    decoding: Decoding
+    future: Future[Answer]
+
+
+Job: TypeAlias = ChatJob | TextStream
+
+
+class ModelWorker(threading.Thread):
+    """The thread of one model: waits for a permit, loads the model, works until it is closed, releases the memory.
+
+    Args:
+        name: Name of the model in the log.
+        load: Returns the chatbot, or the generator of a language model; raises UserError.
+        version: Version of the weights, see ``weights_version``.
+        permits: A semaphore with one permit for each model that may be in memory.
+        limits: Limits the queue and the batch size.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[], Any],
+        version: tuple[Any, ...],
+        permits: threading.Semaphore,
+        limits: Limits,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.version = version
+        self._load, self._permits, self._limits = load, permits, limits
+        self._queue: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def submit(self, job: Job) -> bool:
+        """Queue a job. Returns False if the worker is closed and the model must be loaded again.
+
+        Raises:
+            ServerBusy: The queue is full.
+        """
+        with self._changed:
+            if self._closed:
+                return False
+            if len(self._queue) >= self._limits.max_queued:
+                raise ServerBusy("This model is busy. Please try again in a moment.")
+            self._queue.append(job)
+            self._changed.notify()
+            return True
+
+    def close(self) -> None:
+        """Stop accepting utterances, reply to the queued ones and end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the worker accepts utterances."""
+        return not self._closed and self.is_alive()
+
+    def run(self) -> None:
+        """Load the model and reply until closed."""
+        with self._permits:
+            try:
+                self._serve_queue()
+            except UserError as error:
+                self._fail_queue(error)
+            except Exception:
+                logger.exception("model %s failed", self.name)
+                self._fail_queue(ModelUnavailable("Could not load the model; see the server's log."))
+            release_memory()
+
+    def _serve_queue(self) -> None:
+        model = self._load()
+        while jobs := self._next_jobs():
+            chats = [job for job in jobs if isinstance(job, ChatJob)]
+            for decoding in dict.fromkeys(job.decoding for job in chats):
+                self._reply(model, decoding, [job for job in chats if job.decoding == decoding])
+            self._write(model, [job for job in jobs if isinstance(job, TextStream)])
+
+    def _next_jobs(self) -> list[Job]:
+        """Wait for the next jobs, oldest first; empty when the worker is closed and its queue is empty."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._closed)
+                count = min(len(self._queue), self._limits.max_batch_size)
+                jobs = [self._queue.popleft() for _ in range(count)]
+            running = [job for job in jobs if _is_running(job.future)]  # others were cancelled
+            if running or not jobs:
+                return running
+
+    def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+        try:
+            utterances = [job.utterance for job in jobs]
+            replies = bot.replies([u.text for u in utterances], decoding, [u.history for u in utterances])
+        except Exception as error:
+            if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
+                for job in jobs:
+                    self._reply(bot, decoding, [job])
+                return
+            logger.exception("model %s could not reply", self.name)
+            jobs[0].future.set_exception(
+                error if isinstance(error, UserError) else ModelUnavailable("The model failed on this utterance.")
+            )
+            return
+        for job, reply in zip(jobs, replies, strict=True):
+            unreadable = [] if reply.source_words else [bot.unreadable]
+            job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
+
+    def _write(self, generator: Generator, streams: list[TextStream]) -> None:
+        """Write a block of each stream; those that are not complete are queued again, behind all others."""
+        for stream in streams:
+            try:
+                is_complete = stream.write_block(generator)
+            except Exception as error:
+                logger.exception("model %s could not continue a text", self.name)
+                stream.future.set_exception(
+                    error if isinstance(error, UserError) else ModelUnavailable("The model failed on this prompt.")
+                )
+                continue
+            if not is_complete:
+                with self._changed:
+                    self._queue.append(stream)
+
+    def _fail_queue(self, error: UserError) -> None:
+        with self._changed:
+            self._closed = True
+            jobs, self._queue = list(self._queue), deque()
+        for job in jobs:
+            if _is_running(job.future):
+                job.future.set_exception(error)
+
+
+def _is_running(future: Future[Any]) -> bool:
+    """Mark a future as running; False if it was cancelled."""
+    return future.running() or future.set_running_or_notify_cancel()
+
+
+def release_memory() -> None:
+    """Free the memory of a released model: its graphs are reference cycles, and the C library keeps freed pages."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # not the GNU C library
+        ctypes.CDLL(None).malloc_trim(0)
