@@ -9,7 +9,14 @@ from flask import Blueprint, render_template
 from seq2seq_chat.config import LABELS
 from webui.app_state import get_state
 
-PAGES = {"/": "chat", "/translate": "translate", "/compare": "compare", "/runs": "runs", "/runs/<name>": "run"}
+PAGES = {
+    "/": "chat",
+    "/translate": "translate",
+    "/write": "write",
+    "/compare": "compare",
+    "/runs": "runs",
+    "/runs/<name>": "run",
+}
 
 pages = Blueprint("pages", __name__)
 

@@ -407,7 +407,7 @@ def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
     expect(message.locator(".map")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/translate", "/compare", "/runs", "/runs/tiny"])
+@pytest.mark.parametrize("path", ["/", "/translate", "/write", "/compare", "/runs", "/runs/tiny"])
 def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 640})
     page.goto(shared_server + path)
@@ -452,7 +452,7 @@ def test_axe_finds_no_violations(page: Any, shared_server: str, colors: str, wid
     page.locator("#decoding-button").click()
     page.locator("#decoding.show:not(.showing)").wait_for()
     check("settings")
-    for path in ("/translate", "/compare", "/runs", "/runs/tiny"):
+    for path in ("/translate", "/write", "/compare", "/runs", "/runs/tiny"):
         page.goto(shared_server + path)
         page.wait_for_load_state("networkidle")
         check(path)

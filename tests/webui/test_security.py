@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from webui.security import is_local
 
 WEBUI = Path(__file__).resolve().parents[2] / "webui"
-PAGES = ["/", "/compare", "/runs", "/runs/tiny"]
+PAGES = ["/", "/write", "/compare", "/runs", "/runs/tiny"]
 DATA = ["/api/runs", "/api/runs/tiny", "/files/tiny/report.png"]
 CHAT = {"run": "tiny", "text": "you see"}
 

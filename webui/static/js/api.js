@@ -39,6 +39,22 @@ export async function fetchImage(path) {
   return URL.createObjectURL(await (await request(path)).blob());
 }
 
+/** POST, and yield the objects of a response that has one JSON object a line, as they arrive. */
+export async function* fetchLines(path, body, signal) {
+  const response = await request(path, { body, signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new ApiError(UNREACHABLE, 0);
+    });
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
 async function request(path, { body = null, signal = null } = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   if (body) headers["Content-Type"] = "application/json";

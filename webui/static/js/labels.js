@@ -1,6 +1,6 @@
 // What the parts of a sample are called, and which page a run belongs to; both depend on its task.
 const LABELS = JSON.parse(document.body.dataset.labels);
-const PATHS = { translation: "/translate" };
+const PATHS = { translation: "/translate", language_model: "/write" };
 
 /** Names of the source, the output and the reference: `Labels` of seq2seq_chat/config/labels.py. */
 export const labelsOf = (task) => LABELS[task] ?? Object.values(LABELS)[0];

@@ -2,6 +2,8 @@
 import { element, formatNumber } from "./dom.js";
 import { pathOf } from "./labels.js";
 
+const VERBS = { "/": "Chat", "/translate": "Translate", "/write": "Write" };
+
 export const isTraining = (run) => run.state === "training";
 
 export function stateBadge(state, text = state) {
@@ -11,7 +13,7 @@ export function stateBadge(state, text = state) {
 /** The address and the name of the page that uses a run. */
 export function useOf(run) {
   const path = pathOf(run.task);
-  return { href: `${path}?run=${encodeURIComponent(run.name)}`, verb: path === "/" ? "Chat" : "Translate" };
+  return { href: `${path}?run=${encodeURIComponent(run.name)}`, verb: VERBS[path] };
 }
 
 /** "200 of 1,000" with a progress bar. */

@@ -1,0 +1,129 @@
+"""The page for language models: texts as they are written, their tokens, two snapshots, and stopping."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.inference.generator import Alternative, GeneratedToken, Generator
+from seq2seq_chat.runs.run import Run
+from tests.random_runs import random_language_run
+from tests.webui.conftest import REPLY_TIMEOUT, open_page, serving
+from webui import model_pool
+
+TEXT = "the cat sat on a mat.\n"
+SAMPLE = Decoding(method="sample")
+
+
+@pytest.fixture(scope="module")
+def results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model with two snapshots, and a conversation."""
+    results = tmp_path_factory.mktemp("writers")
+    random_language_run(results / "new", TEXT, steps=(3, 7)).path.rename(results / "writer")
+    shutil.copytree(tiny_run, results / "tiny")
+    return results
+
+
+@pytest.fixture
+def server(results: Path) -> Iterator[str]:
+    with serving(results) as address:
+        yield address
+
+
+def write(page: Any, prompt: str, length: int, seed: int) -> Any:
+    """Write on an open page; its texts, without the prompt, once they are complete."""
+    page.locator("#text").fill(prompt)
+    page.get_by_label("Tokens", exact=True).fill(str(length))
+    page.get_by_label("Seed").fill(str(seed))
+    page.keyboard.press("Control+Enter")
+    page.locator("#texts").get_by_text(re.compile(r" (ms|s)$")).first.wait_for(timeout=REPLY_TIMEOUT)
+    page.locator("#stop").wait_for(state="hidden", timeout=REPLY_TIMEOUT)
+    return page.locator(".written")
+
+
+def tokens_text(text: Any) -> str:
+    return "".join(text.locator(".token").evaluate_all("spans => spans.map((span) => span.textContent)"))
+
+
+@pytest.mark.slow
+def test_two_snapshots_write_side_by_side(page: Any, server: str, results: Path, expect: Any) -> None:
+    run = Run(results / "writer")
+    first, last = run.snapshots()
+    open_page(page, server, "/?run=writer")
+    assert page.url.startswith(f"{server}/write")
+    expect(page.locator("#snapshot option").first).to_be_attached()
+    page.get_by_label("Snapshot").select_option(first)
+    page.get_by_label("Beside it").select_option(last)
+    texts = write(page, "the cat", 70, 5)
+    expect(texts).to_have_count(2)
+    for index, snapshot in enumerate((first, last)):
+        expected = "".join(Generator.load(run, snapshot).stream("the cat", 70, SAMPLE, 5))
+        assert tokens_text(texts.nth(index)) == expected
+    page.get_by_label("Beside it").select_option("")
+    assert len(tokens_text(write(page, "", 40, 1))) == 40
+    expect(texts).to_have_count(1)
+
+
+@pytest.mark.slow
+def test_tokens_show_their_alternatives(page: Any, server: str, results: Path, expect: Any) -> None:
+    (block,) = Generator.load(Run(results / "writer")).explained_stream("the", 9, SAMPLE, 2)
+    open_page(page, server, "/write?run=writer")
+    spans = write(page, "the", 9, 2).locator(".token")
+    surprises = spans.evaluate_all("spans => spans.map((span) => Number(span.style.getPropertyValue('--surprise')))")
+    assert surprises == pytest.approx([1 - token.probability for token in block], abs=1e-4)
+    details, rows = page.locator("#details"), page.locator("#details tr")
+    expect(details).to_be_hidden()
+
+    def shows(token: GeneratedToken) -> None:
+        expect(details.locator("h2")).to_have_text(re.compile(rf" · {100 * token.probability:.1f} %$"))
+        expect(rows.locator("td.num")).to_have_text([f"{100 * one.probability:.1f} %" for one in token.alternatives])
+
+    spans.nth(4).hover()
+    shows(block[4])
+    spans.nth(0).focus()
+    shows(block[0])
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    expect(spans.nth(2)).to_be_focused()
+    expect(spans.nth(2)).to_have_attribute("aria-describedby", "details")
+    shows(block[2])
+    page.keyboard.press("End")
+    shows(block[8])
+    assert page.locator(".token[tabindex='0']").count() == 1
+
+
+@pytest.mark.slow
+def test_stop_ends_the_text_on_the_server_too(
+    page: Any, server: str, expect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = threading.Event()
+
+    class Endless:
+        def explained_stream(self, *_: Any) -> Iterator[list[GeneratedToken]]:
+            try:
+                while True:
+                    yield [GeneratedToken("word ", 0.5, [Alternative("word", 0.5)])]
+                    stopped.wait(0.02)  # as long as a model takes
+            finally:
+                stopped.set()
+
+    monkeypatch.setattr(model_pool, "load_model", lambda *_: Endless())
+    open_page(page, server, "/write?run=writer")
+    page.get_by_role("button", name="Write").click()
+    page.locator(".token").nth(3).wait_for()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#texts .hint")).to_have_text(re.compile("^Stopped · "))
+    assert stopped.wait(60)
+    expect(page.get_by_role("button", name="Write")).to_be_focused()
+
+
+def test_a_run_of_another_task_opens_its_own_page(page: Any, server: str, expect: Any) -> None:
+    page.goto(f"{server}/write?run=tiny")
+    expect(page).to_have_title(re.compile("Chat"))

@@ -1,0 +1,65 @@
+// A text that a language model writes: its tokens, shaded by their probability, and the alternatives of one of them.
+import { byId, element } from "./dom.js";
+
+const INVISIBLE = { " ": "␣", "\n": "↵", "\t": "⇥", "": "(nothing)" };
+const visible = (text) => INVISIBLE[text] ?? text;
+const percent = (probability) => `${(100 * probability).toFixed(1)} %`;
+
+export class WrittenText {
+  /** `title` names the model; `prompt` is shown before the text. */
+  constructor(title, prompt) {
+    this.tokens = []; // as in the HTTP interface
+    this.spans = [];
+    this.text = element("div", { class: "written", dir: "auto", role: "group", "aria-label": `Text of ${title}` },
+      element("span", { class: "prompt" }, prompt));
+    this.status = element("p", { class: "hint", role: "status" }, "Writing …");
+    this.node = element("section", { class: "pane" }, element("div", { class: "pane-head" }, element("h2", {}, title)), this.text,
+      element("div", { class: "pane-foot" }, this.status));
+    this.text.addEventListener("pointerover", (event) => this.show(this.spans.indexOf(event.target)));
+    this.text.addEventListener("focusin", (event) => this.show(this.spans.indexOf(event.target)));
+    this.text.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  add(tokens) {
+    const spans = tokens.map((token) => {
+      const span = element("span", { class: token.text.startsWith("\n") ? "token line-break" : "token", tabindex: "-1" }, token.text);
+      span.style.setProperty("--surprise", 1 - token.probability);
+      return span;
+    });
+    if (!this.spans.length) spans[0]?.setAttribute("tabindex", "0"); // one stop of the tab key; arrow keys do the rest
+    this.tokens.push(...tokens);
+    this.spans.push(...spans);
+    this.text.append(...spans);
+  }
+
+  fail(message) {
+    this.status.textContent = "";
+    this.text.after(element("p", { class: "written-error", role: "alert" }, message));
+  }
+
+  move(event) {
+    const here = this.spans.indexOf(document.activeElement);
+    const targets = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: this.spans.length - 1 };
+    const span = this.spans[targets[event.key]];
+    if (here < 0 || !span) return;
+    event.preventDefault();
+    this.spans[here].setAttribute("tabindex", "-1");
+    span.setAttribute("tabindex", "0");
+    span.focus();
+  }
+
+  /** Show the alternatives of a token. */
+  show(index) {
+    if (index < 0) return;
+    const { text, probability, alternatives } = this.tokens[index];
+    document.querySelector(".token.shown")?.classList.remove("shown");
+    document.querySelector(".token[aria-describedby]")?.removeAttribute("aria-describedby");
+    this.spans[index].classList.add("shown");
+    this.spans[index].setAttribute("aria-describedby", "details");
+    const rows = alternatives.map((one) => element("tr", { class: one.text === text.trimStart() || one.text === text ? "chosen" : null },
+      element("td", { dir: "auto" }, visible(one.text)), element("td", { class: "num" }, percent(one.probability))));
+    byId("details").replaceChildren(element("h2", {}, `${visible(text)} · ${percent(probability)}`),
+      element("table", { "aria-label": "Most probable tokens" }, element("tbody", {}, rows)));
+    byId("details").hidden = false;
+  }
+}
