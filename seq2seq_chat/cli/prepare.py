@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.tables import format_table
@@ -23,12 +24,14 @@ _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subwo
 @click.command()
 @click.argument(
     "corpus",
-    type=click.Choice(["opensubtitles", "reddit", "cornell", "dailydialog", "lines", "tweets", "pairs"]),
+    type=click.Choice(["opensubtitles", "reddit", "cornell", "dailydialog", "lines", "tweets", "pairs", "text"]),
     metavar="CORPUS",
 )
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--output", required=True, metavar="DIR", help="Folder for the results.")
-@click.option("--split", metavar="A,B,C", help="Percentages of the splits.  [default: official, or 97,1,2]")
+@click.option(
+    "--split", metavar="A,B,C", help="Percentages of the splits.  [default: official, or 97,1,2; 90,5,5 for text]"
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random split.")
 @click.option(
     "--vocabulary-size", type=int, default=50_000, show_default=True, help="Words, including the special ones."
@@ -37,7 +40,7 @@ _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subwo
     "--tokenizer",
     type=click.Choice(_TOKENIZERS),
     default="english",
-    show_default=True,
+    show_default="english; character for text",
     help="How text is split into tokens; see docs/corpora.md.",
 )
 @click.option("--level", type=click.Choice(["word", "character"]), hidden=True)  # of earlier versions
@@ -140,11 +143,15 @@ def prepare(corpus: str, inputs: tuple[str, ...], output: str, **options: Any) -
     lines          corpus files, or any text with one utterance per line
     tweets         text of alternating lines: utterances on odd lines, replies on even ones
     pairs          .tsv files of two columns, or their folder; or two files of parallel lines, SOURCE TARGET
+    text           text files for a language model, divided at two positions
 
     If it is stopped, run the same command again to continue.
     """
     from seq2seq_chat.prepare.pipeline import prepare as prepare_corpus
 
+    if corpus == "text":
+        _prepare_text(inputs, output, options)
+        return
     settings = _settings(corpus, options)
     with explain_interrupt(lambda: "run the same command again to continue"):
         statistics: dict[str, Any] = {**prepare_corpus(settings, inputs, output)}
@@ -153,6 +160,40 @@ def prepare(corpus: str, inputs: tuple[str, ...], output: str, **options: Any) -
     _print_statistics(statistics, leakage, left_out, reading)
     if settings.has_pairs or tokenizers != {"english"}:
         click.echo(f"to train on it, set {_configuration(settings, Path(output), statistics)}")
+    click.echo(output)
+
+
+_TEXT_OPTIONS = ("corpus", "inputs", "output", "split", "tokenizer", "vocabulary_size", "lowercase", "subword_model")
+
+
+def _prepare_text(inputs: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
+    """Prepare running text. Raises click.UsageError, UserError."""
+    from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+    from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
+    from seq2seq_chat.prepare.running_text import TextSettings, prepare_text
+    from seq2seq_chat.prepare.split import SPLITS
+
+    context = click.get_current_context()
+    for name in options:
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and name not in _TEXT_OPTIONS:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not apply to text")
+    if context.get_parameter_source("tokenizer") is ParameterSource.DEFAULT:
+        options["tokenizer"] = "character"
+    split = {} if options["split"] is None else {"split": _parse_split(options["split"])}
+    settings = TextSettings(_tokenizer_settings(options)["tokenizer"], options["vocabulary_size"], **split)
+    statistics = prepare_text(settings, inputs, output)
+    rows = [["", *SPLITS]]
+    rows += [[key.replace("_", " "), *(f"{statistics[name][key]:,}" for name in SPLITS)] for key in statistics["train"]]
+    click.echo(format_table(rows, "lr"))
+    values: dict[str, object] = {name: Path(output, f"{name}.txt") for name in SPLITS if statistics[name]["characters"]}
+    values |= {"tokenizer": settings.tokenizer.name, "vocabulary": Path(output, VOCABULARY_FILE)}
+    if settings.tokenizer.name == "subword":
+        values["tokenizer_file"] = Path(output, TOKENIZER_FILE)
+    if settings.tokenizer.lowercase:
+        values["lowercase"] = "true"
+    text = shlex.join(["task=language_model", *(f"data.{key}={value}" for key, value in values.items())])
+    click.echo(f"to train on it, set {text}")
     click.echo(output)
 
 

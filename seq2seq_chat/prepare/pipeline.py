@@ -6,7 +6,7 @@ import fcntl
 import importlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -66,22 +66,31 @@ def prepare(
     """
     output = Path(output)
     files = find_inputs(settings.corpus, inputs)
-    folders = {path.parent for file in files for path in (file.path, file.companion) if path}
-    if output.exists() and any(map(output.samefile, folders)):
-        raise UserError(f"{output} contains input files, which could be overwritten. Choose another output folder.")
-    with _working_folder(output) as folder:
+    ensure_not_an_input(output, {path.parent for file in files for path in (file.path, file.companion) if path})
+    with working_folder(output) as folder:
         result = _read(settings, files, folder)
         staging = folder / "new"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         statistics = _assemble(settings, result, staging)
         write_json(staging / STATISTICS_FILE, statistics)
-        for name in OUTPUT_FILES:
-            if (staging / name).exists():
-                os.replace(staging / name, output / name)
-            else:
-                (output / name).unlink(missing_ok=True)  # of an earlier preparation with another corpus or tokenizer
+        publish(staging, output)
     return statistics
+
+
+def ensure_not_an_input(output: Path, folders: Iterable[Path]) -> None:
+    """Raise UserError if the output folder is one of the folders of the inputs."""
+    if output.exists() and any(folder.exists() and output.samefile(folder) for folder in folders):
+        raise UserError(f"{output} contains input files, which could be overwritten. Choose another output folder.")
+
+
+def publish(staging: Path, output: Path) -> None:
+    """Move the results to their places, the statistics last, and delete those of an earlier preparation."""
+    for name in OUTPUT_FILES:
+        if (staging / name).exists():
+            os.replace(staging / name, output / name)
+        else:
+            (output / name).unlink(missing_ok=True)
 
 
 def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -> ReadResult:
@@ -115,7 +124,7 @@ def _import_engine(name: EngineName) -> None:
 
 
 @contextmanager
-def _working_folder(output: Path) -> Iterator[Path]:
+def working_folder(output: Path) -> Iterator[Path]:
     """A folder inside ``output`` for intermediate files, kept after an interruption if there is something to resume."""
     output_existed = output.exists()
     folder = output.absolute() / _WORKING_FOLDER  # some libraries expand a relative ~ to the home folder

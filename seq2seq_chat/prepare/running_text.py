@@ -1,0 +1,124 @@
+"""Prepare running text for language models: consecutive splits, vocabulary and statistics."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seq2seq_chat.data.codec import Codec
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
+from seq2seq_chat.data.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
+from seq2seq_chat.prepare.pipeline import STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.split import SPLITS
+from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
+
+
+class TextSettings(NamedTuple):
+    """How running text is prepared."""
+
+    tokenizer: TokenizerSettings
+    vocabulary_size: int = 50_000  # including the special words
+    split: tuple[float, float, float] = (90.0, 5.0, 5.0)  # percentages of the characters
+
+
+def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
+    """Write train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json; for subwords also tokenizer.json.
+
+    The texts of all inputs, one after the other, are divided at two positions, so that each split is running text.
+    A split begins at the start of a line, unless the tokenizer keeps line breaks. Line ends become ``\\n``. Memory does
+    not grow with the length of the text.
+
+    Returns:
+        The contents of statistics.json: the characters, lines, tokens and unknown tokens of each split.
+
+    Raises:
+        CorpusError: An input cannot be read, or train has no characters.
+        TokenizerError: The tokenizer cannot be trained.
+        UserError: ``output`` cannot be written.
+    """
+    files, output = list(map(Path, inputs)), Path(output)
+    ensure_not_an_input(output, [file.parent for file in files])
+    total = sum(len(piece) for piece in _read_all(files))
+    with working_folder(output) as folder:
+        staging = folder / "new"
+        staging.mkdir(exist_ok=True)
+        ends = _split_ends(total, settings.split)
+        whole_lines = settings.tokenizer.name != "character"
+        _write_splits(files, ends, whole_lines, staging)
+        if not (staging / "train.txt").stat().st_size:
+            raise CorpusError("train.txt would be empty. Use a longer text, or another --split.")
+        codec = _build_codec(settings, staging)
+        statistics: dict[str, Any] = {name: _count(staging / f"{name}.txt", codec) for name in SPLITS}
+        statistics |= {"vocabulary": len(codec.vocabulary), "tokenizer": settings.tokenizer.name}
+        write_json(staging / STATISTICS_FILE, statistics)
+        publish(staging, output)
+    return statistics
+
+
+def _read_all(files: Sequence[Path]) -> Iterator[str]:
+    for file in files:
+        yield from read_text(file)
+
+
+def _split_ends(total: int, split: tuple[float, float, float]) -> list[int]:
+    """The numbers of characters up to the end of each split."""
+    train, validation, _ = split
+    return [int(total * train / sum(split)), int(total * (train + validation) / sum(split)), total]
+
+
+def _write_splits(files: Sequence[Path], ends: Sequence[int], whole_lines: bool, folder: Path) -> None:
+    """Write the text up to each end into the file of its split."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(atomic_write(folder / f"{name}.txt")) for name in SPLITS]
+        position, split = 0, 0
+        for piece in _read_all(files):
+            for part in re.findall(r".*\n|.+", piece) if whole_lines else [piece]:
+                rest = part
+                while rest:
+                    while position >= ends[split] and split < len(SPLITS) - 1:
+                        split += 1
+                    room = len(rest) if whole_lines else ends[split] - position
+                    streams[split].write(rest[:room])
+                    position, rest = position + len(rest[:room]), rest[room:]
+
+
+def _build_codec(settings: TextSettings, folder: Path) -> Codec:
+    """The tokenizer and the vocabulary of train.txt, which are written into ``folder``."""
+    train, size = folder / "train.txt", settings.vocabulary_size
+    tokenizer: Tokenizer
+    if settings.tokenizer.name == "subword":
+        texts = (line for piece in read_text(train) for line in piece.split("\n"))
+        tokenizer = train_tokenizer(settings.tokenizer, texts, size, "--vocabulary-size")
+        write_atomically(folder / TOKENIZER_FILE, tokenizer.file_content or b"")
+    else:
+        tokenizer = create_tokenizer(settings.tokenizer)
+    if tokenizer.tokens is not None:
+        vocabulary = Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens])
+    else:
+        counts = Counter(chain.from_iterable(read_tokens(train, tokenizer)))
+        vocabulary = Vocabulary.from_counts(counts, size)
+    vocabulary.save(folder / VOCABULARY_FILE)
+    return Codec(tokenizer, vocabulary)
+
+
+def _count(file: Path, codec: Codec) -> dict[str, int]:
+    """Characters, lines, tokens and unknown tokens of a split."""
+    counts = dict.fromkeys(("characters", "lines", "tokens", "unknown_tokens"), 0)
+    if not file.stat().st_size:
+        return counts
+    last = ""
+    for last in read_text(file):
+        ids = encode_text(last, codec)
+        counts["characters"] += len(last)
+        counts["lines"] += last.count("\n")
+        counts["tokens"] += len(ids)
+        counts["unknown_tokens"] += ids.count(UNKNOWN)
+    counts["lines"] += not last.endswith("\n")
+    return counts

@@ -1,0 +1,238 @@
+"""Language models from the command line: train, evaluate, generate, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seq2seq_chat.checkpoint.restore import load_language_model
+from seq2seq_chat.data.running_text import encode_text
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.run import Run
+from tests.conftest import CommandResult, run_command
+from tests.reference_model import Reference
+
+SETTINGS: dict[str, Any] = {
+    "name": "tiny_text",
+    "seed": 2,
+    "task": "language_model",
+    "data": {"tokenizer": "character"},
+    "model": {"hidden_size": 12, "embedding_size": 6, "projection_size": None, "dropout": 0.1},
+    "training": {
+        "batch_size": 4,
+        "steps": 12,
+        "bptt_forward": 5,
+        "optimizer": "adam",
+        "learning_rate": 0.02,
+        "log_every": 4,
+        "validate_every": 6,
+        "checkpoint_every": 6,
+        "snapshot_every": 6,
+        "sample_replies": 2,
+    },
+}
+TEXT = "the cat sat on the mat.\nthe dog sat on the log.\n" * 30
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "train.txt").write_text(TEXT, encoding="utf-8")
+    (folder / "validation.txt").write_text(TEXT[:700], encoding="utf-8")
+    return write_config(folder)
+
+
+def write_config(folder: Path, **sections: dict[str, Any]) -> Path:
+    settings = json.loads(json.dumps(SETTINGS))
+    settings["data"] |= {"train": str(folder / "train.txt"), "validation": str(folder / "validation.txt")}
+    for section, values in sections.items():
+        settings[section] |= values
+    path = folder / "config.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained_text(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, CommandResult]:
+    results = tmp_path_factory.mktemp("runs")
+    result = run_command("train", config, "--results", results)
+    assert result.status == 0, result
+    return Run(result.out.splitlines()[-1]), result
+
+
+def test_what_training_reports(trained_text: tuple[Run, CommandResult]) -> None:
+    run, result = trained_text
+    lines = list(read_json_lines(run.metrics_file))
+    validations = [line for line in lines if line["kind"] == "validation"]
+    assert [line["step"] for line in validations] == [6, 12]
+    for line in validations:
+        assert line["bits_per_token"] == pytest.approx(line["loss"] / math.log(2))
+        assert line["perplexity"] == pytest.approx(math.exp(line["loss"]))
+        assert line["tokens"] == 699
+    assert [line["tokens"] for line in lines if line["kind"] == "train"] == [4 * 4 * 5] * 3
+    assert "1,440 training tokens (0.0 % are <unknown>), 700 validation tokens; 4 streams of 359 tokens" in result.out
+    samples = list(read_json_lines(run.samples_file))
+    assert [sample["step"] for sample in samples] == [6, 6, 12, 12]
+    for sample in samples:
+        assert sample["source"] + sample["target"] in TEXT
+        assert len(sample["reply"]) == len(sample["target"]) == 150
+
+
+def test_the_loss_of_evaluate_is_that_of_numpy(trained_text: tuple[Run, CommandResult], tmp_path: Path) -> None:
+    """From the saved weights; and that of the last validation."""
+    run, _ = trained_text
+    json_file = tmp_path / "metrics.json"
+    result = run_command("evaluate", run.path, "--json", json_file)
+    assert result.status == 0, result
+    metrics = json.loads(json_file.read_text(encoding="utf-8"))
+    trained = load_language_model(run)
+    nats = Reference(trained.model).text_loss(encode_text(TEXT[:700], trained.codecs.source))
+    assert metrics["loss"] == pytest.approx(float(np.mean(nats)), rel=1e-5)
+    assert metrics["loss_bits"] == pytest.approx(float(np.mean(nats)) / math.log(2), rel=1e-5)
+    assert f"{metrics['loss']:.4f}" in result.out
+    assert "bits per character" in result.out
+    last = [line for line in read_json_lines(run.metrics_file) if line["kind"] == "validation"][-1]
+    assert last["loss"] == pytest.approx(metrics["loss"], rel=1e-6)
+
+
+def test_generate(trained_text: tuple[Run, CommandResult]) -> None:
+    """The same seed gives the same text, and a longer one begins with it."""
+    run, _ = trained_text
+
+    def generate(*options: object, stdin: bytes = b"") -> str:
+        result = run_command("generate", run.path, "--seed", 5, *options, stdin=stdin)
+        assert result.status == 0, result
+        return result.out
+
+    text = generate("--length", 70)
+    assert len(text) == 70
+    assert set(text) <= set(TEXT)
+    assert generate("--length", 70) == text
+    assert generate("--length", 40) == text[:40]
+    assert generate("--length", 70, "--seed", 6) != text
+    assert generate("--length", 70, "--snapshot", "6") != text
+    prompted = generate("--length", 30, "--prompt", "the cat\nsat")
+    assert generate("--length", 30, "--prompt", "-", stdin=b"the cat\r\nsat") == prompted
+    greedy = generate("--length", 30, "--prompt", "the", "--top-k", 1)
+    assert generate("--length", 30, "--prompt", "the", "--top-k", 1, "--seed", 9) == greedy
+    assert generate("--length", 30, "--prompt", "the", "--temperature", 0.001) == greedy
+    assert generate("--length", 30, "--prompt", "the", "--top-p", 0.0001) == greedy
+
+
+def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tuple[Run, CommandResult]) -> None:
+    """Of the first character after a prompt, over many seeds, against NumPy."""
+    from seq2seq_chat.config import override_decoding
+    from seq2seq_chat.inference.generator import Generator
+
+    run, _ = trained_text
+    generator, count = Generator.load(run), 4000
+    prompt = encode_text("the ", generator.codec)
+    decoding = override_decoding(run.config.decoding, temperature=0.8)
+    (block,) = generator.blocks([prompt] * count, 1, decoding, list(range(count)))
+    logits = Reference(generator.model).text_logits(prompt)[-1] / 0.8
+    logits[:4] = -np.inf
+    probabilities = np.exp(logits) / np.exp(logits).sum()
+    frequencies = np.bincount(block[:, 0], minlength=len(probabilities)) / count
+    deviations = np.sqrt(probabilities * (1 - probabilities) / count)
+    assert np.all(np.abs(frequencies - probabilities) <= 5 * deviations + 1e-3)
+
+
+def test_a_prompt_with_unknown_characters(trained_text: tuple[Run, CommandResult]) -> None:
+    result = run_command("generate", trained_text[0].path, "--prompt", "the Ö 12", "--length", 5)
+    assert result.status == 0
+    assert len(result.out) == 5
+    assert "warning: the model does not know Ö, 1, 2 of the prompt" in result.err
+
+
+def test_resumed_training_is_that_without_interruption(
+    trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path
+) -> None:
+    run, _ = trained_text
+    half = run_command("train", config, "--results", tmp_path, "--set", "training.steps=7")
+    path = Path(half.out.splitlines()[-1])
+    resumed = run_command("train", "--resume", path, "--set", "training.steps=12")
+    assert resumed.status == 0, resumed
+    names = ("checkpoints/0000000012.npz", "snapshots/12/weights.npz")
+    for name in names:
+        with np.load(run.path / name) as expected, np.load(path / name) as actual:
+            assert sorted(expected.files) == sorted(actual.files)
+            assert any("state/layer0" in each for each in expected.files) == name.startswith("checkpoints")
+            for each in expected.files:
+                if each != "metadata.json":
+                    np.testing.assert_array_equal(actual[each], expected[each])
+
+
+@pytest.mark.parametrize("setting", ["training.batch_size=2", "training.bptt_forward=4", "training.bptt_backward=9"])
+def test_streams_cannot_change_when_training_is_resumed(trained_text: tuple[Run, CommandResult], setting: str) -> None:
+    result = run_command("train", "--resume", trained_text[0].path, "--set", setting)
+    assert setting.partition("=")[0] in result.error_message
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"model": {"attention": "dot"}}, 'has no source, so model.attention "dot" does not apply'),
+        ({"model": {"bidirectional": True}}, "has no source, so model.bidirectional true does not apply"),
+        ({"data": {"context_turns": 2}}, "on running text, not on samples, so data.context_turns 2 does not apply"),
+        ({"data": {"train": "x.tsv"}}, "data.train (x.tsv) has pairs; use a text file"),
+        ({"training": {"best_metric": "bleu"}}, "bleu applies to task translation only"),
+        ({"training": {"bptt_forward": 0}}, "training.bptt_forward must be greater than 0"),
+        ({"training": {"bptt_backward": 0}}, "training.bptt_backward must be greater than 0"),
+        ({"training": {"bptt_forward": 400}}, "4 streams of 359, but training.bptt_forward is 400"),
+        ({"training": {"bptt_backward": 400}}, "4 streams of 359, but training.bptt_backward is 400"),
+        ({"model": {"tie_embeddings": True}}, "set projection_size to 6"),
+    ],
+)
+def test_settings_that_do_not_fit(
+    config: Path, tmp_path: Path, sections: dict[str, dict[str, Any]], message: str
+) -> None:
+    for name in ("train.txt", "validation.txt"):
+        (tmp_path / name).write_bytes((config.parent / name).read_bytes())
+    result = run_command("train", write_config(tmp_path, **sections), "--results", tmp_path / "results")
+    assert message in result.error_message
+    assert not list((tmp_path / "results").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("abc", "has 3 tokens, which makes 4 streams of 0, but training.bptt_forward is 5"),
+        ("a" * 100, "has only one distinct token, so there is nothing to learn"),
+        ("", "no room for words|has 0 tokens|is empty"),
+    ],
+)
+def test_texts_that_are_too_short(tmp_path: Path, text: str, message: str) -> None:
+    import re
+
+    for name in ("train.txt", "validation.txt"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    result = run_command("train", write_config(tmp_path), "--results", tmp_path / "results")
+    assert re.search(message, result.error_message)
+    assert not list((tmp_path / "results").glob("*"))
+
+
+def test_verbs_that_need_replies_say_so(trained_text: tuple[Run, CommandResult], tmp_path: Path) -> None:
+    path = trained_text[0].path
+    for verb, options in (("chat", []), ("report", []), ("export", ["--output", tmp_path / "model"])):
+        message = run_command(verb, path, *options).error_message
+        assert f"is a language model, which `{verb}` does not support" in message
+    for option, value in (("--beam-width", 3), ("--reference", path / "config.json"), ("--baseline", path)):
+        assert f"{option} does not apply" in run_command("evaluate", path, option, value).error_message
+
+
+def test_a_run_of_another_task_generates_nothing(trained: tuple[Path, CommandResult]) -> None:
+    message = run_command("generate", trained[0]).error_message
+    assert "is no language model: its task is conversation; use seq2seq-chat chat" in message
+
+
+def test_other_weights_cannot_be_initial(
+    trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path, cli: Callable[..., CommandResult]
+) -> None:
+    result = cli("train", config, "--init-from", trained_text[0].path, "--results", tmp_path)
+    assert "--init-from does not apply to language models" in result.error_message

@@ -1,0 +1,92 @@
+"""`prepare text`: consecutive splits, vocabulary, statistics."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from tests.conftest import run_command
+
+TEXT = "".join(f"Line {number}, an äußerst short one.\r\n" for number in range(200))
+PLAIN = TEXT.replace("\r\n", "\n")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(TEXT.encode()))
+    return path
+
+
+def prepare(source: Path, *options: object) -> dict[str, str]:
+    output = source.parent / "output"
+    result = run_command("prepare", "text", source, "--output", output, *options)
+    assert result.status == 0, result
+    return {path.name: path.read_text(encoding="utf-8") for path in output.iterdir()}
+
+
+def test_characters_are_divided_at_exact_positions(source: Path) -> None:
+    files = prepare(source, "--split", "90,10,0")
+    end = int(0.9 * len(PLAIN))
+    assert files["train.txt"] == PLAIN[:end]
+    assert files["validation.txt"] == PLAIN[end:]
+    assert files["test.txt"] == ""
+    words = files["vocabulary.txt"].splitlines()
+    assert words[:4] == list(SPECIAL_WORDS)
+    assert sorted(words[4:]) == sorted({"<space>", "<newline>", *PLAIN[:end]} - {" ", "\n"})
+    statistics = json.loads(files["statistics.json"])
+    assert statistics["train"] == {
+        "characters": end,
+        "lines": PLAIN[:end].count("\n") + 1,
+        "tokens": end,
+        "unknown_tokens": 0,
+    }
+
+
+def test_words_are_divided_between_lines(source: Path) -> None:
+    files = prepare(source, "--tokenizer", "unicode", "--split", "50,25,25", "--vocabulary-size", 11)
+    splits = [files[f"{name}.txt"] for name in ("train", "validation", "test")]
+    assert "".join(splits) == PLAIN
+    assert all(split.endswith("one.\n") for split in splits)
+    assert [len(split) / len(PLAIN) for split in splits] == pytest.approx([0.5, 0.25, 0.25], abs=0.01)
+    assert len(files["vocabulary.txt"].splitlines()) == 11
+    statistics = json.loads(files["statistics.json"])["train"]
+    lines = splits[0].count("\n")
+    assert statistics["tokens"] == 9 * lines  # Line N , an äußerst short one . and the end
+    assert statistics["unknown_tokens"] == lines
+
+
+def test_subwords_can_be_trained_on(source: Path) -> None:
+    files = prepare(source, "--tokenizer", "subword", "--vocabulary-size", 300)
+    assert {"tokenizer.json", "vocabulary.txt", "train.txt"} <= files.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seed", 3], "--seed does not apply to text"),
+        (["--pairing", "sliding"], "--pairing does not apply to text"),
+        (["--split", "1,2"], "must be three numbers"),
+        (["--split", "0,50,50"], "train.txt would be empty"),
+        (["--lowercase"], "--lowercase applies to the unicode tokenizer only"),
+    ],
+)
+def test_options_that_do_not_fit(source: Path, options: list[object], message: str) -> None:
+    output = source.parent / "output"
+    result = run_command("prepare", "text", source, "--output", output, *options)
+    assert message in result.error_message
+    assert not output.exists()
+
+
+def test_unreadable_inputs(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "latin1.txt").write_bytes(b"caf\xe9")
+    for name, message in (("latin1.txt", "byte 3 of the text is not UTF-8"), ("missing.txt", "does not exist")):
+        result = run_command("prepare", "text", source, tmp_path / name, "--output", tmp_path / "output")
+        assert message in result.error_message
+        assert not (tmp_path / "output").exists()
+    result = run_command("prepare", "text", source, "--output", tmp_path)
+    assert "contains input files" in result.error_message
