@@ -79,7 +79,7 @@ class TrainingStep:
         self._dynamic = model.config.unrolling == "dynamic"
         self._graph = tf.function(self._distributed_step, autograph=False)
 
-    def __call__(self, batch: Sequence[np.ndarray], step: int, stop: bool = False) -> StepResult:
+    def __call__(self, batch: Sequence[Any], step: int, stop: bool = False) -> StepResult:
         """Train on a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
         result: StepResult = call_with_arrays(self._graph, *batch, np.int64(step), np.float32(stop))
         return result
