@@ -66,6 +66,8 @@ SHIPPED = (
     "rnnsearch_30",
     "rnnsearch_50",
     "rnnsearch_small",
+    "shakespeare",
+    "shakespeare_quick",
     "thesis_opensubtitles",
     "thesis_opensubtitles_100k",
     "thesis_reddit",

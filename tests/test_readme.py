@@ -387,6 +387,7 @@ def write_corpora(folder: Path) -> None:
     talk = [f"{who} {verb} the {thing} ?" for who in ("i", "you", "we") for verb in ("see", "like") for thing in things]
     (folder / "my_chats.txt").write_text("\n".join(talk * 4) + "\n", encoding="utf-8")
     (folder / "twitter_en.txt").write_text("\n".join(talk * 2) + "\n", encoding="utf-8")
+    (folder / "input.txt").write_text("\n".join(talk * 8) + "\n", encoding="utf-8")
     (folder / "utterances.txt").write_text("hello !\nhow are you ?\n", encoding="utf-8")
     dialogues = "".join(" __eou__ ".join([*talk[n : n + 4], "\n"]) for n in range(0, len(talk) - 4, 2))
     (folder / "fra-eng").mkdir()
@@ -412,9 +413,13 @@ def write_corpora(folder: Path) -> None:
 
 
 def commands_to_run() -> Iterator[Command]:
-    """All commands in an order that works: corpora first; a command that several pages have, on the last of them."""
+    """All commands in an order that works: corpora first, and last those after which the latest run does not chat.
+
+    A command that several pages have is run on the last of them.
+    """
     yield Command("run.sh", 0, "seq2seq-chat train configs/quickstart.json")
-    pages = [DOCS / "corpora.md", README, *(page for page in PAGES if page not in (DOCS / "corpora.md", README))]
+    first, last = (DOCS / "corpora.md", README), DOCS / "language_models.md"
+    pages = [*first, *(page for page in PAGES if page not in (*first, last)), last]
     commands = [command for page in pages for command in COMMANDS[page]]
     for number, command in enumerate(commands):
         text = re.sub(r"\s+#.*", "", command.text)

@@ -128,8 +128,8 @@ def sampled_softmax_in_the_reported_loss(patch: pytest.MonkeyPatch, folder: Path
 def one_gate_never_updated(patch: pytest.MonkeyPatch, folder: Path) -> None:
     real = deferred._weight_gradient
 
-    def weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType) -> tf.Tensor | None:
-        gradient = real(uses, compute)
+    def weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], *settings: Any) -> tf.Tensor | None:
+        gradient = real(uses, *settings)
         columns = gradient.shape[1]
         frozen = tf.range(columns) < (columns // 4 if columns == 4 * 64 else 0)  # one gate of an LSTM of 64 units
         return tf.where(frozen, 0.0, gradient)

@@ -58,7 +58,7 @@ def test_loss_of_a_text_is_that_of_numpy(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_streams_are_read_again_until_their_states_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network that never forgets: each pass makes only one further stream right."""
+    """A network that never forgets: each time only one further stream is right."""
     monkeypatch.setattr("seq2seq_chat.inference.text_scorer.MIN_LENGTH", 20)
     monkeypatch.setattr("seq2seq_chat.inference.text_scorer.WARM_UP", 5)
     model, tokens = build("lstm"), random_text(122)
@@ -66,7 +66,7 @@ def test_streams_are_read_again_until_their_states_agree(monkeypatch: pytest.Mon
     bias.assign(tf.tensor_scatter_nd_update(bias, [[n] for n in range(7, 14)], [30.0] * 7))  # of the forget gates
     scorer = TextScorer(model)
     assert scorer.score(tokens).nats == pytest.approx(Reference(model).text_loss(tokens.tolist()).sum(), rel=2e-5)
-    assert scorer.passes == 6  # of six streams
+    assert scorer.streams_read == 6 + 5 + 4 + 3 + 2 + 1
 
 
 def test_a_step_of_generation_is_that_of_numpy() -> None:
