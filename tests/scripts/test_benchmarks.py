@@ -74,3 +74,22 @@ def test_benchmark_distribution_times_two_workers(tmp_path: Path) -> None:
     (row,) = run("benchmark_distribution.py", config, *small, folder=tmp_path)["measured"]
     assert row["speedup"] == f"{row['one core ms'] / row['two workers ms']:.2f}"
     assert row["waiting ms"] == pytest.approx(row["two workers ms"] - row["half a batch ms"])
+
+
+@pytest.mark.slow
+def test_benchmark_language_model(tmp_path: Path) -> None:
+    results = run("benchmark_language_model.py", "--size", "tiny", "--steps", "2", folder=tmp_path)
+    rows = {row["contender"]: row for row in results["contenders"]}
+    assert rows["ours, float32"]["ours is"] == 1
+    for row in rows.values():
+        assert row["first losses"] == pytest.approx(rows["ours, float32"]["first losses"], rel=1e-2)
+        assert row["tokens/s"] == pytest.approx(4 * 5 / row["ms"] * 1e3)
+
+
+@pytest.mark.slow
+def test_benchmark_generation(tmp_path: Path) -> None:
+    results = run("benchmark_generation.py", "--hidden-size", "64", "--length", "32", "--turns", "1", folder=tmp_path)
+    assert [row["texts"] for row in results["results"]] == [1, 64]
+    for row in results["results"]:
+        assert row["tokens/s"] == pytest.approx(row["texts"] / row["µs per step"] * 1e6)
+        assert row["product, % of step"] > 0
