@@ -14,7 +14,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.validation import Validator, corpus_loss
+from seq2seq_chat.training.validation import SampleValidator, corpus_loss
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
     spaced = [n * 149 // 10 for n in range(10)]
     for limited in (
         corpus_loss(scorer, corpus, buckets, reverse_input=True, limit=10),
-        Validator(scorer, None, None, corpus, buckets, True, limit=10).loss(),  # type: ignore[arg-type]
+        SampleValidator(scorer, None, None, corpus, buckets, True, limit=10).loss(),  # type: ignore[arg-type]
     ):
         assert (limited.samples, limited.tokens) == (10, each.tokens[spaced].sum())
         assert limited.nats == pytest.approx(each.nats[spaced].sum(), rel=1e-5)
