@@ -97,6 +97,8 @@ class CheckContext:
             model["hidden_size"] = min(model["hidden_size"], hidden_size)
             model["embedding_size"] = min(model["embedding_size"], embedding_size)
             model["projection_size"] = model["projection_size"] and min(model["projection_size"], embedding_size)
+        if model["tie_embeddings"]:
+            model["embedding_size"] = model["projection_size"] or model["hidden_size"]
         model |= {"encoder_steps": steps, "decoder_steps": steps, "pretrained_embeddings": None}
         data |= {
             "vocabulary_size": vocabulary_size,

@@ -120,6 +120,14 @@ def test_small_config_keeps_the_architecture(tmp_path: Path) -> None:
     assert full.model.hidden_size == 2048
 
 
+@pytest.mark.parametrize("projection", [48, None])
+def test_tied_embeddings_keep_the_size_of_the_output(tmp_path: Path, projection: int | None) -> None:
+    sizes = {"hidden_size": 512, "projection_size": projection, "embedding_size": projection or 512}
+    config = configuration(tmp_path, tie_embeddings=True, **sizes)
+    small = CheckContext(config, tmp_path).small_config(100, hidden_size=64, embedding_size=32, steps=9).model
+    assert (small.hidden_size, small.embedding_size) == (64, small.projection_size or 64)
+
+
 def test_copy_sequences_of_the_thesis() -> None:
     sequences, held_out = copy_corpus(40, seed=1)
     assert len(sequences) == 10_000 and len(held_out) == 500
