@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import TARGET_SETTINGS, Config, Data
-from seq2seq_chat.data.build_codecs import build_tokenizers
+from seq2seq_chat.data.build_codecs import build_codecs, build_tokenizers
 from seq2seq_chat.data.bundled import bundled_conversations
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import write_conversations
@@ -21,6 +21,7 @@ from seq2seq_chat.data.samples import Sample, Tokenizers, read_samples
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.training.text_setup import TextSetup
 
 SAMPLE_CORPUS = str(bundled_conversations())
 PROBED_SAMPLES = 1000  # read to verify that a corpus is readable
@@ -70,6 +71,11 @@ class CheckContext:
             return str(error)
         return None if samples else f"{data.train} has no pair of an utterance and a reply"
 
+    @cached_property
+    def text_setup(self) -> TextSetup:
+        """The text and the vocabulary of a language model. Raises UserError."""
+        return TextSetup(self.config, build_codecs(self.config.data, running_text=True))
+
     def real_samples(self) -> Iterator[Sample]:
         """The samples of the configured training corpus, or of the bundled one if that is missing."""
         data = self.config.data
@@ -91,7 +97,9 @@ class CheckContext:
             steps: encoder and decoder steps.
             changes: other settings by section: ``training={"optimizer": "sgd"}``.
         """
-        settings = self.config.model_dump() | {"task": "conversation"}  # of the corpora of the checks
+        settings = self.config.model_dump()
+        if settings["task"] == "translation":  # the corpora of the checks are conversations
+            settings["task"] = "conversation"
         data, model, training = settings["data"], settings["model"], settings["training"]
         if not self.full_size:
             model["hidden_size"] = min(model["hidden_size"], hidden_size)

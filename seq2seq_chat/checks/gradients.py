@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
@@ -12,11 +14,14 @@ from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Batch
+from seq2seq_chat.data.streams import Streams, TextBatch
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.model.deferred import DeferredGradients
+from seq2seq_chat.model.language_model import LanguageModel, Truncation
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
+from seq2seq_chat.training.text_loss import TextLoss
 
 VOCABULARY_SIZE, SAMPLES, MAX_STEPS = 200, 16, 30
 TOLERANCE = 0.01  # relative
@@ -27,12 +32,12 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
     """In a step of SGD with learning rate 1 every variable changes by its clipped gradient, and every unit changes."""
     steps = min(MAX_STEPS, max(context.config.model.encoder_steps, context.config.model.decoder_steps))
     config = _sgd_config(context, steps)
-    batch = _full_batch(config, steps)
-    model, training_step = _build(config)
+    subject = _build(config, steps)
+    model, training_step, batch = subject.model, subject.training_step, subject.batch
     on_progress("gradients")
     _, gradients, tape = training_step.gradients(batch, tf.constant(0, tf.int64))
     finite = all(np.all(np.isfinite(tf.convert_to_tensor(g))) for g in gradients if g is not None)
-    last_word = norms_by_step(model, _last_word_gradients(model, batch))
+    last_word = norms_by_step(model, _last_word_gradients(subject))
     figure = draw_gradients_by_step(
         {"loss of all words": norms_by_step(model, tape), "loss of the last word": last_word}
     )
@@ -46,7 +51,7 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
     unchanged = _unchanged_units(model, before, dense, updates)
     clipping_works = abs(_global_norm(updates) / norm - 1) <= TOLERANCE
     if context.config.training.gradient_clipping:
-        clipped = _clipped_norm(config, batch, norm / 2)
+        clipped = _clipped_norm(config, steps, norm / 2)
         clipping_works = clipping_works and abs(clipped / (norm / 2) - 1) <= TOLERANCE
     first, last = (last_word["decoder"][step] for step in (0, -1))
     return CheckResult(
@@ -67,14 +72,28 @@ def _sgd_config(context: CheckContext, steps: int) -> Config:
         hidden_size=64,
         embedding_size=48,
         steps=steps,
-        training=training | {"micro_batches": 1},
+        training=training | {"micro_batches": 1, "batch_size": SAMPLES, "bptt_forward": steps, "bptt_backward": None},
         model={"unrolling": "static"},  # gradients by step need static unrolling
     )
 
 
-def _build(config: Config) -> tuple[Seq2Seq, TrainingStep]:
-    model = Seq2Seq(config.model, VOCABULARY_SIZE, config.seed)
-    return model, TrainingStep(model, build_optimizer(config.training), config.training)
+class Subject(NamedTuple):
+    """A model, what trains it, and a batch."""
+
+    model: Seq2Seq | LanguageModel
+    training_step: TrainingStep
+    batch: Batch | TextBatch
+
+
+def _build(config: Config, steps: int) -> Subject:
+    training, optimizer = config.training, build_optimizer(config.training)
+    if config.task != "language_model":
+        model = Seq2Seq(config.model, VOCABULARY_SIZE, config.seed)
+        return Subject(model, TrainingStep(model, optimizer, training), _full_batch(config, steps))
+    text_model = LanguageModel(config.model, VOCABULARY_SIZE, config.seed)
+    training_step = TrainingStep(text_model, optimizer, training, batch_loss=TextLoss(text_model, training))
+    tokens = np.random.default_rng(config.seed).integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, SAMPLES * steps + 1)
+    return Subject(text_model, training_step, Streams(tokens, SAMPLES, steps, steps).batch(0))
 
 
 def _full_batch(config: Config, steps: int) -> Batch:
@@ -85,31 +104,38 @@ def _full_batch(config: Config, steps: int) -> Batch:
     return Batch(source, lengths, target, lengths)
 
 
-def _last_word_gradients(model: Seq2Seq, batch: Batch) -> DeferredGradients:
+def _last_word_gradients(subject: Subject) -> DeferredGradients:
     """Gradients of the last word's loss alone, which reach earlier steps only through the network."""
+    model, batch = subject.model, subject.batch
     with DeferredGradients() as tape:
-        hidden, words, _ = model.teacher_forced(*batch)
-        loss = tf.reduce_mean(model.output.full_loss(hidden[-SAMPLES:], words[-SAMPLES:]))
+        if isinstance(model, Seq2Seq):
+            hidden, words, _ = model.teacher_forced(*batch)
+            loss = tf.reduce_mean(model.output.full_loss(hidden[-SAMPLES:], words[-SAMPLES:]))
+        else:
+            last_only = Truncation(forward=1, backward=batch[0].shape[1])
+            total, _ = model.loss(TextBatch(*batch), model.start(SAMPLES), last_only)
+            loss = total.nats / total.tokens
     tape.gradient(loss, model.trainable_variables)
     return tape
 
 
-def _update(model: Seq2Seq, training_step: TrainingStep, batch: Batch) -> tuple[float, list[np.ndarray]]:
+def _update(
+    model: Seq2Seq | LanguageModel, training_step: TrainingStep, batch: Batch | TextBatch
+) -> tuple[float, list[np.ndarray]]:
     """Train one step and return the reported gradient norm and the change of each variable."""
     before = [variable.numpy() for variable in model.trainable_variables]
     norm = float(training_step(batch, 0).gradient_norm)
     return norm, [variable.numpy() - old for variable, old in zip(model.trainable_variables, before, strict=True)]
 
 
-def _clipped_norm(config: Config, batch: Batch, max_norm: float) -> float:
+def _clipped_norm(config: Config, steps: int, max_norm: float) -> float:
     """The norm of the update when gradients are clipped to ``max_norm``."""
     training = config.training.model_copy(update={"gradient_clipping": max_norm})
-    model, training_step = _build(config.model_copy(update={"training": training}))
-    return _global_norm(_update(model, training_step, batch)[1])
+    return _global_norm(_update(*_build(config.model_copy(update={"training": training}), steps))[1])
 
 
 def _unchanged_units(
-    model: Seq2Seq, before: list[np.ndarray], gradients: list[np.ndarray], updates: list[np.ndarray]
+    model: Seq2Seq | LanguageModel, before: list[np.ndarray], gradients: list[np.ndarray], updates: list[np.ndarray]
 ) -> list[str]:
     """The variables with unchanged units, and how many. A unit is a column, or an entry of a bias.
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.restore import load_trained_model
+from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.checkpoint.variables import load_variables, save_variables
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.data.vocabulary import GO
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.versions import make_deterministic
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.sampler import training_batches
+from seq2seq_chat.training.text_setup import TextSetup
 
 VOCABULARY_SIZE, STEPS, SAMPLES = 120, 8, 64
 LOGITS_SAMPLES = 8
@@ -28,21 +34,21 @@ STEPS_BEFORE, STEPS_AFTER = 6, 4  # training steps before saving and after loadi
 
 def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """Train, save, and load in another process: logits and further losses are equal bit for bit."""
-    corpus, codecs = context.random_corpus("save_and_load", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
+    _, codecs = context.random_corpus("save_and_load", VOCABULARY_SIZE, SAMPLES, STEPS - 1)
     config = context.small_config(
         VOCABULARY_SIZE,
         hidden_size=48,
         embedding_size=32,
         steps=STEPS,
         data={"train": str(context.folder / "save_and_load.txt")},
-        training={"batch_size": 16},
+        training={"batch_size": 16, "bptt_forward": STEPS - 3, "bptt_backward": STEPS},
     )
     run = create_run(context.folder, config, codecs, {})
-    learner = build_learner(config, codecs, training_batches(config, codecs, corpus))
+    learner = _build_learner(config, codecs)
     for _ in range(STEPS_BEFORE):
         learner.train_step()
     save_variables(run.checkpoint_path(learner.step), learner.variables, {"step": learner.step})
-    logits = sample_logits(learner.model, corpus, config)
+    logits = sample_logits(learner.model, config, codecs)
     losses = continue_training(learner)
 
     on_progress("loading in a fresh process")
@@ -62,8 +68,22 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
     )
 
 
-def sample_logits(model: Seq2Seq, corpus: Dataset, config: Config) -> np.ndarray:
-    """The logits of the first two decoder steps for some samples: [2, samples, vocabulary]."""
+def _build_learner(config: Config, codecs: Codecs) -> Learner[Any]:
+    """The learner of the configured corpus, with the carried state of a language model."""
+    if config.task == "language_model":
+        return TextSetup(config, codecs).build_learner(SINGLE_DEVICE)
+    corpus = Dataset.open(config.data.train, codecs, config.data)
+    return build_learner(config, codecs, training_batches(config, codecs, corpus))
+
+
+def sample_logits(model: Seq2Seq | LanguageModel, config: Config, codecs: Codecs) -> np.ndarray:
+    """The logits of two steps for some samples, or rows of the text: [2, samples, vocabulary]."""
+    if isinstance(model, LanguageModel):
+        text = RunningText.open(str(config.data.train), codecs, config.data)
+        tokens = text.tokens[: LOGITS_SAMPLES * STEPS].reshape(LOGITS_SAMPLES, STEPS).astype(np.int32)
+        hidden, _ = model.read(tf.constant(tokens), model.start(LOGITS_SAMPLES))
+        return np.stack([model.output.logits(step) for step in hidden[-2:]])
+    corpus = Dataset.open(config.data.train, codecs, config.data)
     batch = corpus.batch(
         range(LOGITS_SAMPLES),
         size=LOGITS_SAMPLES,
@@ -86,10 +106,11 @@ def load_and_compute(run: Run, output: Path) -> None:
     """In the fresh process: load the model as the chatbot does and the learner as a resumed training does."""
     config = run.config
     make_deterministic(config.seed)
-    trained = load_trained_model(run)
-    corpus = Dataset.open(config.data.train, trained.codecs, config.data)
-    logits = sample_logits(trained.model, corpus, config)
-    learner = build_learner(config, trained.codecs, training_batches(config, trained.codecs, corpus))
+    trained: TrainedModel[Any] = (
+        load_language_model(run) if config.task == "language_model" else load_trained_model(run)
+    )
+    logits = sample_logits(trained.model, config, trained.codecs)
+    learner = _build_learner(config, trained.codecs)
     learner.step = int(load_variables(run.checkpoint_path(trained.step), learner.variables)["step"])
     np.savez(output, logits=logits, losses=continue_training(learner))
 

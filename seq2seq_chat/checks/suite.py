@@ -21,6 +21,14 @@ from seq2seq_chat.checks.memory import check_memory
 from seq2seq_chat.checks.overfitting import check_overfitting
 from seq2seq_chat.checks.padding import check_padding
 from seq2seq_chat.checks.save_and_load import check_save_and_load
+from seq2seq_chat.checks.text_checks import (
+    check_carried_state,
+    check_text_data,
+    check_text_initial_loss,
+    check_text_memory,
+    check_text_overfitting,
+)
+from seq2seq_chat.config import Config
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
@@ -40,6 +48,22 @@ CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "copy-task": check_copy_task,
 }
 
+TEXT_CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
+    "data": check_text_data,
+    "memory": check_text_memory,
+    "initial-loss": check_text_initial_loss,
+    "gradients": check_gradients,
+    "carried-state": check_carried_state,
+    "save-and-load": check_save_and_load,
+    "overfitting": check_text_overfitting,
+}
+"""The checks of language models."""
+
+
+def checks_of(config: Config) -> dict[str, Callable[[CheckContext, OnProgress], CheckResult]]:
+    """The checks that apply to a configuration."""
+    return TEXT_CHECKS if config.task == "language_model" else CHECKS
+
 
 class CompletedCheck(NamedTuple):
     """A check that has run."""
@@ -54,11 +78,13 @@ class CompletedCheck(NamedTuple):
         return "passed" if self.result.passed else "FAILED"
 
 
-def ensure_checks_exist(names: Sequence[str]) -> None:
-    """Raise UserError if there is no check of one of these names."""
-    unknown = [name for name in names if name not in CHECKS]
+def ensure_checks_exist(names: Sequence[str], config: Config) -> None:
+    """Raise UserError if there is no check of one of these names for the configuration's task."""
+    checks = checks_of(config)
+    unknown = [name for name in names if name not in checks]
     if unknown:
-        raise UserError(f"--only {unknown[0]}: no such check; choose from {', '.join(CHECKS)}")
+        task = f" for task {config.task}" if unknown[0] in (*CHECKS, *TEXT_CHECKS) else ""
+        raise UserError(f"--only {unknown[0]}: no such check{task}; choose from {', '.join(checks)}")
 
 
 def run_checks(context: CheckContext, only: Sequence[str] = ()) -> list[CompletedCheck]:
@@ -68,7 +94,7 @@ def run_checks(context: CheckContext, only: Sequence[str] = ()) -> list[Complete
     """
     make_deterministic(context.config.seed)
     completed = []
-    for name in CHECKS:
+    for name in checks_of(context.config):
         if not only or name in only:
             completed.append(_run_check(name, context))
             print_check(completed[-1])
@@ -80,7 +106,9 @@ def _run_check(name: str, context: CheckContext) -> CompletedCheck:
     start = time.monotonic()
     with tqdm(desc=f"{name}: …", bar_format="{desc}", leave=False, disable=None) as bar:
         try:
-            result = CHECKS[name](context, lambda text: bar.set_description_str(f"{name}: {text}"[:100]))
+            result = checks_of(context.config)[name](
+                context, lambda text: bar.set_description_str(f"{name}: {text}"[:100])
+            )
         except UserError as error:
             result = CheckResult(False, "could not run", "-", str(error))
     return CompletedCheck(name, result, time.monotonic() - start)

@@ -33,25 +33,25 @@ class TextSetup:
     """
 
     def __init__(self, config: Config, codecs: Codecs) -> None:
-        self._config, self._codecs, data = config, codecs, config.data
+        self._config, self.codecs, data = config, codecs, config.data
         self.corpus = RunningText.open(str(data.train), codecs, data)
         self._validation_text = RunningText.open(str(data.validation), codecs, data) if data.validation else None
         self._streams = _divide(self.corpus, config)
 
     def build_learner(self, distribution: Distribution) -> Learner[LanguageModel]:
         """The model, and what trains it."""
-        config, vocabulary_size = self._config, len(self._codecs.source.vocabulary)
+        config, vocabulary_size = self._config, len(self.codecs.source.vocabulary)
         self._model = LanguageModel(config.model, vocabulary_size, config.seed)
         loss = TextLoss(self._model, config.training)
         return Learner(self._model, self._streams, config.training, distribution, loss, loss.variables)
 
     def parameter_counts(self) -> dict[str, int]:
         """The number of parameters of each component of the model."""
-        return parameter_counts(abstract_language_model(self._config.model, len(self._codecs.source.vocabulary)))
+        return parameter_counts(abstract_language_model(self._config.model, len(self.codecs.source.vocabulary)))
 
     def estimate_memory(self, distribution: Distribution) -> MemoryEstimate:
         """The memory that training needs."""
-        return estimate_text_memory(self._config.model, self._config.training, len(self._codecs.source.vocabulary))
+        return estimate_text_memory(self._config.model, self._config.training, len(self.codecs.source.vocabulary))
 
     def describe_data(self) -> str:
         """Numbers of tokens, unknown tokens, and how a pass over the text is divided."""
@@ -68,7 +68,7 @@ class TextSetup:
         """What validates the model of the learner; None without a validation text."""
         if self._validation_text is None:
             return None
-        generator = Generator(self._model, self._codecs.source)
+        generator = Generator(self._model, self.codecs.source)
         training, decoding = self._config.training, self._config.decoding
         tokens = self._validation_text.tokens
         return TextValidator(TextScorer(self._model), generator, tokens, decoding, training.sample_replies)

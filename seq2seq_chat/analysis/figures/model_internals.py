@@ -60,10 +60,11 @@ def draw_gradients_by_step(norms: Mapping[str, Mapping[str, Sequence[float]]], l
     """Draw gradient norms at every encoder and decoder step.
 
     Args:
-        norms: by label of the line (a snapshot, a loss) and then by "encoder" and "decoder": norms by step.
+        norms: by label of the line (a snapshot, a loss) and then by "encoder", if there is one, and "decoder": norms by
+            step.
     """
-    figure = new_figure(11, 4.2)
-    for axes, part in zip(figure.subplots(1, 2, sharey=True), ("encoder", "decoder"), strict=True):
+    figure, parts = new_figure(11, 4.2), list(next(iter(norms.values())))
+    for axes, part in zip(figure.subplots(1, len(parts), sharey=True, squeeze=False)[0], parts, strict=True):
         for index, (label, by_step) in enumerate(norms.items()):
             values = np.array(by_step[part])
             steps = np.arange(1, len(values) + 1)

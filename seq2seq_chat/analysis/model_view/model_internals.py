@@ -16,6 +16,7 @@ from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell
 from seq2seq_chat.model.deferred import DeferredGradients
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.clipping import global_norm, sum_repeated_rows
@@ -73,9 +74,10 @@ def gradient_norms(loaded: LoadedRun, data: Corpus) -> GradientNorms:
     return GradientNorms(variables, norms_by_step(model, tape))
 
 
-def norms_by_step(model: Seq2Seq, tape: DeferredGradients) -> dict[str, list[float]]:
-    """Gradient norms at the gates of the top cells of encoder and decoder, by time step."""
-    cells = {"encoder": model.encoder.cells[-1], "decoder": model.decoder.cells[-1]}
+def norms_by_step(model: Seq2Seq | LanguageModel, tape: DeferredGradients) -> dict[str, list[float]]:
+    """Gradient norms at the gates of the top cells of the encoder, if there is one, and the decoder, by time step."""
+    encoder = {"encoder": model.encoder.cells[-1]} if isinstance(model, Seq2Seq) else {}
+    cells = encoder | {"decoder": model.decoder.cells[-1]}
     return {
         part: [_norm(gradient) for gradient in tape.output_gradients(cell.recurrent.matrix)]
         for part, cell in cells.items()
