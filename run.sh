@@ -44,7 +44,7 @@ run="$(finished_run)"
 if [[ -n "$run" ]]; then
     say "$run is already trained; to train another one: $run_sh train $config"
 else
-    say "training $config, about two minutes on two cores"
+    say "training $config, about two and a half minutes on two cores"
     status=0
     "$seq2seq_chat" train "$config" || status=$?
     if ((status != 0)); then
