@@ -72,12 +72,10 @@ class DeferredGradients:
     Args:
         compute: type of matrix products. Operands are rounded to it; weights, gradients and everything between
             products stay in float32 (Micikevicius et al. 2018, "Mixed precision training").
-        micro_batches: number of micro-batches that were computed one after the other, each with cores of its own; their
-            parts of a gradient are computed in parallel as well, and added.
     """
 
-    def __init__(self, compute: tf.DType = tf.float32, micro_batches: int = 1) -> None:
-        self._compute, self._micro_batches = compute, micro_batches
+    def __init__(self, compute: tf.DType = tf.float32) -> None:
+        self._compute = compute
         self._tape = tf.GradientTape()
         self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
         self._constants: dict[Any, ConstantMatrix] = {}
@@ -130,8 +128,7 @@ class DeferredGradients:
         for key in deferred:
             self._output_gradients[key] = [next(output_gradients) for _ in self._uses[key]]
             pairs = zip(self._uses[key], self._output_gradients[key], strict=True)
-            uses = [(x, dy) for (x, _), dy in pairs if dy is not None]
-            gradients[key] = _weight_gradient(uses, self._compute, self._micro_batches)
+            gradients[key] = _weight_gradient([(x, dy) for (x, _), dy in pairs if dy is not None], self._compute)
         return [gradients[v.ref()] for v in variables]
 
     def output_gradients(self, matrix: tf.Variable) -> list[tf.Tensor | None]:
@@ -262,17 +259,10 @@ def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> t
     return y if x.shape.rank == 2 else tf.reshape(y, tf.concat([tf.shape(x)[:-1], [outputs]], axis=0))
 
 
-def _weight_gradient(
-    uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType, micro_batches: int
-) -> tf.Tensor | None:
-    """Σ_t x_tᵀ dy_t as one product over all uses of each micro-batch: [inputs, outputs]."""
+def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType) -> tf.Tensor | None:
+    """Σ_t x_tᵀ dy_t as one product over all uses: [inputs, outputs]."""
     if not uses:
         return None
-    products = []
-    size = -(-len(uses) // micro_batches)  # the uses of a micro-batch are recorded one after the other
-    for first in range(0, len(uses), size):
-        part = uses[first : first + size]
-        x = tf.concat([tf.cast(tf.reshape(x, [-1, x.shape[-1]]), compute) for x, _ in part], axis=0)
-        dy = tf.concat([tf.cast(tf.reshape(dy, [-1, dy.shape[-1]]), compute) for _, dy in part], axis=0)
-        products.append(tf.cast(tf.matmul(x, dy, transpose_a=True), tf.float32))
-    return tf.add_n(products) if len(products) > 1 else products[0]
+    x = tf.concat([tf.cast(tf.reshape(x, [-1, x.shape[-1]]), compute) for x, _ in uses], axis=0)
+    dy = tf.concat([tf.cast(tf.reshape(dy, [-1, dy.shape[-1]]), compute) for _, dy in uses], axis=0)
+    return tf.cast(tf.matmul(x, dy, transpose_a=True), tf.float32)

@@ -74,7 +74,6 @@ class TrainingStep:
         self._clip = CLIPPINGS[settings.gradient_clipping_by]
         self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)
         self._sampling_schedule = _sampling_schedule(settings)
-        self._micro_batches = micro_batch_count(model.config, settings)
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
@@ -117,7 +116,7 @@ class TrainingStep:
 
     def _tape(self) -> Any:
         """The tape for the forward pass; the loop of the dynamic decoder needs TensorFlow's own."""
-        return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute_dtype, self._micro_batches)
+        return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute_dtype)
 
     def gradients(self, batch: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
         """Compute the loss of a batch, the gradients of its mean per token, and the tape that recorded it.
