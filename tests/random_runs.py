@@ -46,11 +46,12 @@ def random_run(folder: Path, config: Config, codecs: Codecs) -> Run:
     return run
 
 
-def random_language_run(folder: Path, text: str, steps: Iterable[int] = (7,)) -> Run:
-    """A run of a language model over the characters of a text, with other random weights at each snapshot's step."""
-    config = small_config("task=language_model", "data.tokenizer=character")
-    names = {" ": "<space>", "\n": "<newline>"}
-    codec = make_codec("character", [names.get(character, character) for character in sorted(set(text))])
+def random_language_run(
+    folder: Path, text: str, steps: Iterable[int] = (7,), tokenizer: TokenizerName = "character"
+) -> Run:
+    """A run of a language model over the tokens of a text, with other random weights at each snapshot's step."""
+    config = small_config("task=language_model", f"data.tokenizer={tokenizer}")
+    codec = make_codec(tokenizer, sorted(set(create_tokenizer(TokenizerSettings(tokenizer)).encode(text))))
     run = create_run(folder, config, Codecs(codec, codec), {})
     model = LanguageModel(config.model, len(codec.vocabulary), config.seed)
     for step in steps:

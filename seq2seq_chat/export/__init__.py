@@ -1,4 +1,5 @@
 """Export a trained run to other formats.
 
-Reading order of the SavedModel export: graph_tokenizer, reply_model, saved_model, usage.
+Reading order of the SavedModel export: graph_tokenizer, vocabulary_tables, reply_model and text_model,
+saved_model, usage.
 """

@@ -12,6 +12,7 @@ from seq2seq_chat.config import Config, Data, Decoding
 from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
 from seq2seq_chat.export.graph_tokenizer import GRAPH_TOKENIZERS, TOKENS, GraphTokenizer
+from seq2seq_chat.export.vocabulary_tables import ids_table, words_table
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
@@ -85,13 +86,9 @@ class ReplyModel(tf.Module):
     def __init__(self, model: Seq2Seq, folder: Path, config: Config, searches: Mapping[str, Decoding]) -> None:
         super().__init__()
         self.model, self._data = model, config.data
-        line_number, line = tf.lookup.TextFileIndex.LINE_NUMBER, tf.lookup.TextFileIndex.WHOLE_LINE
         target_prefix = "" if config.data.has_shared_vocabulary else TARGET_PREFIX
-        source_file, target_file = (str(folder / f"{prefix}{VOCABULARY_FILE}") for prefix in ("", target_prefix))
-        ids = tf.lookup.TextFileInitializer(source_file, tf.string, line, tf.int64, line_number)
-        words = tf.lookup.TextFileInitializer(target_file, tf.int64, line_number, tf.string, line)
-        self.ids = tf.lookup.StaticHashTable(ids, UNKNOWN)
-        self.words = tf.lookup.StaticHashTable(words, "")
+        self.ids = ids_table(folder / VOCABULARY_FILE)
+        self.words = words_table(folder / f"{target_prefix}{VOCABULARY_FILE}")
         self.source_tokenizer, self.target_tokenizer = (
             GraphTokenizer(text.tokenizer if text_format(text.tokenizer) == "text" else TOKENS)
             for text in (config.data.source_text, config.data.target_text)

@@ -7,16 +7,21 @@ import os
 import shutil
 import tempfile
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from seq2seq_chat import __version__
-from seq2seq_chat.checkpoint.restore import TrainedModel, load_trained_model
+from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.config import Config, Decoding, override_decoding
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.export.reply_model import ReplyModel, has_equal_tokenizers, text_format
+from seq2seq_chat.export.text_model import TextModel, running_text_format
+from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder, write_json
@@ -42,7 +47,8 @@ def export_saved_model(
 ) -> dict[str, Any]:
     """Write the model of a run as a TensorFlow SavedModel, atomically.
 
-    Logs a warning for each difference from the replies of ``chat``.
+    Logs a warning for each difference from the replies of ``chat``. A language model has no beam search: the last two
+    arguments do not apply to it.
 
     Args:
         folder: The output folder; must be empty or not exist.
@@ -60,6 +66,8 @@ def export_saved_model(
     """
     folder = Path(os.path.abspath(folder))
     ensure_empty(folder)
+    if run.config.task == "language_model":
+        return _export_language_model(run, folder, snapshot)
     config = run.config
     searches, differences = exported_searches(config.decoding, beam_width, n_best)
     differences += copy_differences(config)
@@ -72,12 +80,46 @@ def export_saved_model(
         **_describe_model(trained, config),
         "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
         "differences_from_chat": differences,
-        "versions": {"seq2seq-chat": __version__, "tensorflow": tf.__version__, "unicode": unicodedata.unidata_version},
+        "versions": _versions(),
     }
+    _save(folder, about, trained.codecs, lambda scratch: ReplyModel(trained.model, scratch, config, searches))
+    return about
+
+
+def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict[str, Any]:
+    """Write a language model; see :func:`export_saved_model`."""
+    trained, data = load_language_model(run, snapshot), run.config.data
+    codec = trained.codecs.source
+    generator = Generator(trained.model, codec)
+    about = {
+        "run": run.name,
+        "snapshot": snapshot or LATEST,
+        "task": run.config.task,
+        "step": trained.step,
+        "vocabulary_size": len(codec.vocabulary),
+        "tokenizer": data.source_text.tokenizer,
+        "lowercase": data.lowercase,
+        "input": running_text_format(codec),
+        "output": running_text_format(codec),
+        "parameters": sum(parameter_counts(trained.model).values()),
+        "signatures": ["generate", "score"],
+        "versions": _versions(),
+    }
+    mask = generator.output_mask(run.config.decoding)
+    _save(folder, about, trained.codecs, lambda scratch: TextModel(generator, scratch, mask))
+    return about
+
+
+def _versions() -> dict[str, str]:
+    return {"seq2seq-chat": __version__, "tensorflow": tf.__version__, "unicode": unicodedata.unidata_version}
+
+
+def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[Path], ReplyModel | TextModel]) -> None:
+    """Write the model that ``build`` makes, given a folder with the vocabularies, and about.json."""
     try:
         with tempfile.TemporaryDirectory() as scratch, atomic_folder(folder) as temporary:
-            trained.codecs.save(Path(scratch))
-            model = ReplyModel(trained.model, Path(scratch), config, searches)
+            codecs.save(Path(scratch))
+            model = build(Path(scratch))
             options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
             tf.saved_model.save(model, str(temporary), model.functions, options)
             for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
@@ -86,7 +128,6 @@ def export_saved_model(
     except (OSError, tf.errors.OpError) as error:
         reason = error.message if isinstance(error, tf.errors.OpError) else error.strerror
         raise ExportError(f"--output {folder} could not be written: {reason}; choose another folder") from error
-    return about
 
 
 def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
@@ -104,7 +145,7 @@ def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
         "context_turns": config.data.context_turns,
         "encoder_steps": config.model.encoder_steps,
         "decoder_steps": config.model.decoder_steps,
-        "parameters": sum(int(variable.shape.num_elements()) for variable in trained.model.trainable_variables),
+        "parameters": sum(parameter_counts(trained.model).values()),
     }
 
 

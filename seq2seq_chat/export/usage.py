@@ -33,10 +33,21 @@ for replies, scores in zip(output["replies"].numpy(), output["scores"].numpy()):
         print(f"{{score:.4f}}\\t{{{reply}}}")
 """
 
+GENERATION = """
+model = tf.saved_model.load({folder!r})
+prompt = tf.constant({prompt})
+uniform = tf.constant(np.random.default_rng([1]).random((1, {length})))  # the numbers of `generate --seed 1`
+limits = {{"temperature": tf.constant(0.8), "top_k": tf.constant(0), "top_p": tf.constant(1.0)}}  # all tokens
+output = model.signatures["generate"]({input}=prompt, uniform=uniform, **limits)
+print({text})
+print(model.signatures["score"]({input}=prompt)["nats"].numpy())  # of each token after the first
+"""
+LENGTH = 200
+
 
 def tokens_note(about: dict[str, Any]) -> str | None:
     """A sentence on what the model reads and writes, if that is not text; ``about``: the contents of about.json."""
-    tokenizers = {"input": about["tokenizer"], "output": about["target_tokenizer"]}
+    tokenizers = {"input": about["tokenizer"], "output": about.get("target_tokenizer", about["tokenizer"])}
     tokens = {side: tokenizer for side, tokenizer in tokenizers.items() if about[side] == "tokens"}
     if not tokens:
         return None
@@ -58,6 +69,20 @@ def usage_example(folder: str | Path, about: dict[str, Any]) -> str:
     history = HISTORY.format(text, text).format("hello.", "hi! how are you?") if about["context_turns"] > 1 else ""
     texts = f"{text}, {text}".format("how are you?", "tell me a joke.")
     return head + PROGRAM.format(folder=str(folder), texts=texts, input=about["input"], history=history, reply=reply)
+
+
+def generation_example(folder: str | Path, about: dict[str, Any]) -> str:
+    """A program that loads an exported language model, continues a prompt and scores it."""
+    prompt, text = (
+        ('"The "', 'output["text"].numpy()[0].decode()')
+        if about["input"] == "text"
+        else (
+            '"<eos> the"',
+            'output["tokens"].numpy()[0].decode()',
+        )
+    )
+    program = GENERATION.format(folder=str(folder), prompt=prompt, length=LENGTH, input=about["input"], text=text)
+    return f"import numpy as np\nimport tensorflow as tf\n{program}"
 
 
 def _tokenizer(folder: str | Path, about: dict[str, Any], key: str) -> str:

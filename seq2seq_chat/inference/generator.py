@@ -148,7 +148,7 @@ class Generator:
     def _blocks(
         self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int], explain: bool
     ) -> Iterator[Block]:
-        inputs = np.array([prompt[-MAX_PROMPT:] or [self._line_break] for prompt in prompts], np.int32)
+        inputs = np.array([prompt[-MAX_PROMPT:] or [self.line_break] for prompt in prompts], np.int32)
         states = self._read(tf.constant(inputs[:, :-1]), self.model.start(len(inputs)))
         token = tf.constant(inputs[:, -1])
         generators = [np.random.default_rng([seed]) for seed in seeds]
@@ -163,7 +163,7 @@ class Generator:
             yield block
 
     @property
-    def _line_break(self) -> int:
+    def line_break(self) -> int:
         """The id that an empty prompt stands for: a line break, or the most frequent token if there is none."""
         if not self.codec.tokenizer.keeps_line_breaks:
             return EOS
@@ -173,10 +173,7 @@ class Generator:
     def _graph(self, decoding: Decoding, explain: bool) -> tf.function:
         key = (truncates(decoding), decoding.allow_unknown, explain)
         if key not in self._graphs:
-            forbidden = forbidden_words(decoding)
-            if self.codec.tokenizer.keeps_line_breaks:
-                forbidden = [*forbidden, EOS]
-            mask = tf.reduce_sum(tf.one_hot(forbidden, self.model.vocabulary_size, NEG_INF, 0.0), axis=0)
+            mask = self.output_mask(decoding)
             signature = [
                 tf.TensorSpec([None], tf.int32),
                 state_specs(self.model),
@@ -186,21 +183,40 @@ class Generator:
 
             def block(token: tf.Tensor, states: States, uniform: tf.Tensor, *limits: tf.Tensor) -> tuple[Block, States]:
                 distribution = truncated_softmax(*(limits if key[0] else (limits[0], None, None)))
-                return self._sample(token, states, uniform, mask, distribution, explain)
+                return self.sample(token, states, uniform, mask, distribution, explain)
 
             self._graphs[key] = tf.function(block, autograph=False, input_signature=signature)
         return self._graphs[key]
 
-    def _sample(
+    def output_mask(self, decoding: Decoding) -> tf.Tensor:
+        """What is added to the logits, [vocabulary]: -inf for tokens that are never written, 0 for others."""
+        forbidden = forbidden_words(decoding)
+        if self.codec.tokenizer.keeps_line_breaks:
+            forbidden = [*forbidden, EOS]
+        return tf.reduce_sum(tf.one_hot(forbidden, self.model.vocabulary_size, NEG_INF, 0.0), axis=0)
+
+    def sample(
         self,
         token: tf.Tensor,
         states: States,
         uniform: tf.Tensor,
         mask: tf.Tensor,
         distribution: Distribution,
-        explain: bool,
+        explain: bool = False,
     ) -> tuple[Block, States]:
-        """Sample tokens. token: [rows], uniform: [rows, steps] → a block and the next states."""
+        """Sample tokens, in a graph.
+
+        Args:
+            token: the last one, ids [rows].
+            states: before it.
+            uniform: random numbers in [0, 1), [rows, steps].
+            mask: see :meth:`output_mask`.
+            distribution: to sample from.
+            explain: whether to return probabilities.
+
+        Returns:
+            The tokens, and the states before the last of them.
+        """
         steps = tf.shape(uniform)[1]
         types = ((tf.int32, [None]), (tf.float32, [None, None]), (tf.int32, [None, None]))[: 3 if explain else 1]
         arrays = tuple(tf.TensorArray(dtype, steps, element_shape=shape) for dtype, shape in types)

@@ -1,0 +1,88 @@
+"""A graph that continues and scores texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from seq2seq_chat.data.codec import Codec
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
+from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS
+from seq2seq_chat.decoding.sampling import truncated_softmax
+from seq2seq_chat.export.graph_tokenizer import TOKENS, GraphTokenizer
+from seq2seq_chat.export.vocabulary_tables import ids_table, words_table
+from seq2seq_chat.inference.generator import Generator
+
+
+def running_text_format(codec: Codec) -> str:
+    """What a SavedModel of a language model reads and writes: "text", or "tokens" separated by spaces."""
+    return "text" if codec.tokenizer.keeps_line_breaks else "tokens"
+
+
+class TextModel(tf.Module):
+    """The contents of a SavedModel: a language model that continues a string, and scores one.
+
+    Args:
+        generator: of the trained model.
+        folder: The folder with the vocabulary file, which is copied into the SavedModel.
+        mask: What is added to the logits, [vocabulary]; see :meth:`Generator.output_mask`.
+    """
+
+    def __init__(self, generator: Generator, folder: Path, mask: tf.Tensor) -> None:
+        super().__init__()
+        self.model = generator.model
+        self._generator, self._mask = generator, tf.constant(mask)
+        self.ids = ids_table(folder / VOCABULARY_FILE)
+        self.words = words_table(folder / VOCABULARY_FILE)
+        self._format = running_text_format(generator.codec)
+        self.tokenizer = GraphTokenizer("character" if self._format == "text" else TOKENS)
+        text = tf.TensorSpec([], tf.string, self._format)
+        limits = [
+            tf.TensorSpec([], dtype, name)
+            for name, dtype in (("temperature", tf.float32), ("top_k", tf.int32), ("top_p", tf.float32))
+        ]
+        uniform = tf.TensorSpec([None, None], tf.float64, "uniform")
+        self.functions: dict[str, Any] = {
+            "generate": tf.function(self._generate, autograph=False, input_signature=[text, uniform, *limits]),
+            "score": tf.function(self._score, autograph=False, input_signature=[text]),
+        }
+
+    def _generate(
+        self, text: tf.Tensor, uniform: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Continuations of a prompt, strings [n]. uniform: random numbers, [n, tokens]."""
+        ids = self._ids(text)
+        ids = tf.cond(tf.size(ids) > 0, lambda: ids, lambda: tf.constant([self._generator.line_break]))
+        _, states = self.model.read(ids[tf.newaxis, :-1], self.model.start(1))
+        rows = tf.shape(uniform)[0]
+        states = tf.nest.map_structure(lambda state: tf.repeat(state, rows, axis=0), states)
+        is_truncated = (top_k > 0) | (top_p < 1)
+        truncated = truncated_softmax(
+            temperature, tf.where(top_k > 0, top_k, ALL_WORDS), tf.where(top_p < 1, top_p, ALL_PROBABILITY)
+        )
+        plain = truncated_softmax(temperature, None, None)
+
+        def distribution(logits: tf.Tensor) -> tf.Tensor:
+            return tf.cond(is_truncated, lambda: truncated(logits), lambda: plain(logits))
+
+        block, _ = self._generator.sample(tf.repeat(ids[-1:], rows), states, uniform, self._mask, distribution)
+        words = self.words.lookup(tf.cast(block.ids, tf.int64))
+        return {self._format: self.tokenizer.decode(tf.RaggedTensor.from_tensor(words))}
+
+    def _score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The cross-entropy of each token of a text but the first: nats [tokens - 1]."""
+        ids = self._ids(text)
+        hidden, _ = self.model.read(ids[tf.newaxis, :-1], self.model.start(1))
+        logits = self.model.output.logits(hidden[:, 0])
+        return {"nats": tf.nn.sparse_softmax_cross_entropy_with_logits(ids[1:], logits)}
+
+    def _ids(self, text: tf.Tensor) -> tf.Tensor:
+        """The ids of a text or of tokens, int32 [tokens]."""
+        tokens = self.tokenizer.encode(text[tf.newaxis]).values
+        ids = tf.cast(self.ids.lookup(tokens), tf.int32)
+        is_word = ids >= len(SPECIAL_WORDS)
+        if self._format == "tokens":  # a line break
+            is_word |= ids == EOS
+        return tf.where(is_word, ids, UNKNOWN)
