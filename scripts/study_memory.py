@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from picture_script import Pictures, picture_options
 from tqdm import tqdm
 
+from seq2seq_chat.analysis.figures.model_internals import draw_gradients_by_distance
 from seq2seq_chat.analysis.figures.style import line_style, new_figure
 from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
 from seq2seq_chat.cli.running import run_command
@@ -134,16 +135,11 @@ def recall(model: LanguageModel, gap: int, seed: int) -> float:
 def draw_gradients(results: Mapping[str, Result]) -> Figure:
     """Gradient norms by distance, at the start and after training, relative to those of the last token."""
     figure = new_figure(11, 4.4)
-    for axes, moment in zip(figure.subplots(1, 2, sharey=True), ("before", "after"), strict=True):
-        for index, (label, result) in enumerate(results.items()):
-            norms = getattr(result, moment)
-            axes.plot(np.arange(len(norms)), norms / norms[0], label=label, **line_style(index, marker=False))
-        axes.set(
-            yscale="log", xlabel="distance, tokens", title="At the start" if moment == "before" else "After training"
-        )
-        axes.grid(alpha=0.3)
-    axes.legend()
-    figure.axes[0].set_ylabel("gradient norm, relative to that of the last token")
+    at_start, after_training = figure.subplots(1, 2, sharey=True)
+    draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)
+    draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
+    at_start.set_title("At the start")
+    after_training.set(title="After training", ylabel=None)
     return figure
 
 

@@ -14,6 +14,20 @@ from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.training.validation import CorpusLoss
 
 
+def evaluation_text(run: Run, data: str | Path | None = None) -> str:
+    """The file to evaluate a language model on: ``data``, or its test text, or else its validation text.
+
+    Raises:
+        UserError: There is none.
+    """
+    file = data or run.config.data.test or run.config.data.validation
+    if file is None:
+        raise UserError(
+            f"run {run.name} has neither a test nor a validation text configured; specify one with --data FILE"
+        )
+    return str(file)
+
+
 def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
     """The exact loss of a language model on a whole text, with the state carried from its first token to its last.
 
@@ -28,14 +42,9 @@ def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None
     Raises:
         UserError: There is no text to evaluate on, or the run cannot be loaded.
     """
-    config = run.config
-    file = data or config.data.test or config.data.validation
-    if file is None:
-        raise UserError(
-            f"run {run.name} has neither a test nor a validation text configured; specify one with --data FILE"
-        )
+    config, file = run.config, evaluation_text(run, data)
     trained = load_language_model(run, snapshot)
-    text = RunningText.open(str(file), trained.codecs, config.data)
+    text = RunningText.open(file, trained.codecs, config.data)
     score = TextScorer(trained.model).score(text.tokens)
     loss = CorpusLoss(score.nats, score.tokens, None)
     return {
@@ -43,7 +52,7 @@ def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None
         "task": config.task,
         "snapshot": snapshot or "latest",
         "step": trained.step,
-        "data": str(file),
+        "data": file,
         "tokens_are": "characters" if trained.codecs.source.tokenizer.keeps_line_breaks else "tokens",
         "loss": loss.loss,
         "loss_bits": loss.bits_per_token,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from seq2seq_chat.cli.options import (
     data_option,
-    ensure_has_replies,
     ensure_readable,
     limit_option,
     results_option,
     sent2vec_option,
 )
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import explain_interrupt
+
+if TYPE_CHECKING:
+    from seq2seq_chat.runs.run import Run
 
 
 @click.command()
@@ -22,7 +27,11 @@ from seq2seq_chat.system.signals import explain_interrupt
 @data_option
 @limit_option
 @sent2vec_option
-@click.option("--questions", metavar="FILE", help="Utterances to reply to at every snapshot, one per line.")
+@click.option(
+    "--questions",
+    metavar="FILE",
+    help="What to reply to, or to continue, at every snapshot, one per line.",
+)
 @click.option(
     "--transcript",
     "transcripts",
@@ -50,16 +59,19 @@ def report(
 
     The last line printed is its path. The page shows metrics on the test corpus, language and replies at every
     snapshot, learning curves, attention, beams, thought vectors, word embeddings, gates and gradients. If something is
-    missing, it says why. The figures are also written as files next to the page.
+    missing, it says why. The figures are also written as files next to the page. The report on language models shows
+    their loss and what they write at every snapshot.
     """
     from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.versions import load_tensorflow
 
     runs = [find_run(name, results) for name in dict.fromkeys(run_names)]
-    for run in runs:
-        ensure_has_replies(run, "report")
     ensure_readable(data)
     load_tensorflow()
+    if any(run.config.task == "language_model" for run in runs):
+        refused = {"--sent2vec": sent2vec, "--transcript": transcripts, "--liked": liked}
+        report_on_texts(runs, questions, data, output, [option for option, value in refused.items() if value])
+        return
     from seq2seq_chat.analysis.replies import default_questions, read_questions, read_transcript
     from seq2seq_chat.analysis.report.build import write_report
     from seq2seq_chat.analysis.report.measure import ReportOptions
@@ -76,3 +88,17 @@ def report(
     with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
         page = write_report(runs, options, Path(output) if output else None, click.echo)
     click.echo(page)
+
+
+def report_on_texts(
+    runs: Sequence[Run], prompts: str | None, data: str | None, output: str | None, refused: Sequence[str]
+) -> None:
+    """Write a report on language models; ``prompts``: a file with one per line. refused: options given in vain."""
+    from seq2seq_chat.analysis.replies import read_questions
+    from seq2seq_chat.analysis.report.text_report import ensure_same_kind, write_text_report
+
+    ensure_same_kind(runs)
+    if refused:
+        raise UserError(f"{refused[0]} does not apply to language models; omit it")
+    texts = read_questions(prompts) if prompts is not None else None
+    click.echo(write_text_report(runs, texts, data, Path(output) if output else None, click.echo))

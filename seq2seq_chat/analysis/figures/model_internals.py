@@ -82,6 +82,21 @@ def draw_gradients_by_step(norms: Mapping[str, Mapping[str, Sequence[float]]], l
     return figure
 
 
+def draw_gradients_by_distance(norms: Mapping[str, np.ndarray], axes: Axes) -> None:
+    """Draw the norm of the gradient of a token's loss with respect to earlier inputs, relative to that of the last one.
+
+    Args:
+        norms: by label of the line (a snapshot, an architecture): norms by distance.
+        axes: to draw on.
+    """
+    for index, (label, values) in enumerate(norms.items()):
+        style = line_style(index, marker=False)
+        axes.plot(np.arange(len(values)), values / values[0], label=plot_label(label), **style)
+    axes.set(yscale="log", xlabel="distance, tokens", ylabel="gradient norm, relative to that of the last token")
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
 def draw_variables(variables: Sequence[VariableNorms]) -> Figure:
     """Draw the root mean square of each variable, and the ratio of gradient norm to weight norm."""
     figure = new_figure(11, 1.6 + 0.28 * len(variables))

@@ -7,12 +7,8 @@ from pathlib import Path
 
 from seq2seq_chat.analysis.report import chapters, evaluation_chapter, model_chapters
 from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, measure_run, shared_vectors
-from seq2seq_chat.analysis.report.page import Page
+from seq2seq_chat.analysis.report.page import Page, start_page
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import as_user_error
-
-FILE, FIGURES = "report.html", "report"
 
 CHAPTERS: tuple[Callable[[Page, Report], None], ...] = (
     chapters.overview,
@@ -48,19 +44,11 @@ def write_report(
     Raises:
         UserError: The output cannot be written, or a given file cannot be read.
     """
-    path = output or runs[0].path / FILE
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{path}: the folder does not exist; create it first")
-    for run in runs:
-        _ = run.config, run.codecs  # fail early if the folder is damaged
+    path, page = start_page(runs, output)
     on_progress("loading sentence vectors")
     vectors, origin = shared_vectors(runs, options)
-    figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")
-    with as_user_error(figures):  # fail before hours of measuring, not after
-        figures.mkdir(exist_ok=True)
     measurements = [measure_run(run, options, vectors, on_progress) for run in runs]
     on_progress("drawing figures")
-    page = Page(f"Report on {', '.join(run.config.name for run in runs)}", figures)
     report = Report(measurements, options, vectors, origin, on_progress)
     for chapter in CHAPTERS:
         chapter(page, report)

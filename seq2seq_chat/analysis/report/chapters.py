@@ -202,7 +202,7 @@ def replies_over_time(page: Page, report: Report) -> None:
             )
         )
     for run in report.runs:
-        _add_validation_replies(chapter, report, run)
+        add_validation_replies(chapter, report, run)
 
 
 def _reply_table(source: str, questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
@@ -210,7 +210,7 @@ def _reply_table(source: str, questions: Sequence[str], columns: Sequence[ReplyC
     return Table([source, *(column.label for column in columns)], rows, caption)
 
 
-def _add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
+def add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
     """The sample replies logged at validations during training."""
     lines = [line for line in read_json_lines(run.run.samples_file) if {"step", "source", "reply"} <= set(line)]
     if not lines:

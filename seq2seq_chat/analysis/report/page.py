@@ -12,9 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from seq2seq_chat.analysis.figures.style import data_uri, render
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.system.files import as_user_error, write_atomically
 
+FILE, FIGURES = "report.html", "report"
 NO_VALUE = "–"
 
 
@@ -60,6 +62,7 @@ class Details:
 
     title: str
     blocks: Sequence[Block]
+    is_open: bool = False
     kind: str = "details"
 
 
@@ -132,6 +135,23 @@ class Page:
         missing = sum(block.kind == "unavailable" for chapter in self.chapters for block in chapter.blocks)
         note = f"; {missing} unavailable {'part' if missing == 1 else 'parts'}, with the reasons" if missing else ""
         on_progress(f"{len(html) / 1e6:.1f} MB{note}")
+
+
+def start_page(runs: Sequence[Run], output: Path | None) -> tuple[Path, Page]:
+    """The file of a report and its page, whose folder for figures is made, before hours of measuring.
+
+    Raises:
+        UserError: A run is damaged, or the folder cannot be written.
+    """
+    path = output or runs[0].path / FILE
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{path}: the folder does not exist; create it first")
+    for run in runs:
+        _ = run.config, run.codecs
+    figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")
+    with as_user_error(figures):
+        figures.mkdir(exist_ok=True)
+    return path, Page(f"Report on {', '.join(run.config.name for run in runs)}", figures)
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
