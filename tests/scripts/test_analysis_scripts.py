@@ -116,3 +116,31 @@ def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:
     (tmp_path / "inputs.json").write_text('{"others.tsv": 7}')
     result = CliRunner().invoke(study, ["pairs.tsv", "--folder", str(tmp_path)])
     assert "has the study of other inputs, see inputs.json" in str(result.exception)
+
+
+@pytest.mark.slow
+def test_study_of_memory(tmp_path: Path) -> None:
+    options = [
+        "--gap",
+        "1",
+        "--gap",
+        "3",
+        "--steps",
+        "2",
+        "--hidden-size",
+        "8",
+        "--json",
+        str(tmp_path / "memory.json"),
+    ]
+    result = CliRunner().invoke(
+        import_module("study_memory").main, [*options, "--output", str(tmp_path / "pictures"), "--format", "svg"]
+    )
+    assert result.exit_code == 0, result.exception
+    check_pictures(tmp_path / "pictures", "svg", ["memory", "recall"], result.stdout)
+    results = json.loads((tmp_path / "memory.json").read_text())["results"]
+    assert list(results) == ["RNN, random", "RNN, orthogonal", "RNN, identity", "GRU", "LSTM"]
+    for by_gap in results.values():
+        for measured in by_gap.values():
+            assert 0 <= measured["recalled"] <= 1
+            for norms in (measured["before"], measured["after"]):
+                assert len(norms) == 100 and min(norms) >= 0 < norms[0]
