@@ -127,3 +127,12 @@ def test_stop_ends_the_text_on_the_server_too(
 def test_a_run_of_another_task_opens_its_own_page(page: Any, server: str, expect: Any) -> None:
     page.goto(f"{server}/write?run=tiny")
     expect(page).to_have_title(re.compile("Chat"))
+
+
+@pytest.mark.slow
+def test_language_models_are_not_compared(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/write?run=writer")
+    open_page(page, server, "/compare")
+    expect(page.locator("#run")).to_have_value("tiny")
+    page.locator("#run").select_option("writer")
+    page.wait_for_url(f"{server}/write?run=writer")

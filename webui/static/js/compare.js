@@ -21,7 +21,7 @@ let columns = [];
 let turns = [];
 
 function showRun(details) {
-  note.textContent = details ? "" : "No runs yet. Train one first.";
+  note.textContent = details ? "" : "No runs to compare yet. Train one first.";
   if (details) form.setRun(details);
 }
 

@@ -8,4 +8,7 @@ export const labelsOf = (task) => LABELS[task] ?? Object.values(LABELS)[0];
 /** The path of the page that talks to runs of a task, which is null if a run's configuration is invalid. */
 export const pathOf = (task) => PATHS[task] ?? "/";
 
+/** Whether runs of a task reply to a text; a language model continues it. */
+export const hasReplies = (task) => task !== "language_model";
+
 export const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,7 +1,7 @@
 // Selects for the run and the snapshot.
 import { fetchJson } from "./api.js";
 import { byId, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
-import { pathOf } from "./labels.js";
+import { hasReplies, pathOf } from "./labels.js";
 
 /** A run's name without its timestamp. */
 export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/, "");
@@ -20,7 +20,8 @@ export function modelLabel({ run, snapshot, decoding }) {
 
 /**
  * Two selects; `onRun(details)` is called after a run was selected and loaded, with null if there is none for this page.
- * Selecting a run of another page's task opens that page; `path` is that of this page, or null if it accepts every run.
+ * Selecting a run of another page's task opens that page; `path` is that of this page, or null if it accepts every run
+ * that replies.
  */
 export class RunPicker {
   constructor(onRun, onError, path = null) {
@@ -52,13 +53,14 @@ export class RunPicker {
     const initial = query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : loadState(this.stateName(this.path));
     try {
       await this.updateRuns(initial?.run);
+      if (!query.get("run") && !this.accepts(this.task)) this.selectDefault();
       await this.loadRun(initial?.snapshot);
     } catch (error) {
       this.onError(error);
     }
   }
 
-  /** The selection is remembered for each page, and the last one of all for pages that accept every run. */
+  /** The selection is remembered for each page, and the last one of all for pages without a task. */
   stateName(path) {
     return path === null ? "model" : `model:${path}`;
   }
@@ -72,7 +74,7 @@ export class RunPicker {
   }
 
   accepts(task) {
-    return this.path === null || pathOf(task) === this.path;
+    return this.path === null ? hasReplies(task) : pathOf(task) === this.path;
   }
 
   async refresh() {
@@ -93,13 +95,14 @@ export class RunPicker {
     if (runs.length === options.length && runs.every((run, index) => options[index].value === run.name)) return;
     this.runSelect.replaceChildren(...runs.map((run) => new Option(this.runTitle(run), run.name)));
     if (runs.some((run) => run.name === selected)) this.runSelect.value = selected;
-    else this.selectDefault(runs);
+    else this.selectDefault();
   }
 
   /** The newest run for this page; at a first visit the newest of all, which may open its own page. */
-  selectDefault(runs) {
+  selectDefault() {
     const isFirstVisit = this.path === "/" && loadState("model") === null;
-    this.runSelect.value = (isFirstVisit ? runs[0] : runs.find((run) => this.accepts(run.task)))?.name ?? "";
+    const names = [...this.tasks.keys()];
+    this.runSelect.value = (isFirstVisit ? names[0] : names.find((name) => this.accepts(this.tasks.get(name)))) ?? "";
   }
 
   runTitle(run) {
