@@ -1,6 +1,6 @@
-"""What can a recurrent network remember? Gradients by distance, and the copy-memory task at growing distances.
+"""What can a recurrent network remember? Gradients by distance, and the copy-memory task at growing gaps.
 
-Vanilla cells with random, orthogonal and identity matrices, GRU and LSTM learn to recall 10 symbols after a gap. The
+Vanilla cells with random, orthogonal and identity matrices, GRU and LSTM learn to recall some symbols after a gap. The
 pictures show how far back the gradient of a prediction reaches, before and after training, and who solves the task.
 """
 
@@ -22,7 +22,8 @@ from seq2seq_chat.analysis.figures.style import line_style, new_figure
 from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Model, Training
-from seq2seq_chat.data.copy_memory import LENGTH, SYMBOLS, VOCABULARY_SIZE, copy_memory_batch
+from seq2seq_chat.data.copy_memory import KINDS, VOCABULARY_SIZE, copy_memory_batch
+from seq2seq_chat.data.streams import TextBatch
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import share_cores
 from seq2seq_chat.system.files import write_json
@@ -33,44 +34,68 @@ from seq2seq_chat.training.text_loss import TextLoss
 
 
 class Network(NamedTuple):
-    """A kind of cell and the initial matrix of its state."""
+    """A kind of cell, the initial matrix of its state, and how fast it learns."""
 
     label: str
     cell: Any
     initializer: Any
+    learning_rate: float
 
 
 NETWORKS = (
-    Network("RNN, random", "rnn", "glorot"),
-    Network("RNN, orthogonal", "rnn", "orthogonal"),
-    Network("RNN, identity", "rnn", "identity"),
-    Network("GRU", "gru", "glorot"),
-    Network("LSTM", "lstm", "glorot"),
+    Network("RNN, random", "rnn", "glorot", 0.0003),
+    Network("RNN, orthogonal", "rnn", "orthogonal", 0.0003),
+    Network("RNN, identity", "rnn", "identity", 0.0003),
+    Network("GRU", "gru", "glorot", 0.01),
+    Network("LSTM", "lstm", "glorot", 0.01),
 )
-ROWS, TEST_ROWS, DISTANCE = 64, 512, 100
+ROWS, TEST_ROWS = 64, 512
+TEST_EVERY, SOLVED = 250, 0.995  # steps; share of recalled symbols at which training stops
+TEST_BATCH = 2**31  # beyond those of training
+
+
+class Task(NamedTuple):
+    """The copy-memory task of one gap, and the size of the networks that learn it."""
+
+    gap: int
+    symbols: int
+    hidden_size: int
+    seed: int
+
+    def batch(self, rows: int, number: int) -> TextBatch:
+        """A batch of sequences."""
+        return copy_memory_batch(rows, self.symbols, self.gap, self.seed, number)
 
 
 class Result(NamedTuple):
-    """A network after training on one gap."""
+    """A network after training on a task."""
 
-    recalled: float  # share of the symbols that are recalled; 1 / 8 by chance
+    recalled: float  # share of the symbols of unseen sequences
+    steps: int  # of training
     before: np.ndarray  # gradient norm by distance, at the start
     after: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
         """The values for a JSON file."""
-        return {"recalled": self.recalled, "before": self.before.tolist(), "after": self.after.tolist()}
+        return {**self._asdict(), "before": self.before.tolist(), "after": self.after.tolist()}
 
 
 @click.command(help=__doc__)
 @click.option("--gap", "gaps", multiple=True, type=click.IntRange(1), default=(20, 50, 100, 200), show_default=True)
-@click.option("--steps", type=click.IntRange(1), default=2000, show_default=True, help="Training steps.")
+@click.option("--symbols", type=click.IntRange(1), default=3, show_default=True, help="Symbols to recall.")
+@click.option("--steps", type=click.IntRange(1), default=4000, show_default=True, help="Training steps, at most.")
 @click.option("--hidden-size", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @json_option
 @picture_options
 def main(
-    pictures: Pictures, gaps: tuple[int, ...], steps: int, hidden_size: int, seed: int, json_file: Path | None
+    pictures: Pictures,
+    gaps: tuple[int, ...],
+    symbols: int,
+    steps: int,
+    hidden_size: int,
+    seed: int,
+    json_file: Path | None,
 ) -> None:
     """Train the networks, print who solves the task, and draw the pictures."""
     share_cores(2)
@@ -79,67 +104,81 @@ def main(
         for gap in gaps:
             for network in NETWORKS:
                 bar.set_description(f"{network.label}, {gap}")
-                results[network.label][gap] = train(network, gap, steps, hidden_size, seed, bar)
+                result = train(network, Task(gap, symbols, hidden_size, seed), steps, bar)
+                results[network.label][gap] = result
+                bar.update(steps - result.steps)
     rows = [["symbols recalled after", *(f"{gap}" for gap in gaps)]]
-    rows += [[label, *(f"{each[gap].recalled:.1%}" for gap in gaps)] for label, each in results.items()]
+    rows += [[label, *map(describe, by_gap.values())] for label, by_gap in results.items()]
     click.echo(format_table(rows, "lr"))
-    pictures.write(draw_gradients({label: each[gaps[0]] for label, each in results.items()}), "memory", main=True)
+    middle = sorted(gaps)[len(gaps) // 2]
+    of_middle = {label: by_gap[middle] for label, by_gap in results.items()}
+    pictures.write(draw_gradients(middle, of_middle), "memory", main=True)
     pictures.write(draw_recall(results), "recall")
     if json_file:
-        found = {label: {str(gap): each[gap].to_json() for gap in gaps} for label, each in results.items()}
-        write_json(json_file, {"steps": steps, "hidden_size": hidden_size, "results": found})
+        found = {label: {str(gap): each.to_json() for gap, each in by_gap.items()} for label, by_gap in results.items()}
+        write_json(json_file, {"symbols": symbols, "steps": steps, "hidden_size": hidden_size, "results": found})
 
 
-def train(network: Network, gap: int, steps: int, hidden_size: int, seed: int, bar: Any) -> Result:
-    """Train a network on the task with one gap."""
+def train(network: Network, task: Task, steps: int, bar: Any) -> Result:
+    """Train a network until it recalls all symbols."""
     config = Model(
         cell=network.cell,
         recurrent_initializer=network.initializer,
-        hidden_size=hidden_size,
-        embedding_size=hidden_size,
+        hidden_size=task.hidden_size,
+        embedding_size=task.hidden_size,
         projection_size=None,
         attention="none",
     )
     settings = Training(
         batch_size=ROWS,
-        bptt_forward=gap + 2 * LENGTH,
+        bptt_forward=task.gap + 2 * task.symbols,
         optimizer="adam",
-        learning_rate=0.001 if network.cell == "rnn" else 0.003,
+        learning_rate=network.learning_rate,
         gradient_clipping=1.0,
         sampled_softmax=None,
     )
-    model = LanguageModel(config, VOCABULARY_SIZE, seed)
-    before = gradients(model, seed)
+    model = LanguageModel(config, VOCABULARY_SIZE, task.seed)
+    before = gradients(model, task)
     step = TrainingStep(model, build_optimizer(settings), settings, batch_loss=TextLoss(model, settings))
-    for number in range(steps):
-        step(copy_memory_batch(ROWS, gap, seed, number), number)
+    recalled, done = 0.0, 0
+    while done < steps and recalled < SOLVED:
+        step(task.batch(ROWS, done), done)
         bar.update()
-    return Result(recall(model, gap, seed), before, gradients(model, seed))
+        done += 1
+        if done % TEST_EVERY == 0 or done == steps:
+            recalled = recall(model, task)
+    return Result(recalled, done, before, gradients(model, task))
 
 
-def gradients(model: LanguageModel, seed: int) -> np.ndarray:
-    """Gradient norms by distance on random symbols."""
-    batch = copy_memory_batch(ROWS, DISTANCE - LENGTH, seed, number=2**31)
-    tokens = batch.inputs[:, :DISTANCE]
-    return gradient_by_distance(model, tokens, batch.targets[:, -1])
+def gradients(model: LanguageModel, task: Task) -> np.ndarray:
+    """Gradient norms of the loss of the first recalled symbol, by distance; it was read at the greatest one."""
+    batch = task.batch(ROWS, TEST_BATCH)
+    last = task.symbols + task.gap
+    return gradient_by_distance(model, batch.inputs[:, : last + 1], batch.targets[:, last])
 
 
-def recall(model: LanguageModel, gap: int, seed: int) -> float:
+def recall(model: LanguageModel, task: Task) -> float:
     """The share of symbols of unseen sequences that are the most probable ones where they have to be recalled."""
-    batch = copy_memory_batch(TEST_ROWS, gap, seed, number=2**31 + 1)
+    batch = task.batch(TEST_ROWS, TEST_BATCH + 1)
     hidden, _ = model.read(batch.inputs, model.start(TEST_ROWS))
-    words = np.argmax(np.stack([model.output.logits(h) for h in hidden[-LENGTH:]]), axis=2)
-    return float(np.mean(words.T == batch.targets[:, -LENGTH:]))
+    words = np.argmax(np.stack([model.output.logits(h) for h in hidden[-task.symbols :]]), axis=2)
+    return float(np.mean(words.T == batch.targets[:, -task.symbols :]))
 
 
-def draw_gradients(results: Mapping[str, Result]) -> Figure:
+def describe(result: Result) -> str:
+    """How much was recalled, and after how many steps if that is everything."""
+    solved = f" ({result.steps:,} steps)" if result.recalled >= SOLVED else ""
+    return f"{result.recalled:.0%}{solved}"
+
+
+def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
     """Gradient norms by distance, at the start and after training, relative to those of the last token."""
     figure = new_figure(11, 4.4)
     at_start, after_training = figure.subplots(1, 2, sharey=True)
     draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)
     draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
     at_start.set_title("At the start")
-    after_training.set(title="After training", ylabel=None)
+    after_training.set(title=f"After learning to recall after {gap} tokens", ylabel=None)
     return figure
 
 
@@ -149,9 +188,10 @@ def draw_recall(results: Mapping[str, Mapping[int, Result]]) -> Figure:
     axes = figure.subplots()
     for index, (label, by_gap) in enumerate(results.items()):
         axes.plot(list(by_gap), [100 * r.recalled for r in by_gap.values()], label=label, **line_style(index))
-    axes.axhline(100 / SYMBOLS, color="gray", linestyle=":", label="chance")
+    axes.axhline(100 / KINDS, color="gray", linestyle=":", label="chance")
     axes.set(xscale="log", xlabel="gap, tokens", ylabel="symbols recalled, %", ylim=(0, 103))
     axes.set_xticks(list(next(iter(results.values()))), [str(gap) for gap in next(iter(results.values()))])
+    axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.legend()
     return figure

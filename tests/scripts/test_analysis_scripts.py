@@ -120,27 +120,17 @@ def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_study_of_memory(tmp_path: Path) -> None:
-    options = [
-        "--gap",
-        "1",
-        "--gap",
-        "3",
-        "--steps",
-        "2",
-        "--hidden-size",
-        "8",
-        "--json",
-        str(tmp_path / "memory.json"),
-    ]
-    result = CliRunner().invoke(
-        import_module("study_memory").main, [*options, "--output", str(tmp_path / "pictures"), "--format", "svg"]
-    )
+    options = ["--gap", "1", "--gap", "3", "--symbols", "2", "--steps", "2", "--hidden-size", "8", "--format", "svg"]
+    options += ["--json", str(tmp_path / "memory.json"), "--output", str(tmp_path / "pictures")]
+    result = CliRunner().invoke(import_module("study_memory").main, options)
     assert result.exit_code == 0, result.exception
     check_pictures(tmp_path / "pictures", "svg", ["memory", "recall"], result.stdout)
     results = json.loads((tmp_path / "memory.json").read_text())["results"]
     assert list(results) == ["RNN, random", "RNN, orthogonal", "RNN, identity", "GRU", "LSTM"]
     for by_gap in results.values():
-        for measured in by_gap.values():
+        for gap, measured in by_gap.items():
             assert 0 <= measured["recalled"] <= 1
+            assert measured["steps"] == 2
             for norms in (measured["before"], measured["after"]):
-                assert len(norms) == 100 and min(norms) >= 0 < norms[0]
+                assert len(norms) == int(gap) + 3
+                assert min(norms) >= 0 < norms[0]
