@@ -10,6 +10,7 @@ import tensorflow as tf
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
     NEG_INF,
+    NO_WORD,
     Hypotheses,
     StepOutput,
     empty_hypotheses,
@@ -29,17 +30,16 @@ from seq2seq_chat.decoding.search import (
     step_active,
 )
 
-NO_WORD = -1
-
 
 def beam_search(
     inputs: SearchInputs,
     *,
-    width: int,
-    n_best: int,
+    width: Scalar,
+    n_best: Scalar,
     length_penalty: Scalar = 0.0,
     groups: int = 1,
     diversity: Scalar = 0.0,
+    places: int | None = None,
 ) -> Hypotheses:
     """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
@@ -58,19 +58,21 @@ def beam_search(
         length_penalty: exponent of the divisor; 0 ranks by the scores.
         groups: a divisor of ``width``.
         diversity: nats.
+        places: computed for each utterance, at least ``width``, which may then be a tensor if there are no groups.
     """
-    search = _BeamSearch(inputs, inputs.batch, width, n_best, length_penalty, groups, diversity)
+    places = places or int(width)
+    search = _BeamSearch(inputs, inputs.batch, width, places, n_best, length_penalty, groups, diversity)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
-    scores = tf.where(tf.range(width) % search.group_size == 0, 0.0, NEG_INF)
+    scores = tf.where(tf.range(places) % search.group_size == 0, 0.0, NEG_INF)
     beam = empty_hypotheses(scores + tf.zeros([search.batch, 1]), inputs.steps, inputs.source_steps)
-    beam = search_loop(search.extend, beam, first_active(inputs, width, groups), inputs.steps)
+    beam = search_loop(search.extend, beam, first_active(inputs, places, groups), inputs.steps)
     if groups > 1:
         beam = _merge_groups(beam)
     return Hypotheses(*(part[:, :n_best] for part in beam))
 
 
 class _Candidates(NamedTuple):
-    """The best continuations of each hypothesis of a beam: [batch, width, n]."""
+    """The best continuations of each hypothesis of a beam: [batch, places, n]."""
 
     words: tf.Tensor  # int32
     scores: tf.Tensor
@@ -83,19 +85,20 @@ class _BeamSearch:
 
     inputs: SearchInputs
     batch: tf.Tensor
-    width: int
-    n_best: int
+    width: Scalar
+    places: int
+    n_best: Scalar
     length_penalty: Scalar
     groups: int
     diversity: Scalar
 
     @property
     def group_size(self) -> int:
-        return self.width // self.groups
+        return self.places // self.groups
 
     def extend(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tuple[Hypotheses, ActiveHypotheses]:
         """One step: extend the active hypotheses by a word, and keep the best."""
-        inputs, rows = self.inputs, self.batch * self.width
+        inputs, rows = self.inputs, self.batch * self.places
         output = step_active(inputs, active, tf.reshape(beam.words, [rows, inputs.steps]), t)
         is_active = self._by_hypothesis(scatter_rows(active, tf.ones_like(active.rows), rows))
         candidates = self._candidates(beam, active, is_active, output)
@@ -104,23 +107,23 @@ class _BeamSearch:
         attention = self._by_hypothesis(scatter_rows(active, output.attention, rows))
         beam = self._extend_beam(t, beam, candidates, choices, parents, is_active, attention)
         running = tf.reshape(~(beam.ended | self._finished(beam)[:, tf.newaxis]), [rows])
-        parent_rows = tf.reshape(parents + tf.range(self.batch)[:, tf.newaxis] * self.width, [rows])
-        return beam, next_active(active, output.state, running, parent_rows, inputs.memory, self.width)
+        parent_rows = tf.reshape(parents + tf.range(self.batch)[:, tf.newaxis] * self.places, [rows])
+        return beam, next_active(active, output.state, running, parent_rows, inputs.memory, self.places)
 
     def _by_hypothesis(self, values: tf.Tensor) -> tf.Tensor:
-        """[batch · width, …] → [batch, width, …]."""
-        return tf.reshape(values, [self.batch, self.width, *values.shape[1:]])
+        """[batch · places, …] → [batch, places, …]."""
+        return tf.reshape(values, [self.batch, self.places, *values.shape[1:]])
 
     def _candidates(
         self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: StepOutput
     ) -> _Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 
-        At most ``width`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the end
+        At most ``places`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the end
         marker, which does not count as a word, may rank lower than its probability suggests.
         """
-        rows = self.batch * self.width
-        log_probabilities, words = top_k_words(output, self.width + 1)
+        rows = self.batch * self.places
+        log_probabilities, words = top_k_words(output, self.places + 1)
         count = words.shape[1]
         unchanged = tf.tile(tf.one_hot([0], count, on_value=0.0, off_value=NEG_INF), [rows, 1])
         changes = tf.tensor_scatter_nd_update(unchanged, active.rows[:, tf.newaxis], log_probabilities)
@@ -135,10 +138,10 @@ class _BeamSearch:
         return scores / length_divisor(lengths, self.length_penalty)
 
     def _choose(self, candidates: _Candidates, is_active: tf.Tensor) -> tf.Tensor:
-        """The candidates to keep, group by group, best first: [batch, width], indices into width · n.
+        """The candidates to keep, group by group, best first: [batch, places], indices into places · n.
 
         Args:
-            is_active: 1 for active hypotheses, 0 for others: [batch, width].
+            is_active: 1 for active hypotheses, 0 for others: [batch, places].
         """
         batch, count, size = tf.shape(candidates.ranks)[0], candidates.ranks.shape[2], self.group_size
         if self.groups == 1:
@@ -146,7 +149,7 @@ class _BeamSearch:
         words = tf.where(is_active[:, :, tf.newaxis] > 0, candidates.words, NO_WORD)
         chosen_words = tf.zeros([batch, 0], tf.int32)
         choices = []
-        for first in range(0, self.width, size):
+        for first in range(0, self.places, size):
             group_words = tf.reshape(words[:, first : first + size], [batch, size * count])
             ranks = tf.reshape(candidates.ranks[:, first : first + size], [batch, size * count])
             same = group_words[:, :, tf.newaxis] == chosen_words[:, tf.newaxis]
@@ -170,10 +173,13 @@ class _BeamSearch:
         """The beam of the chosen candidates, each with the history of its parent."""
 
         def chosen(values: tf.Tensor) -> tf.Tensor:
-            flat = tf.reshape(values, [self.batch, self.width * candidates.words.shape[2]])
+            flat = tf.reshape(values, [self.batch, self.places * candidates.words.shape[2]])
             return tf.gather(flat, choices, batch_dims=1)
 
-        word, score = chosen(candidates.words), chosen(candidates.scores)
+        word, score, rank = chosen(candidates.words), chosen(candidates.scores), chosen(candidates.ranks)
+        if self.width is not self.places:
+            within = tf.range(self.places) < self.width
+            score, rank = tf.where(within, score, NEG_INF), tf.where(within, rank, NEG_INF)
         old = (beam.words, beam.lengths + is_active, beam.ended, beam.attention, is_active, attention)
         words, lengths, ended, attentions, is_active, attention = reorder_state(old, parents)
         extended = is_active > 0
@@ -185,7 +191,7 @@ class _BeamSearch:
             # a hypothesis of score -inf does not exist; it counts as ended so that the search does not wait for it
             ended=ended | (extended & (word == EOS)) | (score == NEG_INF),
             attention=tf.where(at_t[..., tf.newaxis], attention[:, :, tf.newaxis], attentions),
-            ranks=chosen(candidates.ranks),
+            ranks=rank,
         )
 
     def _finished(self, beam: Hypotheses) -> tf.Tensor:
@@ -193,7 +199,7 @@ class _BeamSearch:
         if self.groups > 1:
             return tf.reduce_all(beam.ended, axis=1)
         # scores only decrease and divisors only increase, so this is an upper bound of the final rank
-        bound = self._rank(beam.scores, tf.fill([self.batch, self.width], self.inputs.steps))
+        bound = self._rank(beam.scores, tf.fill([self.batch, self.places], self.inputs.steps))
         bound = tf.where(beam.ended, NEG_INF, bound)
         best_ended = tf.reduce_all(beam.ended[:, : self.n_best], axis=1)
         return best_ended & (tf.reduce_max(bound, axis=1) <= beam.ranks[:, self.n_best - 1])

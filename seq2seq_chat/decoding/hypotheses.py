@@ -10,6 +10,7 @@ import tensorflow as tf
 from seq2seq_chat.data.vocabulary import PAD
 
 NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
+NO_WORD = -1  # an id that no word has
 
 
 class StepOutput(NamedTuple):
@@ -22,7 +23,7 @@ class StepOutput(NamedTuple):
     normalizer: tf.Tensor  # log Σ exp of all logits: [rows]
     state: Any  # input of the next step: nested tensors [rows, …]
     attention: tf.Tensor  # [rows, source steps]; source steps may be 0
-    forbidden: Sequence[int] = ()  # ids of words that are masked whatever their logits
+    forbidden: Sequence[Any] = ()  # ids of words that are masked whatever their logits: numbers or scalar tensors
 
 
 StepFunction = Callable[[tf.Tensor, Any, Any], StepOutput]
@@ -58,9 +59,9 @@ def reorder_state(state: Any, order: tf.Tensor) -> Any:
     return tf.nest.map_structure(lambda part: tf.gather(part, order, batch_dims=order.shape.rank - 1), state)
 
 
-def repeat_rows(tensors: Any, count: int) -> Any:
+def repeat_rows(tensors: Any, count: int | tf.Tensor) -> Any:
     """Nested tensors [rows, …] → [rows · count, …], each row repeated."""
-    if count == 1:
+    if isinstance(count, int) and count == 1:
         return tensors
     return tf.nest.map_structure(lambda part: tf.repeat(part, count, axis=0), tensors)
 
@@ -114,7 +115,7 @@ def allowed_logits(step_output: StepOutput) -> tf.Tensor:
     if not step_output.forbidden:
         return step_output.logits
     forbidden = tf.reduce_any(
-        tf.range(step_output.logits.shape[-1])[:, tf.newaxis] == tf.constant(step_output.forbidden), axis=1
+        tf.range(step_output.logits.shape[-1])[:, tf.newaxis] == tf.stack(step_output.forbidden), axis=1
     )
     return tf.where(forbidden, NEG_INF, step_output.logits)
 

@@ -7,34 +7,54 @@ probability that the model assigns to its words, whatever was forbidden.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import NEG_INF, StepOutput, log_normalizer
-from seq2seq_chat.decoding.parameters import Scalar, SearchParameters
+from seq2seq_chat.decoding.hypotheses import NEG_INF, NO_WORD, StepOutput, log_normalizer
+from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose
 
 LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
 
 
-def configured_rules(decoding: Decoding, parameters: SearchParameters) -> list[LogitRule]:
-    """The rules that the settings require, in the order in which they apply, with the values of parameters."""
-    rules: list[LogitRule] = []
-    if decoding.repetition_penalty != 1:
-        rules.append(repetition_penalty_rule(parameters.repetition_penalty))
-    rules.append(forbid(forbidden_words(decoding)))
-    if decoding.min_length:
-        rules.append(min_length_rule(parameters.min_length))
-    if decoding.no_repeat_ngram_size:
-        rules.append(no_repeat_ngram_rule(decoding.no_repeat_ngram_size))
-    return rules
+def configured_rules(parameters: SearchParameters) -> list[LogitRule]:
+    """The rules that the settings require, in the order in which they apply.
+
+    Parameters that are tensors decide at each step whether their rule applies.
+    """
+    penalty, n = parameters.repetition_penalty, parameters.no_repeat_ngram_size
+    rules = (
+        (penalty != 1, repetition_penalty_rule(penalty)),
+        (True, forbid(forbidden_words(parameters.allow_unknown))),
+        (parameters.min_length > 0, min_length_rule(parameters.min_length)),
+        (n > 0, no_repeat_ngram_rule(n)),
+    )
+    return [
+        rule if condition is True else apply_if(condition, rule) for condition, rule in rules if condition is not False
+    ]
 
 
-def forbidden_words(decoding: Decoding) -> list[int]:
+def apply_if(condition: Condition, rule: LogitRule) -> LogitRule:
+    """A rule that applies under a condition and changes the logits and their normalizer."""
+
+    def conditional(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+        def changed() -> tuple[tf.Tensor, tf.Tensor]:
+            result = rule(output, words, t)
+            return result.logits, result.normalizer
+
+        logits, normalizer = choose(condition, changed, lambda: (output.logits, output.normalizer))
+        return output._replace(logits=logits, normalizer=normalizer)
+
+    return conditional
+
+
+def forbidden_words(allow_unknown: Condition) -> list[Any]:
     """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
-    return [PAD, GO] if decoding.allow_unknown else [PAD, GO, UNKNOWN]
+    if isinstance(allow_unknown, bool):
+        return [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
+    return [PAD, GO, tf.where(allow_unknown, NO_WORD, UNKNOWN)]
 
 
 def apply_rules(rules: Sequence[LogitRule], output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
@@ -44,7 +64,7 @@ def apply_rules(rules: Sequence[LogitRule], output: StepOutput, words: tf.Tensor
     return output
 
 
-def forbid(ids: Sequence[int]) -> LogitRule:
+def forbid(ids: Sequence[Any]) -> LogitRule:
     """Forbid words with these ids."""
 
     def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
@@ -63,24 +83,18 @@ def min_length_rule(min_length: Scalar) -> LogitRule:
     return rule
 
 
-def no_repeat_ngram_rule(n: int) -> LogitRule:
+def no_repeat_ngram_rule(n: Scalar) -> LogitRule:
     """Forbid words that would repeat an n-gram (Paulus et al. 2018, section 2.5). The end marker is always allowed."""
 
     def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
-        steps = words.shape[1]
-        if steps < n:
-            return output
-        starts = steps - n + 1
-        # find earlier occurrences of the last n - 1 words: the words after them are forbidden
-        matches = tf.ones([tf.shape(words)[0], starts], tf.bool) & (tf.range(starts) + n - 1 < t)
-        for k in range(n - 1):
-            last = tf.gather(words, tf.maximum(t - (n - 1) + k, 0), axis=1)
-            matches &= words[:, k : k + starts] == last[:, tf.newaxis]
-        matches &= t >= n - 1
-        following = words[:, n - 1 :]
-        positions = tf.where(matches)
-        forbidden = tf.stack([tf.cast(positions[:, 0], tf.int32), tf.gather_nd(following, positions)], axis=1)
-        forbidden = tf.boolean_mask(forbidden, forbidden[:, 1] != EOS)
+        # a word is forbidden if the n - 1 words before it are also the last ones
+        positions, back = tf.range(words.shape[1]), tf.range(1, tf.minimum(n, words.shape[1] + 1))
+        before = tf.gather(words, tf.maximum(positions[:, tf.newaxis] - back, 0), axis=1)
+        last = tf.gather(words, tf.maximum(t - back, 0), axis=1)
+        same = tf.reduce_all(before == last[:, tf.newaxis], axis=2)
+        repeated = tf.where(same & (positions >= n - 1) & (positions < t))
+        rows, ids = tf.cast(repeated[:, 0], tf.int32), tf.gather_nd(words, repeated)
+        forbidden = tf.boolean_mask(tf.stack([rows, ids], axis=1), ids != EOS)
         masked = tf.fill([tf.shape(forbidden)[0]], NEG_INF)
         return output._replace(logits=tf.tensor_scatter_nd_min(output.logits, forbidden, masked))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -11,21 +12,28 @@ import tensorflow as tf
 from seq2seq_chat.config import Decoding
 
 Scalar: TypeAlias = "float | tf.Tensor"
+Condition: TypeAlias = "bool | tf.Tensor"
+Result = TypeVar("Result")
 
 ALL_WORDS = int(np.iinfo(np.int32).max)  # top_k that truncates nothing
 ALL_PROBABILITY = math.inf  # top_p that truncates nothing, even if rounded probabilities add up to more than 1
+BEAM_WIDTHS = (5, 10, 20, 50, 100, 200, 500, 1000)  # that are compiled; other widths use a part of the next one
 
 
 class SearchParameters(NamedTuple):
     """The settings of :class:`Decoding` with these names, as numbers or scalar tensors."""
 
+    beam_width: Scalar
+    n_best: Scalar
     length_penalty: Scalar
     diversity_penalty: Scalar
     temperature: Scalar
     top_k: Scalar
     top_p: Scalar
     min_length: Scalar
+    no_repeat_ngram_size: Scalar
     repetition_penalty: Scalar
+    allow_unknown: Condition
 
     @classmethod
     def of_settings(cls, decoding: Decoding) -> SearchParameters:
@@ -43,24 +51,27 @@ class SearchParameters(NamedTuple):
     @classmethod
     def specs(cls) -> list[tf.TensorSpec]:
         """The types of the scalars, in the order of the fields."""
-        integers = ("top_k", "min_length")
-        return [tf.TensorSpec([], tf.int32 if name in integers else tf.float32, name) for name in cls._fields]
+        types = dict.fromkeys(("beam_width", "n_best", "top_k", "min_length", "no_repeat_ngram_size"), tf.int32)
+        types["allow_unknown"] = tf.bool
+        return [tf.TensorSpec([], types.get(name, tf.float32), name) for name in cls._fields]
 
 
 def graph_settings(decoding: Decoding) -> Decoding:
-    """Settings that are the same for all searches with the same graph: placeholders replace the parameters.
+    """Settings that are the same for all searches with the same graph: defaults replace the parameters.
 
-    Whether sampling truncates the distribution and whether a rule applies is part of the graph, as both take time at
-    each step.
+    The groups of a diverse beam are part of its graph, and with them its exact width.
     """
-    names = ("length_penalty", "diversity_penalty", "temperature", "top_k")
-    placeholders = {name: Decoding.model_fields[name].default for name in names}
-    placeholders["top_p"] = 1.0 if truncates(decoding) else None
-    placeholders["min_length"] = min(decoding.min_length, 1)
-    placeholders["repetition_penalty"] = 1.0 if decoding.repetition_penalty == 1 else 2.0
-    return decoding.model_copy(update=placeholders)
+    method, width = decoding.method, decoding.beam_width
+    if method != "beam":
+        return Decoding(method=method)
+    if decoding.beam_groups == 1:
+        width = next(compiled for compiled in BEAM_WIDTHS if width <= compiled)
+    return Decoding(method=method, beam_width=width, beam_groups=decoding.beam_groups)
 
 
-def truncates(decoding: Decoding) -> bool:
-    """Whether sampling is limited to the most probable words."""
-    return decoding.top_k is not None or decoding.top_p is not None
+def choose(condition: Condition, yes: Callable[[], Result], no: Callable[[], Result]) -> Result:
+    """``yes()`` if the condition holds, else ``no()``; the graph has only one of them if the condition is constant."""
+    if isinstance(condition, bool):
+        return yes() if condition else no()
+    result: Result = tf.cond(condition, yes, no)
+    return result

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, reorder_state, repeat_rows
-from seq2seq_chat.decoding.parameters import Scalar
+from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar, choose
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
@@ -25,10 +25,10 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Dist
 
     Args:
         inputs: the model and its limits.
-        uniform: random numbers in [0, 1), [batch, n, steps]; n hypotheses are sampled.
+        uniform: random numbers in [0, 1), [batch, n, steps]; n hypotheses are sampled, at least one.
         distribution: what to sample from; see :func:`truncated_softmax`.
     """
-    n = uniform.shape[1]
+    n = uniform.shape[1] or tf.shape(uniform)[1]
     flat = tf.reshape(uniform, [-1, uniform.shape[2]])
 
     def choose(step_output: StepOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -42,26 +42,25 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Dist
     return reorder_state(hypotheses, tf.math.top_k(hypotheses.scores, n).indices)
 
 
-def truncated_softmax(temperature: Scalar, top_k: Scalar | None, top_p: Scalar | None) -> Distribution:
+def truncated_softmax(temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Scalar = ALL_PROBABILITY) -> Distribution:
     """The distribution to sample from.
 
     softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
     whose probabilities add up to at least ``top_p`` (nucleus sampling, Holtzman et al. 2020), and renormalized. Of
     equally probable words, those with lower ids come first.
     """
+    is_truncated = (top_k < ALL_WORDS) | (top_p < ALL_PROBABILITY)
 
-    def distribution(logits: tf.Tensor) -> tf.Tensor:
-        logits = logits / temperature
-        vocabulary = logits.shape[-1]
-        if top_k is None and top_p is None:
-            return tf.nn.softmax(logits)
-        largest, words = tf.math.top_k(logits, vocabulary if top_k is None else tf.minimum(top_k, vocabulary))
-        probabilities = tf.nn.softmax(largest)
-        if top_p is not None:
-            before = tf.cumsum(probabilities, axis=1, exclusive=True)
-            probabilities = tf.nn.softmax(tf.where(before < top_p, largest, NEG_INF))
+    def truncate(logits: tf.Tensor) -> tf.Tensor:
+        largest, words = tf.math.top_k(logits, tf.minimum(top_k, logits.shape[-1]))
+        before = tf.cumsum(tf.nn.softmax(largest), axis=1, exclusive=True)
+        probabilities = tf.nn.softmax(tf.where(before < top_p, largest, NEG_INF))
         rows = tf.tile(tf.range(tf.shape(logits)[0])[:, tf.newaxis], [1, tf.shape(largest)[1]])
         return tf.scatter_nd(tf.stack([rows, words], axis=2), probabilities, tf.shape(logits))
+
+    def distribution(logits: tf.Tensor) -> tf.Tensor:
+        scaled = logits / temperature
+        return choose(is_truncated, lambda: truncate(scaled), lambda: tf.nn.softmax(scaled))
 
     return distribution
 

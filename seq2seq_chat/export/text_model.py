@@ -58,15 +58,9 @@ class TextModel(tf.Module):
         _, states = self.model.read(ids[tf.newaxis, :-1], self.model.start(1))
         rows = tf.shape(uniform)[0]
         states = tf.nest.map_structure(lambda state: tf.repeat(state, rows, axis=0), states)
-        is_truncated = (top_k > 0) | (top_p < 1)
-        truncated = truncated_softmax(
+        distribution = truncated_softmax(
             temperature, tf.where(top_k > 0, top_k, ALL_WORDS), tf.where(top_p < 1, top_p, ALL_PROBABILITY)
         )
-        plain = truncated_softmax(temperature, None, None)
-
-        def distribution(logits: tf.Tensor) -> tf.Tensor:
-            return tf.cond(is_truncated, lambda: truncated(logits), lambda: plain(logits))
-
         block, _ = self._generator.sample(tf.repeat(ids[-1:], rows), states, uniform, self._mask, distribution)
         words = self.words.lookup(tf.cast(block.ids, tf.int64))
         return {self._format: self.tokenizer.decode(tf.RaggedTensor.from_tensor(words))}

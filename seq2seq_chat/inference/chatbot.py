@@ -236,10 +236,10 @@ class Chatbot:
     def search(self, decoding: Decoding) -> ReplySearch:
         """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
         defaults = {name: Decoding.model_fields[name].default for name in UNCOMPILED_SETTINGS}
-        key = decoding.model_copy(update=defaults)
-        if not is_dynamic(self._model, decoding):
+        key, adjustable = decoding.model_copy(update=defaults), not is_dynamic(self._model, decoding)
+        if adjustable:
             key = graph_settings(key)
-        search = self._searches.pop(key, None) or ReplySearch(self._model, key)
+        search = self._searches.pop(key, None) or ReplySearch(self._model, key, adjustable)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]

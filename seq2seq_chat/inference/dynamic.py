@@ -160,7 +160,7 @@ class DynamicSearch:
         self._addons = load_addons().seq2seq
         self._model, self._decoding = model, decoding
         self._decoder = DynamicDecoder(model.decoder)
-        self._logits = LogitsLayer(model, forbidden_words(decoding))
+        self._logits = LogitsLayer(model, forbidden_words(decoding.allow_unknown))
 
     def __call__(self, encoded: EncoderOutput) -> Hypotheses:
         """Replies to encoded utterances."""

@@ -18,7 +18,7 @@ from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
 from seq2seq_chat.decoding.hypotheses import NEG_INF
 from seq2seq_chat.decoding.logit_rules import forbidden_words
-from seq2seq_chat.decoding.parameters import SearchParameters, truncates
+from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.sampling import Distribution, sample_words, truncated_softmax
 from seq2seq_chat.inference.text_scorer import state_specs
 from seq2seq_chat.model.language_model import LanguageModel, States
@@ -75,9 +75,7 @@ class Generator:
         self._read = tf.function(
             lambda inputs, states: model.read(inputs, states)[1], autograph=False, input_signature=[ids, states]
         )
-        self._graphs: dict[
-            tuple[bool, bool, bool], tf.function
-        ] = {}  # by whether they truncate, allow unknown tokens, explain
+        self._graphs: dict[tuple[bool, bool], tf.function] = {}  # by whether they allow unknown tokens, explain
 
     @classmethod
     def load(cls, run: Run, snapshot: str | None = None) -> Generator:
@@ -171,7 +169,7 @@ class Generator:
         return index if index >= len(SPECIAL_WORDS) else len(SPECIAL_WORDS)
 
     def _graph(self, decoding: Decoding, explain: bool) -> tf.function:
-        key = (truncates(decoding), decoding.allow_unknown, explain)
+        key = (decoding.allow_unknown, explain)
         if key not in self._graphs:
             mask = self.output_mask(decoding)
             signature = [
@@ -182,15 +180,14 @@ class Generator:
             ]
 
             def block(token: tf.Tensor, states: States, uniform: tf.Tensor, *limits: tf.Tensor) -> tuple[Block, States]:
-                distribution = truncated_softmax(*(limits if key[0] else (limits[0], None, None)))
-                return self.sample(token, states, uniform, mask, distribution, explain)
+                return self.sample(token, states, uniform, mask, truncated_softmax(*limits), explain)
 
             self._graphs[key] = tf.function(block, autograph=False, input_signature=signature)
         return self._graphs[key]
 
     def output_mask(self, decoding: Decoding) -> tf.Tensor:
         """What is added to the logits, [vocabulary]: -inf for tokens that are never written, 0 for others."""
-        forbidden = forbidden_words(decoding)
+        forbidden = forbidden_words(decoding.allow_unknown)
         if self.codec.tokenizer.keeps_line_breaks:
             forbidden = [*forbidden, EOS]
         return tf.reduce_sum(tf.one_hot(forbidden, self.model.vocabulary_size, NEG_INF, 0.0), axis=0)

@@ -14,7 +14,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
-from seq2seq_chat.decoding.parameters import SearchParameters, truncates
+from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
@@ -31,34 +31,32 @@ class ReplySearch:
     Args:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
+        adjustable: whether :meth:`with_parameters` can change them, for which the graph must have more operations.
 
     Raises:
         UserError: the settings require the dynamic decoder, which does not support the model.
     """
 
-    def __init__(self, model: Seq2Seq, decoding: Decoding) -> None:
+    def __init__(self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False) -> None:
         if decoding.unrolling == "dynamic" and model.config.static_only:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
-        self._model, self._decoding = model, decoding
+        self._model, self._decoding, self._adjustable = model, decoding, adjustable
         self._parameters = SearchParameters.of_settings(decoding)
-        samples = decoding.n_best if decoding.method == "sample" else 0
-        self._width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
-        self._uniform_shape = (samples, model.config.decoder_steps)
         self._compiled = tf.function(
             lambda source, lengths, uniform, *parameters: self.search(
-                source, lengths, uniform, SearchParameters(*parameters)
+                source, lengths, uniform, SearchParameters(*parameters) if parameters else None
             ),
             autograph=False,
             input_signature=[
                 tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
                 tf.TensorSpec([None], tf.int32),
-                tf.TensorSpec([None, *self._uniform_shape], tf.float64),
-                *SearchParameters.specs(),
+                tf.TensorSpec([None, None, model.config.decoder_steps], tf.float64),
+                *(SearchParameters.specs() if adjustable else ()),
             ],
         )
 
     def with_parameters(self, parameters: SearchParameters) -> ReplySearch:
-        """The search with the same graph and other values of parameters, which the dynamic decoder ignores."""
+        """An adjustable search with other values of parameters and the same graph; see :func:`graph_settings`."""
         search = copy.copy(self)
         search._parameters = parameters
         return search
@@ -73,12 +71,15 @@ class ReplySearch:
 
     def batches(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Iterator[Hypotheses]:
         """The same in batches, so that memory does not grow with the number of utterances."""
-        size = max(1, MAX_ROWS // self._width)
+        decoding = self._decoding
+        samples = int(self._parameters.n_best) if decoding.method == "sample" else 0
+        width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
+        size = max(1, MAX_ROWS // width)
         seed = secrets.randbits(31) if seed is None else seed
+        parameters = self._parameters.arrays() if self._adjustable else []
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
-            uniform = uniform_numbers(seed, source[rows], *self._uniform_shape)
-            parameters = self._parameters.arrays()
+            uniform = uniform_numbers(seed, source[rows], samples, self._model.config.decoder_steps)
             fields = call_with_arrays(self._compiled, source[rows], lengths[rows], uniform, *parameters)
             yield Hypotheses(*(field.numpy() for field in fields))
 
@@ -94,7 +95,7 @@ class ReplySearch:
         Args:
             source: ids [batch, source steps], lengths: [batch].
             uniform: random numbers for sampling, [batch, n, steps].
-            parameters: scalar tensors; those of the settings, as constants, if None.
+            parameters: scalar tensors; the settings, as constants, if None.
         """
         model, config, decoding = self._model, self._model.config, self._decoding
         parameters = parameters or self._parameters
@@ -110,21 +111,21 @@ class ReplySearch:
             memory=memory,
             steps=config.decoder_steps,
             source_steps=config.encoder_steps if memory.attended else 0,
-            logit_rules=configured_rules(decoding, parameters),
+            logit_rules=configured_rules(parameters),
         )
         if decoding.method == "greedy":
             return sequential_search(inputs)
         if decoding.method == "sample":
-            limits = (parameters.top_k, parameters.top_p) if truncates(decoding) else (None, None)
-            distribution = truncated_softmax(parameters.temperature, *limits)
+            distribution = truncated_softmax(parameters.temperature, parameters.top_k, parameters.top_p)
             return sampling_search(inputs, uniform, distribution)
         return beam_search(
             inputs,
-            width=decoding.beam_width,
-            n_best=decoding.n_best,
+            width=decoding.beam_width if decoding.beam_groups > 1 else parameters.beam_width,
+            n_best=parameters.n_best,
             length_penalty=parameters.length_penalty,
             groups=decoding.beam_groups,
             diversity=parameters.diversity_penalty,
+            places=decoding.beam_width,
         )
 
 

@@ -26,7 +26,7 @@ from seq2seq_chat.decoding.logit_rules import (
     no_repeat_ngram_rule,
     repetition_penalty_rule,
 )
-from seq2seq_chat.decoding.parameters import SearchParameters
+from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, SearchParameters
 from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 
@@ -203,7 +203,9 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
         kept = [word for rank, word in enumerate(kept) if renormalized[:rank].sum() < top_p]
     expected = np.where(np.isin(np.arange(size), kept), p, 0)
     expected /= expected.sum()
-    distribution = truncated_softmax(temperature, top_k, top_p)(tf.constant(logits[np.newaxis], tf.float32))
+    distribution = truncated_softmax(temperature, top_k or ALL_WORDS, top_p or ALL_PROBABILITY)(
+        tf.constant(logits[np.newaxis], tf.float32)
+    )
     np.testing.assert_allclose(distribution[0], expected, rtol=1e-5, atol=1e-8)
     assert set(np.flatnonzero(distribution[0])) == set(kept)
 
@@ -217,14 +219,14 @@ def test_top_k_and_top_p_keep_the_most_probable_words(seed: int, k: int, ties: b
     rng = np.random.default_rng(seed)
     logits = (rng.integers(0, 3, 8) if ties else rng.normal(size=8)).astype(np.float32)
     order = sorted(range(8), key=lambda word: (-logits[word], word))
-    probabilities = truncated_softmax(1.0, k, None)(tf.constant(logits[np.newaxis]))[0].numpy()
+    probabilities = truncated_softmax(1.0, k)(tf.constant(logits[np.newaxis]))[0].numpy()
     assert set(np.flatnonzero(probabilities)) == set(order[:k])
     p = np.exp(logits.astype(np.float64))
     p /= p.sum()
     sums = np.cumsum(p[order])
     p_limit = float(rng.uniform(0.05, 0.99))
     if np.min(np.abs(sums - p_limit)) > 1e-5:  # otherwise rounding would decide
-        probabilities = truncated_softmax(1.0, None, p_limit)(tf.constant(logits[np.newaxis]))[0].numpy()
+        probabilities = truncated_softmax(1.0, top_p=p_limit)(tf.constant(logits[np.newaxis]))[0].numpy()
         assert set(np.flatnonzero(probabilities)) == set(order[: int(np.searchsorted(sums, p_limit)) + 1])
 
 
@@ -235,7 +237,7 @@ def test_sampled_replies_follow_the_distribution(table_model: Any) -> None:
     probabilities = np.exp([model.score(0, sequence) for sequence in all_sequences])
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-5)
     uniform = uniform_numbers(5, np.zeros([1, 4], np.int32), 20_000, 2)
-    hypotheses = sampling_search(model.inputs(), tf.constant(uniform), truncated_softmax(1.0, None, None))
+    hypotheses = sampling_search(model.inputs(), tf.constant(uniform), truncated_softmax(1.0))
     hypotheses = Hypotheses(*(field.numpy() for field in hypotheses))
     sampled = sequences(hypotheses, 0)
     counts = Counter(sampled)
@@ -280,7 +282,7 @@ def test_contradictory_settings_are_rejected(decoding: dict[str, Any], message: 
 
 
 def rules_of(decoding: Decoding) -> list[LogitRule]:
-    return configured_rules(decoding, SearchParameters.of_settings(decoding))
+    return configured_rules(SearchParameters.of_settings(decoding))
 
 
 def test_special_words_are_forbidden_by_default() -> None:

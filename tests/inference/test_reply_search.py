@@ -15,8 +15,8 @@ from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
-from seq2seq_chat.decoding.sampling import uniform_numbers
 from seq2seq_chat.inference import reply_search
+from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -87,32 +87,40 @@ def test_every_setting_reaches_the_search(monkeypatch: pytest.MonkeyPatch, decod
         monkeypatch.setattr(reply_search, name, getattr(calls, name))
     model = Seq2Seq(Model(hidden_size=4, embedding_size=3, encoder_steps=5, decoder_steps=STEPS), VOCABULARY, seed=4)
     ReplySearch(model, decoding).search(np.full([2, 5], 7, np.int32), np.array([5, 5], np.int32))
-    calls.configured_rules.assert_called_once_with(decoding, SearchParameters.of_settings(decoding))
+    calls.configured_rules.assert_called_once_with(SearchParameters.of_settings(decoding))
     if decoding.method == "sample":
         calls.truncated_softmax.assert_called_once_with(0.6, 7, 0.8)
         inputs, _, distribution = calls.sampling_search.call_args.args
         assert distribution is calls.truncated_softmax.return_value
     else:
         (inputs,) = calls.beam_search.call_args.args
-        options = {"width": 6, "n_best": 2, "length_penalty": 0.7, "groups": 3, "diversity": 0.9}
+        options = {"width": 6, "n_best": 2, "length_penalty": 0.7, "groups": 3, "diversity": 0.9, "places": 6}
         assert calls.beam_search.call_args.kwargs == options
     assert inputs.logit_rules is calls.configured_rules.return_value
     assert (inputs.steps, inputs.source_steps) == (STEPS, 5)
 
 
 PARAMETERS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # settings, and others with the same graph
+    ({"method": "beam"}, [{"length_penalty": 0.0}, {"length_penalty": 0.6}, {"length_penalty": 3.0}]),
     (
-        {"method": "beam", "beam_width": 4, "n_best": 4},
-        [{"length_penalty": 0.0}, {"length_penalty": 0.6}, {"length_penalty": 3.0}],
+        {"method": "beam"},
+        [{"beam_width": width, "n_best": n} for width, n in ((6, 1), (6, 6), (7, 2), (8, 8), (9, 1), (10, 3))],
     ),
+    ({"method": "beam", "length_penalty": 1.5}, [{"beam_width": width, "n_best": 1} for width in (1, 2, 3, 4, 5)]),
     (
         {"method": "beam", "beam_width": 4, "n_best": 4, "beam_groups": 2},
         [{"diversity_penalty": 0.1}, {"diversity_penalty": 5.0}],
     ),
-    ({"method": "sample", "n_best": 3}, [{"temperature": 0.3}, {"temperature": 2.0}]),
-    ({"method": "sample", "n_best": 3}, [{"top_k": 2}, {"top_k": 10**9}, {"top_p": 0.3}, {"top_k": 5, "top_p": 0.9}]),
-    ({"method": "greedy"}, [{"min_length": 1}, {"min_length": 5}]),
-    ({"method": "greedy"}, [{"repetition_penalty": 1.1}, {"repetition_penalty": 9.0}]),
+    ({"method": "sample"}, [{"temperature": 0.3}, {"temperature": 2.0}, {"n_best": 3}]),
+    (
+        {"method": "sample", "n_best": 3},
+        [{}, {"top_k": 2}, {"top_k": 10**9}, {"top_p": 0.3}, {"top_k": 5, "top_p": 0.9}],
+    ),
+    ({"method": "greedy"}, [{}, {"min_length": 1}, {"min_length": 5}]),
+    ({"method": "greedy"}, [{}, {"repetition_penalty": 1.1}, {"repetition_penalty": 9.0}]),
+    ({"method": "beam"}, [{"no_repeat_ngram_size": n, "beam_width": 9} for n in (0, 1, 2, 3, 10_000)]),
+    ({"method": "greedy"}, [{"allow_unknown": False}, {"allow_unknown": True}]),
+    ({"method": "sample"}, [{"allow_unknown": False, "top_p": 0.9}, {"allow_unknown": True}]),
 ]
 
 
@@ -122,33 +130,59 @@ def test_parameters_are_inputs_of_the_graph(
 ) -> None:
     """The result is that of a graph of these settings alone, and the settings differ in what they find."""
     model = random_model()
-    model.output.bias.assign_add(3.0 * tf.one_hot(EOS, VOCABULARY))  # so that many replies end early
-    variants = [Decoding(**settings, **change, allow_unknown=True) for change in changes]
+    bias = 3.0 * tf.one_hot(EOS, VOCABULARY)
+    if "allow_unknown" in changes[0]:
+        bias += 5.0 * tf.one_hot(UNKNOWN, VOCABULARY)
+    model.output.bias.assign_add(bias)
+    variants = [Decoding(**{"allow_unknown": True} | settings | change) for change in changes]
     assert len({graph_settings(decoding) for decoding in variants}) == 1
-    shared = ReplySearch(model, graph_settings(variants[0]))
+    shared = ReplySearch(model, graph_settings(variants[0]), adjustable=True)
     results = set()
     for decoding in variants:
         found = shared.with_parameters(SearchParameters.of_settings(decoding))(*utterances, seed=3)
-        constants = tf.function(ReplySearch(model, decoding).search)
-        uniform = uniform_numbers(3, utterances[0], decoding.n_best if decoding.method == "sample" else 0, STEPS)
-        for ours, expected in zip(found, constants(*utterances, uniform), strict=True):
+        alone = ReplySearch(model, decoding)(*utterances, seed=3)
+        for ours, expected in zip(found, alone, strict=True):
             np.testing.assert_allclose(ours, expected, atol=1e-5)
         results.add(found.words.tobytes())
     assert shared._compiled.experimental_get_tracing_count() == 1
     assert len(results) > 1
 
 
+def test_a_hundred_settings_need_four_graphs(utterances: Utterances) -> None:
+    bot = Chatbot(random_model(), MagicMock(), MagicMock())
+    graphs = set()
+    rng = np.random.default_rng(1)
+    for number in range(100):
+        options: dict[str, Any] = {
+            "method": ("greedy", "sample", "beam")[number % 3],
+            "beam_width": int(rng.integers(1, 11)),
+            "min_length": int(rng.integers(0, 4)),
+            "no_repeat_ngram_size": int(rng.integers(0, 5)),
+            "repetition_penalty": float(rng.choice([1.0, 1.2, 2.0])),
+            "allow_unknown": bool(rng.integers(2)),
+        }
+        if options["method"] == "sample":
+            options |= {"n_best": int(rng.integers(1, 5)), "temperature": float(rng.uniform(0.1, 2))}
+            options |= {"top_k": rng.choice([None, 1, 7]), "top_p": rng.choice([None, 0.5])}
+        elif options["method"] == "beam":
+            options |= {"n_best": int(rng.integers(1, options["beam_width"] + 1))}
+            options |= {"length_penalty": float(rng.uniform(0, 2))}
+        search = bot.search(Decoding(**options))
+        if number < 20:
+            search(*utterances)
+        graphs.add(search._compiled)
+    assert len(graphs) <= 4
+    assert all(graph.experimental_get_tracing_count() == 1 for graph in graphs)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ({"method": "greedy"}, {"method": "greedy", "min_length": 1}),
-        ({"method": "greedy"}, {"method": "greedy", "repetition_penalty": 1.5}),
-        ({"method": "sample"}, {"method": "sample", "top_p": 0.5}),
-        ({"method": "sample"}, {"method": "sample", "top_k": 5}),
-        ({"method": "beam", "beam_width": 2}, {"method": "beam", "beam_width": 3}),
-        ({"method": "greedy"}, {"method": "greedy", "allow_unknown": True}),
+        ({"method": "greedy"}, {"method": "sample"}),
+        ({"method": "beam", "beam_width": 5}, {"method": "beam", "beam_width": 6}),
+        ({"method": "beam", "beam_width": 4}, {"method": "beam", "beam_width": 4, "beam_groups": 2}),
     ],
-    ids=range(6),
+    ids=range(3),
 )
 def test_other_graphs(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert graph_settings(Decoding(**one)) != graph_settings(Decoding(**other))
