@@ -177,7 +177,7 @@ def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
     at_start, after_training = figure.subplots(1, 2, sharey=True)
     draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)
     draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
-    at_start.set_title("At the start")
+    at_start.set(title="At the start", ylim=(1e-12, 10))
     after_training.set(title=f"After learning to recall after {gap} tokens", ylabel=None)
     return figure
 
@@ -193,7 +193,7 @@ def draw_recall(results: Mapping[str, Mapping[int, Result]]) -> Figure:
     axes.set_xticks(list(next(iter(results.values()))), [str(gap) for gap in next(iter(results.values()))])
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

@@ -68,6 +68,7 @@ SHIPPED = (
     "rnnsearch_small",
     "shakespeare",
     "shakespeare_quick",
+    "shakespeare_words",
     "thesis_opensubtitles",
     "thesis_opensubtitles_100k",
     "thesis_reddit",

@@ -21,7 +21,7 @@ States = tuple[Any, ...]
 
 
 class Truncation(NamedTuple):
-    """How truncated backpropagation through time divides a stream (Williams & Peng 1990; Sutskever 2013; 004).
+    """How truncated backpropagation through time divides a stream (Williams & Peng 1990; Sutskever 2013).
 
     Every ``forward`` tokens there is an update, and its gradient goes back ``backward`` tokens. It is that of the loss
     of the last min(forward, backward) tokens: no token counts twice, and none whose own step the gradient does not
