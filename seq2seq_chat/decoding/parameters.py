@@ -51,9 +51,9 @@ class SearchParameters(NamedTuple):
     @classmethod
     def specs(cls) -> list[tf.TensorSpec]:
         """The types of the scalars, in the order of the fields."""
-        types = dict.fromkeys(("beam_width", "n_best", "top_k", "min_length", "no_repeat_ngram_size"), tf.int32)
-        types["allow_unknown"] = tf.bool
-        return [tf.TensorSpec([], types.get(name, tf.float32), name) for name in cls._fields]
+        types = {bool: tf.bool, int: tf.int32, float: tf.float32}
+        defaults = cls.of_settings(Decoding())
+        return [tf.TensorSpec([], types[type(value)], name) for name, value in zip(cls._fields, defaults, strict=True)]
 
 
 def graph_settings(decoding: Decoding) -> Decoding:

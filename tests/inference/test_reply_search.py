@@ -104,9 +104,9 @@ PARAMETERS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # settings, a
     ({"method": "beam"}, [{"length_penalty": 0.0}, {"length_penalty": 0.6}, {"length_penalty": 3.0}]),
     (
         {"method": "beam"},
-        [{"beam_width": width, "n_best": n} for width, n in ((6, 1), (6, 6), (7, 2), (8, 8), (9, 1), (10, 3))],
+        [{"beam_width": width, "n_best": n} for width, n in ((6, 1), (7, 7), (8, 2), (10, 3))],
     ),
-    ({"method": "beam", "length_penalty": 1.5}, [{"beam_width": width, "n_best": 1} for width in (1, 2, 3, 4, 5)]),
+    ({"method": "beam", "length_penalty": 1.5}, [{"beam_width": width, "n_best": 1} for width in (1, 3, 5)]),
     (
         {"method": "beam", "beam_width": 4, "n_best": 4, "beam_groups": 2},
         [{"diversity_penalty": 0.1}, {"diversity_penalty": 5.0}],
@@ -114,11 +114,11 @@ PARAMETERS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # settings, a
     ({"method": "sample"}, [{"temperature": 0.3}, {"temperature": 2.0}, {"n_best": 3}]),
     (
         {"method": "sample", "n_best": 3},
-        [{}, {"top_k": 2}, {"top_k": 10**9}, {"top_p": 0.3}, {"top_k": 5, "top_p": 0.9}],
+        [{}, {"top_k": 2}, {"top_p": 0.3}, {"top_k": 10**9, "top_p": 0.9}],
     ),
     ({"method": "greedy"}, [{}, {"min_length": 1}, {"min_length": 5}]),
     ({"method": "greedy"}, [{}, {"repetition_penalty": 1.1}, {"repetition_penalty": 9.0}]),
-    ({"method": "beam"}, [{"no_repeat_ngram_size": n, "beam_width": 9} for n in (0, 1, 2, 3, 10_000)]),
+    ({"method": "beam"}, [{"no_repeat_ngram_size": n, "beam_width": 9} for n in (0, 1, 2, 10_000)]),
     ({"method": "greedy"}, [{"allow_unknown": False}, {"allow_unknown": True}]),
     ({"method": "sample"}, [{"allow_unknown": False, "top_p": 0.9}, {"allow_unknown": True}]),
 ]
@@ -168,11 +168,11 @@ def test_a_hundred_settings_need_four_graphs(utterances: Utterances) -> None:
             options |= {"n_best": int(rng.integers(1, options["beam_width"] + 1))}
             options |= {"length_penalty": float(rng.uniform(0, 2))}
         search = bot.search(Decoding(**options))
-        if number < 20:
+        if number % 10 == 0:
             search(*utterances)
         graphs.add(search._compiled)
     assert len(graphs) <= 4
-    assert all(graph.experimental_get_tracing_count() == 1 for graph in graphs)
+    assert max(graph.experimental_get_tracing_count() for graph in graphs) == 1
 
 
 @pytest.mark.parametrize(
