@@ -82,19 +82,6 @@ def is_duplicate(words: tf.Tensor) -> tf.Tensor:
     return tf.reduce_any(equal & earlier, axis=2)
 
 
-BLOCK_SIZES = (
-    128,
-    125,
-    100,
-    160,
-    96,
-    80,
-    64,
-    200,
-    256,
-)  # of :func:`_fast_top_k`: the first that divides evenly
-
-
 def top_k_words(step_output: StepOutput, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """The ``count`` most probable next words of every row, best first; equally probable ones are sorted by id.
 
@@ -126,9 +113,7 @@ def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
     Computed from the most probable word, log Σ exp = logit - log p: softmax is one fast kernel, reduce_logsumexp takes
     four passes, and the largest probability is never too small for its logarithm.
     """
-    largest, word = _fast_top_k(logits, 1)
-    probability = tf.gather(tf.nn.softmax(logits), word, batch_dims=1)
-    return (largest - tf.math.log(probability))[:, 0]
+    return tf.reduce_max(logits, axis=1) - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
 
 
 def _fast_top_k(inputs: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -138,13 +123,21 @@ def _fast_top_k(inputs: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     values; then only they are searched.
     """
     size = inputs.shape[-1]
-    block = next((block for block in BLOCK_SIZES if size % block == 0), size)
+    block = _block_size(size)
     if size < 4 * count * block:
         return tf.math.top_k(inputs, count)
-    blocks = tf.reshape(inputs, [-1, size // block, block])
+    if size % block:
+        inputs = tf.pad(inputs, [[0, 0], [0, -size % block]], constant_values=NEG_INF)
+    blocks = tf.reshape(inputs, [-1, inputs.shape[-1] // block, block])
     best_blocks = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices
     best_blocks = tf.sort(best_blocks)  # equal values keep their order
     ids = tf.reshape(best_blocks[:, :, tf.newaxis] * block + tf.range(block), [-1, count * block])
     candidates = tf.reshape(tf.gather(blocks, best_blocks, batch_dims=1), [-1, count * block])
     values, positions = tf.math.top_k(candidates, count)
     return values, tf.gather(ids, positions, batch_dims=1)
+
+
+def _block_size(size: int) -> int:
+    """A divisor of a vocabulary's size; if there is none of a suitable size, one that requires little padding."""
+    divisors = [block for block in range(32, 129) if size % block == 0]
+    return min(divisors, key=lambda block: abs(block - 64), default=32)
