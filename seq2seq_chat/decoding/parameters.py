@@ -59,14 +59,15 @@ class SearchParameters(NamedTuple):
 def graph_settings(decoding: Decoding) -> Decoding:
     """Settings that are the same for all searches with the same graph: defaults replace the parameters.
 
-    The groups of a diverse beam are part of its graph, and with them its exact width.
+    The groups of a diverse beam are part of its graph, and with them its exact width. The dynamic decoder has no
+    parameters.
     """
-    method, width = decoding.method, decoding.beam_width
-    if method != "beam":
-        return Decoding(method=method)
+    if decoding.method != "beam":
+        return Decoding(method=decoding.method, unrolling="static")
+    width = decoding.beam_width
     if decoding.beam_groups == 1:
         width = next(compiled for compiled in BEAM_WIDTHS if width <= compiled)
-    return Decoding(method=method, beam_width=width, beam_groups=decoding.beam_groups)
+    return Decoding(method="beam", beam_width=width, beam_groups=decoding.beam_groups, unrolling="static")
 
 
 def choose(condition: Condition, yes: Callable[[], Result], no: Callable[[], Result]) -> Result:

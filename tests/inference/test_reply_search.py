@@ -188,6 +188,14 @@ def test_other_graphs(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert graph_settings(Decoding(**one)) != graph_settings(Decoding(**other))
 
 
+def test_what_the_dynamic_decoder_does_not_support_is_searched_for_statically(utterances: Utterances) -> None:
+    decoding = Decoding(method="beam", beam_width=4, n_best=3, min_length=2)
+    found = Chatbot(random_model(unrolling="dynamic"), MagicMock(), MagicMock()).search(decoding)(*utterances)
+    expected = ReplySearch(random_model(), decoding)(*utterances)
+    np.testing.assert_array_equal(found.words, expected.words)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+
+
 def test_scores_equal_teacher_forcing(model: Seq2Seq, utterances: Utterances, search: Search) -> None:
     hypotheses = search(beam(3))(*utterances)
     scorer = Scorer(model)
