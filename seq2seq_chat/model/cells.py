@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 
+from seq2seq_chat.model.deferred import concat, select
 from seq2seq_chat.model.weights import Weight, glorot, orthogonal
 
 RecurrentInitializer = Literal["glorot", "orthogonal", "identity"]
@@ -104,10 +105,9 @@ class LSTMCell(Cell):
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: LSTMState) -> LSTMState:
         gates = projected + self.recurrent(_concat(step_input, state.output))
-        sigmoids, candidate = tf.split(gates, [3 * self.hidden_size, self.hidden_size], axis=1)
-        input_gate, forget_gate, output_gate = tf.split(tf.sigmoid(sigmoids), 3, axis=1)
-        memory = forget_gate * state.memory + input_gate * tf.tanh(candidate)
-        return LSTMState(output_gate * tf.tanh(memory), memory)
+        input_gate, forget_gate, output_gate, candidate = tf.split(gates, 4, axis=1)
+        memory = tf.sigmoid(forget_gate) * state.memory + tf.sigmoid(input_gate) * tf.tanh(candidate)
+        return LSTMState(tf.sigmoid(output_gate) * tf.tanh(memory), memory)
 
     def _initial_bias(self) -> tf.Tensor:
         hidden = self.hidden_size
@@ -177,8 +177,8 @@ def initial_recurrent_matrix(
 
 def masked_update(mask: tf.Tensor, new: Any, old: Any) -> Any:
     """The new state where ``mask``, bool [batch, 1], is true; the old one elsewhere."""
-    return type(new)(*(tf.where(mask, n, o) for n, o in zip(new, old, strict=True)))
+    return type(new)(*(select(mask, n, o) for n, o in zip(new, old, strict=True)))
 
 
 def _concat(step_input: tf.Tensor | None, state: tf.Tensor) -> tf.Tensor:
-    return state if step_input is None else tf.concat([step_input, state], axis=1)
+    return state if step_input is None else concat([step_input, state])

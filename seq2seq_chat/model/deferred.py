@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from seq2seq_chat.model.custom_gradient import with_gradient
+
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
 
 _recorder: contextvars.ContextVar[DeferredGradients | None] = contextvars.ContextVar("recorder", default=None)
@@ -43,21 +45,37 @@ def weighted_sum(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Σ weights_i values_i. weights: [batch, n], values: [batch, n, units], used at every step → [batch, units]."""
     if recorder := _recorder.get():
         return recorder.shared(values).weighted_sum(weights)
-    return tf.matmul(weights[:, tf.newaxis], values)[:, 0]
+    return _row_product(weights, values)
 
 
 def broadcast_add(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
     """keys_i + query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n, units]."""
     if recorder := _recorder.get():
         return recorder.shared(keys).broadcast_add(query)
-    return keys + query[:, tf.newaxis]
+    return keys + tf.expand_dims(query, 1)
 
 
 def batch_dot(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
     """keys_iᵀ query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n]."""
     if recorder := _recorder.get():
         return recorder.shared(keys).batch_dot(query)
-    return tf.matmul(keys, query[:, :, tf.newaxis])[:, :, 0]
+    return _column_product(keys, query)
+
+
+def select(mask: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """x where the mask is true, y elsewhere. mask: bool, broadcast to the shape of x and y."""
+
+    def gradients(dz: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        zero = tf.zeros([], dz.dtype)
+        return tf.where(mask, dz, zero), tf.where(mask, zero, dz)
+
+    return with_gradient([x, y], lambda: tf.where(mask, x, y), gradients)
+
+
+def concat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Tensors of shape [batch, units] side by side: [batch, sum of units]."""
+    sizes = [tensor.shape[1] for tensor in tensors]
+    return with_gradient(tensors, lambda: tf.concat(tensors, axis=1), lambda dy: tf.split(dy, sizes, axis=1))
 
 
 class DeferredGradients:
@@ -167,46 +185,40 @@ class SharedTensor:
         self._constant = tf.stop_gradient(tensor)
         self._outer_products: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs of factors; they sum to the gradient
         self._sum: tf.Tensor | None = None  # of the gradients of additions
-        self._anchor = self._make_anchor(tensor)
+        self._anchor = with_gradient([tensor], lambda: tf.zeros([]), lambda _: [self._gradient()])
+        self._anchor_gradient: tf.Tensor | None = tf.zeros([])
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         def gradient(dy: tf.Tensor) -> tf.Tensor:
             self._outer_products.append((weights, dy))
-            return tf.matmul(dy[:, tf.newaxis], self._constant, transpose_b=True)[:, 0]
+            return _row_product(dy, self._constant, transposed=True)
 
-        return self._use(weights, lambda: tf.matmul(weights[:, tf.newaxis], self._constant)[:, 0], gradient)
+        return self._use(weights, lambda: _row_product(weights, self._constant), gradient)
 
     def broadcast_add(self, query: tf.Tensor) -> tf.Tensor:
         def gradient(dy: tf.Tensor) -> tf.Tensor:
             self._sum = dy if self._sum is None else self._sum + dy
             return tf.reduce_sum(dy, axis=1)
 
-        return self._use(query, lambda: self._constant + query[:, tf.newaxis], gradient)
+        return self._use(query, lambda: self._constant + tf.expand_dims(query, 1), gradient)
 
     def batch_dot(self, query: tf.Tensor) -> tf.Tensor:
         def gradient(dy: tf.Tensor) -> tf.Tensor:
             self._outer_products.append((dy, query))
-            return tf.matmul(dy[:, tf.newaxis], self._constant)[:, 0]
+            return _row_product(dy, self._constant)
 
-        return self._use(query, lambda: tf.matmul(self._constant, query[:, :, tf.newaxis])[:, :, 0], gradient)
+        return self._use(query, lambda: _column_product(self._constant, query), gradient)
 
     def _use(
         self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
     ) -> tf.Tensor:
         """An output that depends on x and this tensor; ``gradient`` maps its gradient to that of x."""
 
-        @tf.custom_gradient
-        def use(x: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-            return output(), lambda dy: (gradient(dy), tf.zeros([]))
+        def gradients(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+            of_anchor, self._anchor_gradient = self._anchor_gradient, None  # one use requests the anchor's gradient
+            return gradient(dy), of_anchor
 
-        return use(x, self._anchor)
-
-    def _make_anchor(self, tensor: tf.Tensor) -> tf.Tensor:
-        @tf.custom_gradient
-        def anchor(tensor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-            return tf.zeros([]), lambda _: self._gradient()
-
-        return anchor(tensor)
+        return with_gradient([x, self._anchor], output, gradients)
 
     def _gradient(self) -> tf.Tensor:
         """The sum of the gradients of all uses: [batch, n, units]."""
@@ -234,16 +246,17 @@ class ConstantMatrix:
         """x: [..., inputs] → x W: [..., outputs]."""
         one_step = x.shape.rank == 2
 
-        @tf.custom_gradient
-        def use(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-            if not one_step:
-                return _flat_matmul(x, self._matrix), lambda dy: _flat_matmul(dy, self._matrix, transposed=True)
-            if self._narrow:
-                y = _flat_matmul(x, self._transposed, transposed=True)
-                return y, lambda dy: _flat_matmul(dy, self._matrix, transposed=True)
-            return _flat_matmul(x, self._matrix), lambda dy: _flat_matmul(dy, self._transposed)
+        def multiply(x: tf.Tensor) -> tf.Tensor:
+            if one_step and self._narrow:
+                return _flat_matmul(x, self._transposed, transposed=True)
+            return _flat_matmul(x, self._matrix)
 
-        return use(x)
+        def gradient(dy: tf.Tensor) -> list[tf.Tensor]:
+            if one_step and not self._narrow:
+                return [_flat_matmul(dy, self._transposed)]
+            return [_flat_matmul(dy, self._matrix, transposed=True)]
+
+        return with_gradient([x], lambda: multiply(x), gradient)
 
     @functools.cached_property
     def _transposed(self) -> tf.Tensor:
@@ -251,11 +264,25 @@ class ConstantMatrix:
         return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
 
 
+def _row_product(rows: tf.Tensor, matrices: tf.Tensor, transposed: bool = False) -> tf.Tensor:
+    """One product a sample. rows: [batch, n], matrices: [batch, n, m], or [batch, m, n] → [batch, m]."""
+    return tf.squeeze(tf.matmul(tf.expand_dims(rows, 1), matrices, transpose_b=transposed), 1)
+
+
+def _column_product(matrices: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """One product a sample. matrices: [batch, m, n], columns: [batch, n] → [batch, m]."""
+    return tf.squeeze(tf.matmul(matrices, tf.expand_dims(columns, 2)), 2)
+
+
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    """[..., units] → [rows, units]."""
+    return x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[-1]])
+
+
 def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
     """x: [..., inputs], matrix: [inputs, outputs], or [outputs, inputs] → [..., outputs], as one matrix product."""
     outputs = matrix.shape[0 if transposed else 1]
-    flat = x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[-1]])
-    y = tf.cast(tf.matmul(tf.cast(flat, matrix.dtype), matrix, transpose_b=transposed), x.dtype)
+    y = tf.cast(tf.matmul(tf.cast(_flat(x), matrix.dtype), matrix, transpose_b=transposed), x.dtype)
     return y if x.shape.rank == 2 else tf.reshape(y, tf.concat([tf.shape(x)[:-1], [outputs]], axis=0))
 
 
@@ -263,6 +290,6 @@ def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType)
     """Σ_t x_tᵀ dy_t as one product over all uses: [inputs, outputs]."""
     if not uses:
         return None
-    x = tf.concat([tf.cast(tf.reshape(x, [-1, x.shape[-1]]), compute) for x, _ in uses], axis=0)
-    dy = tf.concat([tf.cast(tf.reshape(dy, [-1, dy.shape[-1]]), compute) for _, dy in uses], axis=0)
+    x = tf.concat([tf.cast(_flat(x), compute) for x, _ in uses], axis=0)
+    dy = tf.concat([tf.cast(_flat(dy), compute) for _, dy in uses], axis=0)
     return tf.cast(tf.matmul(x, dy, transpose_a=True), tf.float32)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.cells import CELLS, Cell, masked_update
+from seq2seq_chat.model.deferred import concat
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.weights import Weight
@@ -71,7 +72,7 @@ class Encoder(tf.Module):
                     self.backward_cells[layer], inputs, mask, range(source_steps)[::-1]
                 )
                 state = self.bridges[layer](state, backward_state)
-                forward = [tf.concat(directions, axis=1) for directions in zip(forward, backward, strict=True)]
+                forward = [concat(directions) for directions in zip(forward, backward, strict=True)]
             outputs = tf.stack(forward)
             states.append(state)
         return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
@@ -94,7 +95,7 @@ class Bridge(tf.Module):
     def __call__(self, forward: Any, backward: Any) -> Any:
         """Two states of a cell → one of the same type."""
         combined = [
-            weight(directions[1] if self._backward_only else tf.concat(directions, axis=1)) + bias
+            weight(directions[1] if self._backward_only else concat(directions)) + bias
             for weight, bias, *directions in zip(self.weights, self.biases, forward, backward, strict=True)
         ]
         return type(forward)(tf.tanh(combined[0]), *combined[1:])
