@@ -139,7 +139,7 @@ def train(network: Network, task: Task, steps: int, bar: Any) -> Result:
     )
     model = LanguageModel(config, VOCABULARY_SIZE, task.seed)
     before = gradients(model, task)
-    step = TrainingStep(model, build_optimizer(settings), settings, batch_loss=TextLoss(model, settings))
+    step = TrainingStep(model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings))
     recalled, done = 0.0, 0
     while done < steps and recalled < SOLVED:
         step(task.batch(ROWS, done), done)

@@ -48,7 +48,7 @@ class TextStep:
         values = weights(self._size)
         for variable in model.trainable_variables:
             variable.assign(values[variable.name.split(":")[0]])
-        self._step = TrainingStep(model, build_optimizer(settings), settings, batch_loss=TextLoss(model, settings))
+        self._step = TrainingStep(model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings))
 
     def step(self, number: int) -> float:
         """Train on a batch; the loss before the update, in nats per token."""

@@ -35,12 +35,12 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
     subject = _build(config, steps)
     model, training_step, batch = subject.model, subject.training_step, subject.batch
     on_progress("gradients")
-    _, gradients, tape = training_step.gradients(batch, tf.constant(0, tf.int64))
+    _, gradients = training_step.gradients(batch, tf.constant(0, tf.int64))
     finite = all(np.all(np.isfinite(tf.convert_to_tensor(g))) for g in gradients if g is not None)
-    last_word = norms_by_step(model, _last_word_gradients(subject))
-    figure = draw_gradients_by_step(
-        {"loss of all words": norms_by_step(model, tape), "loss of the last word": last_word}
+    all_words, last_word = (
+        norms_by_step(model, _recorded_gradients(subject, last_only)) for last_only in (False, True)
     )
+    figure = draw_gradients_by_step({"loss of all words": all_words, "loss of the last word": last_word})
     figure.suptitle(f"{config.model.cell}, {config.model.attention} attention")
     save(figure, context.folder / FIGURE, "png")
 
@@ -91,7 +91,7 @@ def _build(config: Config, steps: int) -> Subject:
         model = Seq2Seq(config.model, VOCABULARY_SIZE, config.seed)
         return Subject(model, TrainingStep(model, optimizer, training), _full_batch(config, steps))
     text_model = LanguageModel(config.model, VOCABULARY_SIZE, config.seed)
-    training_step = TrainingStep(text_model, optimizer, training, batch_loss=TextLoss(text_model, training))
+    training_step = TrainingStep(text_model, optimizer, training, task_loss=TextLoss(text_model, training))
     tokens = np.random.default_rng(config.seed).integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, SAMPLES * steps + 1)
     return Subject(text_model, training_step, Streams(tokens, SAMPLES, steps, steps).batch(0))
 
@@ -104,16 +104,18 @@ def _full_batch(config: Config, steps: int) -> Batch:
     return Batch(source, lengths, target, lengths)
 
 
-def _last_word_gradients(subject: Subject) -> DeferredGradients:
-    """Gradients of the last word's loss alone, which reach earlier steps only through the network."""
+def _recorded_gradients(subject: Subject, last_only: bool) -> DeferredGradients:
+    """Gradients of the loss of all words, or of the last word, whose loss reaches earlier steps through the network."""
     model, batch = subject.model, subject.batch
     with DeferredGradients() as tape:
         if isinstance(model, Seq2Seq):
             hidden, words, _ = model.teacher_forced(*batch)
-            loss = tf.reduce_mean(model.output.full_loss(hidden[-SAMPLES:], words[-SAMPLES:]))
+            first = len(words) - SAMPLES if last_only else 0
+            loss = tf.reduce_mean(model.output.full_loss(hidden[first:], words[first:]))
         else:
-            last_only = Truncation(forward=1, backward=batch[0].shape[1])
-            total, _ = model.loss(TextBatch(*batch), model.start(SAMPLES), last_only)
+            steps = batch[0].shape[1]
+            counted = Truncation(forward=1 if last_only else steps, backward=steps)
+            total, _ = model.loss(TextBatch(*batch), model.start(SAMPLES), counted)
             loss = total.nats / total.tokens
     tape.gradient(loss, model.trainable_variables)
     return tape

@@ -115,7 +115,7 @@ def check_text_overfitting(context: CheckContext, on_progress: OnProgress) -> Ch
     )
     model = LanguageModel(config.model, len(codec.vocabulary), config.seed)
     loss = TextLoss(model, config.training)
-    learner = Learner(model, Streams(tokens, 1, 50, 50), config.training, batch_loss=loss, carried=loss.variables)
+    learner = Learner(model, Streams(tokens, 1, 50, 50), config.training, task_loss=loss, carried=loss.variables)
     generator, share, curve = Generator(model, codec), 0.0, []
     nats = count = 0.0
     while learner.step < MAX_STEPS and share < 1:
@@ -153,11 +153,11 @@ def _updates(
     )
     settings, model = config.training, LanguageModel(config.model, vocabulary_size, config.seed)
     streams = Streams(tokens, settings.batch_size, settings.bptt_forward, settings.bptt_backward or 0)
-    step = TrainingStep(model, build_optimizer(settings), settings, batch_loss=TextLoss(model, settings))
+    step = TrainingStep(model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings))
 
     @tf.function(autograph=False)
     def update(*batch: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        loss, gradients, _ = step.gradients(batch, tf.constant(0, tf.int64))
+        loss, gradients = step.gradients(batch, tf.constant(0, tf.int64))
         return loss.nats / loss.tokens, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     updates = []

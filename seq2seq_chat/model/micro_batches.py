@@ -20,9 +20,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.model.output import SampledWords
-from seq2seq_chat.model.randomness import RandomContext, RowSlice
-from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
+from seq2seq_chat.model.randomness import RowSlice
 from seq2seq_chat.system.hardware import available_cores
 
 MIN_ROWS = 16  # of a micro-batch: products of fewer rows are no faster
@@ -89,19 +87,3 @@ def split_batch(batch: Batch, count: int, share: Share = ENTIRE_BATCH) -> list[t
     first = share.device * sum(sizes)
     columns = [tf.split(tensor[first : first + sum(sizes)], sizes) for tensor in batch]
     return [(micro_batch, Batch(*tensors)) for micro_batch, *tensors in zip(micro_batches, *columns, strict=True)]
-
-
-def loss_in_micro_batches(
-    model: Seq2Seq,
-    batch: Batch,
-    count: int,
-    share: Share = ENTIRE_BATCH,
-    random: RandomContext | None = None,
-    sampled_words: SampledWords | None = None,
-) -> Loss:
-    """The summed loss of a device's share of a batch; ``random`` and ``sampled_words`` as in :meth:`Seq2Seq.loss`."""
-    losses = []
-    for micro_batch, tensors in split_batch(batch, count, share):
-        context = random and random._replace(micro_batch=micro_batch.number, rows=micro_batch.rows)
-        losses.append(model.loss(*tensors, random=context, sampled_words=sampled_words))
-    return Loss.total(losses)

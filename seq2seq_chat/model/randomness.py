@@ -31,7 +31,8 @@ class RandomContext(NamedTuple):
     step: tf.Tensor  # training step: scalar int64
     dropout_rate: float = 0.0
     sampling_probability: tf.Tensor | None = None  # of scheduled sampling: scalar; None for teacher forcing
-    micro_batch: int = 0
+    micro_batch: int | tf.Tensor = 0
+    micro_batches: int = 1  # of the batch; must be given if micro_batch is a tensor
     rows: RowSlice | None = None  # of the micro-batch; None for all of them
 
     def stateless_seed(self, purpose: str, time: int | tf.Tensor | None = None) -> tf.Tensor:
@@ -41,6 +42,12 @@ class RandomContext(NamedTuple):
             purpose: distinguishes uses within a step; seeds are derived from it, so renaming it changes results.
             time: distinguishes the iterations of a loop.
         """
-        digest = hashlib.sha256(f"{self.seed} {self.micro_batch} {purpose}".encode()).digest()
         step = self.step if time is None else self.step + (tf.cast(time, tf.int64) + 1) * 2**40
-        return tf.stack([tf.constant(int.from_bytes(digest[:6], "big"), tf.int64), step])
+        if isinstance(self.micro_batch, int):
+            return tf.stack([tf.constant(self._hash(self.micro_batch, purpose), tf.int64), step])
+        hashes = tf.constant([self._hash(number, purpose) for number in range(self.micro_batches)], tf.int64)
+        return tf.stack([hashes[self.micro_batch], step])
+
+    def _hash(self, micro_batch: int, purpose: str) -> int:
+        digest = hashlib.sha256(f"{self.seed} {micro_batch} {purpose}".encode()).digest()
+        return int.from_bytes(digest[:6], "big")

@@ -22,6 +22,18 @@ def sum_repeated_rows(gradient: Gradient) -> Gradient:
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
+def sum_gradients(gradients: Sequence[Gradient | None]) -> Gradient | None:
+    """The sum of gradients of the same variable, all dense or all sparse; None if it has none."""
+    if len(gradients) == 1 or gradients[0] is None:
+        return gradients[0]
+    sparse = [gradient for gradient in gradients if isinstance(gradient, tf.IndexedSlices)]
+    if not sparse:
+        return tf.add_n(gradients)
+    values = tf.concat([gradient.values for gradient in sparse], axis=0)
+    rows = tf.concat([gradient.indices for gradient in sparse], axis=0)
+    return tf.IndexedSlices(values, rows, sparse[0].dense_shape)
+
+
 def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
     """sqrt(Σ ‖g‖²) over all variables. Sparse gradients must have no repeated rows."""
     half_squares = [tf.nn.l2_loss(g.values if isinstance(g, tf.IndexedSlices) else g) for g in gradients]  # one pass

@@ -19,7 +19,8 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import loss_scale_variables
-from seq2seq_chat.training.step import BatchLoss, StepResult, TrainingStep
+from seq2seq_chat.training.step import StepResult, TrainingStep
+from seq2seq_chat.training.task_loss import TaskLoss
 
 Model = TypeVar("Model", Seq2Seq, LanguageModel)
 
@@ -48,7 +49,7 @@ class Learner(Generic[Model]):
         batches: of the training corpus.
         settings: optimizer, loss.
         distribution: the devices that share each batch; the model was created in its scope.
-        batch_loss: of the task; None: that of samples.
+        task_loss: of the task; None: that of samples.
         carried: state that the loss carries from step to step.
     """
 
@@ -58,7 +59,7 @@ class Learner(Generic[Model]):
         batches: BatchSource,
         settings: Training,
         distribution: Distribution = SINGLE_DEVICE,
-        batch_loss: BatchLoss | None = None,
+        task_loss: TaskLoss | None = None,
         carried: Sequence[tf.Variable] = (),
     ) -> None:
         self.model: Model = model
@@ -72,7 +73,7 @@ class Learner(Generic[Model]):
         self._prefetcher = ThreadPoolExecutor(1, "batches")
         self._next_batch: Future[Sequence[Any]] = Future()
         self._next_step: int | None = None
-        self._training_step = TrainingStep(model, self.optimizer, settings, distribution, batch_loss)
+        self._training_step = TrainingStep(model, self.optimizer, settings, distribution, task_loss)
         self.sampled = self._training_step.sampled
 
     @property

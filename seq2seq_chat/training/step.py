@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
-from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
 from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.graph_options import without_optimizer
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.micro_batches import Share, loss_in_micro_batches, micro_batch_count
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
-from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.randomness import RandomContext, RowSlice
 from seq2seq_chat.model.scheduled_sampling import Schedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.training.clipping import CLIPPINGS, sum_repeated_rows
+from seq2seq_chat.training.clipping import CLIPPINGS, sum_gradients, sum_repeated_rows
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
-
-BatchLoss = Callable[[Sequence[tf.Tensor], Share, RandomContext, "SampledWords | None"], Loss]
-"""Computes the loss of a device's share of a batch, in nats, and the number of tokens of the entire batch."""
-
-
-def sample_loss(model: Seq2Seq, settings: Training) -> BatchLoss:
-    """The loss of samples, each with a source and a target; the batch is a :class:`Batch`."""
-    micro_batches = micro_batch_count(model.config, settings)
-
-    def batch_loss(
-        arrays: Sequence[tf.Tensor], share: Share, random: RandomContext, sampled_words: SampledWords | None
-    ) -> Loss:
-        batch = Batch(*arrays)
-        loss = loss_in_micro_batches(model, batch, micro_batches, share, random, sampled_words)
-        if share.devices == 1:
-            return loss
-        return loss._replace(tokens=tf.cast(tf.reduce_sum(batch.target_length), tf.float32))
-
-    return batch_loss
+from seq2seq_chat.training.task_loss import SampleLoss, TaskLoss
 
 
 class StepResult(NamedTuple):
@@ -57,7 +39,7 @@ class TrainingStep:
         optimizer: its optimizer.
         settings: softmax, clipping, scheduled sampling, precision.
         distribution: the devices that share each batch.
-        batch_loss: of the task; None: :func:`sample_loss`.
+        task_loss: None: that of samples.
     """
 
     def __init__(
@@ -66,10 +48,10 @@ class TrainingStep:
         optimizer: Any,
         settings: Training,
         distribution: Distribution = SINGLE_DEVICE,
-        batch_loss: BatchLoss | None = None,
+        task_loss: TaskLoss | None = None,
     ) -> None:
         self._model, self._optimizer, self._distribution = model, optimizer, distribution
-        self._batch_loss = batch_loss or sample_loss(cast(Seq2Seq, model), settings)
+        self._task_loss = task_loss or SampleLoss(cast(Seq2Seq, model), settings)
         self._clipping_limit = settings.gradient_clipping
         self._clip = CLIPPINGS[settings.gradient_clipping_by]
         self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)
@@ -77,11 +59,14 @@ class TrainingStep:
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
+        # products of unrolled graphs are arranged for the CPU; loops and GPUs profit from the optimizer
+        self._optimizes_graph = self._dynamic or bool(tf.config.list_physical_devices("GPU"))
         self._graph = tf.function(self._distributed_step, autograph=False)
 
     def __call__(self, batch: Sequence[Any], step: int, stop: bool = False) -> StepResult:
         """Train on a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
-        result: StepResult = call_with_arrays(self._graph, *batch, np.int64(step), np.float32(stop))
+        with contextlib.nullcontext() if self._optimizes_graph else without_optimizer():
+            result: StepResult = call_with_arrays(self._graph, *batch, np.int64(step), np.float32(stop))
         return result
 
     @property
@@ -99,7 +84,7 @@ class TrainingStep:
         return self._distribution.run(self._replica_step, batch, step, stop)
 
     def _replica_step(self, batch: Sequence[tf.Tensor], step: tf.Tensor, stop: tf.Tensor) -> StepResult:
-        loss, gradients, _ = self.gradients(batch, step)
+        loss, gradients = self.gradients(batch, step)
         if self._distribution.devices > 1:
             gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # fewer rows to send
         nats, stop, *gradients = self._distribution.all_reduce([loss.nats, stop, *gradients])
@@ -112,28 +97,54 @@ class TrainingStep:
 
     def _random_context(self, step: tf.Tensor) -> RandomContext:
         probability = None if self._sampling_schedule is None else self._sampling_schedule(step)
-        return RandomContext(self._model.seed, step, self._model.config.dropout, probability)
+        rate, micro_batches = self._model.config.dropout, self._task_loss.micro_batches
+        return RandomContext(self._model.seed, step, rate, probability, micro_batches=micro_batches)
 
     def _tape(self) -> Any:
         """The tape for the forward pass; the loop of the dynamic decoder needs TensorFlow's own."""
         return tf.GradientTape() if self._dynamic else DeferredGradients(self._compute_dtype)
 
-    def gradients(self, batch: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[Loss, list[Gradient], Any]:
-        """Compute the loss of a batch, the gradients of its mean per token, and the tape that recorded it.
+    def gradients(self, batch: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[Loss, list[Gradient]]:
+        """Compute the loss of a batch, and the gradients of its mean per token.
 
         On one of several devices, loss and gradients are those of its share; the number of tokens is that of the batch.
         """
-        share, random = self._distribution.share(), self._random_context(step)
+        task_loss, tokens = self._task_loss, self._task_loss.tokens(batch)
         sampled_words = self._sampler(step) if self._sampler else None
+        micro_batches = task_loss.split(batch, self._distribution.share(), self._random_context(step))
+        compute = self._micro_batch_gradients
+        if len(micro_batches) > 1:  # traced once, not for each of them
+            compute = tf.function(compute, autograph=False)
+        nats, gradients, states = zip(
+            *(
+                compute(tensors, tf.constant(micro_batch.number), micro_batch.rows, step, tokens, sampled_words)
+                for micro_batch, tensors in micro_batches
+            ),
+            strict=True,
+        )
+        task_loss.carry(states)
+        sums = [sum_gradients(parts) for parts in zip(*gradients, strict=True)]
+        if self._scales_loss:
+            sums = self._optimizer.get_unscaled_gradients(sums)
+        return Loss(tf.add_n(nats), tokens), sums
+
+    def _micro_batch_gradients(
+        self,
+        tensors: Sequence[tf.Tensor],
+        number: tf.Tensor,
+        rows: RowSlice | None,
+        step: tf.Tensor,
+        tokens: tf.Tensor,
+        sampled_words: SampledWords | None,
+    ) -> tuple[tf.Tensor, list[Gradient], list[tf.Tensor]]:
+        """The loss of a micro-batch, in nats, its share of the batch's gradients, and the state that it carries."""
+        random = self._random_context(step)._replace(micro_batch=number, rows=rows)
         with self._tape() as tape:
-            loss = self._batch_loss(batch, share, random, sampled_words)
-            objective = loss.nats / loss.tokens
+            loss, states = self._task_loss.loss(tensors, random, sampled_words)
+            objective = loss.nats / tokens
             if self._scales_loss:
                 objective = self._optimizer.get_scaled_loss(objective)
-        gradients = tape.gradient(objective, self._model.trainable_variables)
-        if self._scales_loss:
-            gradients = self._optimizer.get_unscaled_gradients(gradients)
-        return loss, gradients, tape
+        return loss.nats, tape.gradient(objective, self._model.trainable_variables), states
 
 
 def _sampling_schedule(settings: Training) -> Schedule | None:

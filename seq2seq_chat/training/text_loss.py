@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.data.streams import TextBatch
 from seq2seq_chat.model.language_model import LanguageModel, States, Truncation
-from seq2seq_chat.model.micro_batches import Share, divide_rows, micro_batch_count
+from seq2seq_chat.model.micro_batches import MicroBatch, Share, divide_rows, micro_batch_count
 from seq2seq_chat.model.output import SampledWords
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Loss
+from seq2seq_chat.training.task_loss import Tensors
 
 
 def truncation(settings: Training) -> Truncation:
@@ -21,7 +23,9 @@ def truncation(settings: Training) -> Truncation:
 
 
 class TextLoss:
-    """The loss of a batch of streams, a :class:`TextBatch`. It updates the state that the next batch starts from.
+    """The loss of streams, whose state is carried from batch to batch; the batch is a :class:`TextBatch`.
+
+    See :class:`seq2seq_chat.training.task_loss.TaskLoss`.
 
     Args:
         model: the model to train.
@@ -32,38 +36,43 @@ class TextLoss:
     """
 
     def __init__(self, model: LanguageModel, settings: Training) -> None:
-        self._model, self._truncation = model, truncation(settings)
-        self._micro_batches, self._state_reset = micro_batch_count(model.config, settings), settings.state_reset
+        self._model, self._truncation, self._state_reset = model, truncation(settings), settings.state_reset
+        self.micro_batches = micro_batch_count(model.config, settings)
         layers = enumerate(model.decoder.cells)
         names = [f"state/layer{layer}/{field}" for layer, cell in layers for field in cell.STATE._fields]
         self._zero = model.start(settings.batch_size)
         values = zip(names, tf.nest.flatten(self._zero), strict=True)
         self.variables = [tf.Variable(value, trainable=False, name=name) for name, value in values]
 
-    def __call__(
-        self, arrays: Sequence[tf.Tensor], share: Share, random: RandomContext, sampled_words: SampledWords | None
-    ) -> Loss:
-        """See :data:`seq2seq_chat.training.step.BatchLoss`."""
-        batch = TextBatch(*arrays)
-        forgets = batch.is_first | self._resets(random)
+    def tokens(self, batch: Tensors) -> tf.Tensor:
+        inputs, end = TextBatch(*batch).inputs, TextBatch(*batch).end
+        return tf.cast(inputs.shape[0] * (end - self._truncation.first_loss), tf.float32)
+
+    def split(self, batch: Tensors, share: Share, random: RandomContext) -> list[tuple[MicroBatch, Tensors]]:
+        """The text of the streams of each micro-batch, followed by their states."""
+        inputs, targets, start, end, is_first = TextBatch(*batch)
+        forgets = is_first | self._resets(random)
         carried = [tf.where(forgets, 0.0, variable) for variable in self.variables]
-        losses, first, next_states = [], 0, []
-        for part in divide_rows(batch.inputs.shape[0], self._micro_batches):
-            rows = slice(first, first + part.size)
-            first += part.size
-            states: States = tf.nest.pack_sequence_as(self._zero, [state[rows] for state in carried])
-            loss, states = self._model.loss(
-                batch._replace(inputs=batch.inputs[rows], targets=batch.targets[rows]),
-                states,
-                self._truncation,
-                random._replace(micro_batch=part.number),
-                sampled_words,
-            )
-            losses.append(loss)
-            next_states.append(tf.nest.flatten(states))
-        for variable, parts in zip(self.variables, zip(*next_states, strict=True), strict=True):
+        micro_batches = list(divide_rows(inputs.shape[0], self.micro_batches, share))
+        sizes = [micro_batch.size for micro_batch in micro_batches]
+        rows = zip(*(tf.split(tensor, sizes) for tensor in (inputs, targets, *carried)), strict=True)
+        return [
+            (micro_batch, [inputs, targets, start, end, *states])
+            for micro_batch, (inputs, targets, *states) in zip(micro_batches, rows, strict=True)
+        ]
+
+    def loss(
+        self, tensors: Tensors, random: RandomContext, sampled_words: SampledWords | None
+    ) -> tuple[Loss, list[tf.Tensor]]:
+        inputs, targets, start, end, *carried = tensors
+        states: States = tf.nest.pack_sequence_as(self._zero, carried)
+        batch = TextBatch(inputs, targets, start, end, is_first=np.bool_(False))
+        loss, states = self._model.loss(batch, states, self._truncation, random, sampled_words)
+        return loss, tf.nest.flatten(states)
+
+    def carry(self, states: Sequence[list[tf.Tensor]]) -> None:
+        for variable, parts in zip(self.variables, zip(*states, strict=True), strict=True):
             variable.assign(tf.concat(parts, axis=0))
-        return Loss.total(losses)
 
     def _resets(self, random: RandomContext) -> tf.Tensor:
         """Which streams forget their state, bool [streams, 1]."""

@@ -108,12 +108,12 @@ def training_gradients(model: LanguageModel, tokens: np.ndarray, settings: Train
     steps = truncation(settings)
     streams = Streams(tokens, settings.batch_size, steps.forward, steps.backward)
     loss = TextLoss(model, settings)
-    training_step = TrainingStep(model, build_optimizer(settings), settings, batch_loss=loss)
+    training_step = TrainingStep(model, build_optimizer(settings), settings, task_loss=loss)
     results = []
 
     @tf.function(autograph=False)
     def compute(*arrays: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        loss, gradients, _ = training_step.gradients(arrays, tf.constant(0, tf.int64))
+        loss, gradients = training_step.gradients(arrays, tf.constant(0, tf.int64))
         return loss.nats / loss.tokens, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     for number in range(streams.batches_per_pass):

@@ -9,13 +9,11 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
-from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model import micro_batches
 from seq2seq_chat.model.dropout import dropout
-from seq2seq_chat.model.micro_batches import Share, divide_rows, loss_in_micro_batches, micro_batch_count, share_cores
+from seq2seq_chat.model.micro_batches import Share, divide_rows, micro_batch_count, share_cores
 from seq2seq_chat.model.randomness import RandomContext, RowSlice
 from seq2seq_chat.model.scheduled_sampling import sampling_mask
-from seq2seq_chat.model.seq2seq import Loss
 from tests.training.test_step import configuration, make_step, random_batch
 
 
@@ -31,7 +29,7 @@ def test_loss_and_gradients_equal_those_of_the_entire_batch(count: int, sampled:
     losses, gradients = [], []
     for number in (1, count):
         _, training_step = make_step(without_dropout(micro_batches=number, sampled_softmax=sampled))
-        loss, results, _ = training_step.gradients(batch, step)
+        loss, results = training_step.gradients(batch, step)
         losses.append((float(loss.nats), float(loss.tokens)))
         gradients.append([tf.convert_to_tensor(gradient).numpy() for gradient in results])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
@@ -51,17 +49,13 @@ def test_micro_batches_share_one_graph_and_give_the_same_update() -> None:
 
 
 def test_each_micro_batch_has_its_own_randomness() -> None:
-    contexts: list[RandomContext] = []
-
-    class Recorder:
-        def loss(self, *batch: tf.Tensor, random: RandomContext, sampled_words: object) -> Loss:
-            contexts.append(random)
-            return Loss(tf.constant(0.0), tf.constant(0.0))
-
-    random = RandomContext(seed=1, step=tf.constant(0, tf.int64), dropout_rate=0.5)
-    batch = Batch(*map(tf.constant, random_batch(1)))
-    loss_in_micro_batches(Recorder(), batch, 3, random=random)  # type: ignore[arg-type]
-    assert [context.micro_batch for context in contexts] == [0, 1, 2]
+    """The number of a micro-batch may be a tensor, as in a graph that micro-batches share."""
+    random = RandomContext(seed=1, step=tf.constant(7, tf.int64), dropout_rate=0.5, micro_batches=3)
+    seeds = [random._replace(micro_batch=number).stateless_seed("purpose", 2).numpy() for number in range(3)]
+    assert len({tuple(seed) for seed in seeds}) == 3
+    graph = tf.function(lambda number: random._replace(micro_batch=number).stateless_seed("purpose", 2))
+    for number, seed in enumerate(seeds):
+        np.testing.assert_array_equal(graph(tf.constant(number)), seed)
 
 
 def test_micro_batches_have_different_dropout() -> None:
@@ -104,10 +98,11 @@ def test_devices_divide_the_micro_batches_of_one_device(count: int, devices: int
 
 
 def test_full_softmax_loss_with_empty_rows() -> None:
-    model, _ = make_step(configuration())
+    config = without_dropout(micro_batches=4, sampled_softmax=None)
+    model, step = make_step(config)
     batch = random_batch(2)
     batch.target_length[3] = 0
-    expected, divided = model.loss(*batch), loss_in_micro_batches(model, batch, 4)
+    expected, (divided, _) = model.loss(*batch), step.gradients(batch, tf.constant(0, tf.int64))
     np.testing.assert_allclose([float(x) for x in divided], [float(x) for x in expected], rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""A run of version 0.1, before settings were renamed: it chats, evaluates and resumes as it did then.
+"""A run of version 0.1, before settings were renamed: it chats and evaluates as it did then, and resumes.
 
 data/old_run/ has the run at step 6 of 12, its corpora, the checkpoint of step 12 of the uninterrupted training, and the
 output of version 0.1.
@@ -52,22 +52,22 @@ def test_it_chats_and_evaluates_as_before(cli: Cli, old_run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_resumes_bit_for_bit(cli: Cli, old_run: Path) -> None:
+def test_it_resumes_with_the_same_weights_up_to_rounding(cli: Cli, old_run: Path) -> None:
     result = cli("train", "--resume", old_run)
     assert (result.status, result.err) == (0, "")
     metrics = [json.loads(line) for line in (old_run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(line["kind"], line["step"]) for line in metrics] == [
         (line["kind"], line["step"]) for line in EXPECTED["metrics"]
     ]
+    # version 0.1 added gradients in another order; another processor's vector instructions round differently, too
     same_processor = sorted(processor_flags() & set(EXPECTED["vector_extensions"])) == EXPECTED["vector_extensions"]
+    tolerance = 1e-5 if same_processor else 1e-2
     with np.load(Run(old_run).checkpoint_path(12)) as actual, np.load("final.npz") as expected:
         names = {name for name in expected.files if name != "metadata.json"}
         assert {name for name in actual.files if name != "metadata.json"} == names
         for name in names:
-            if same_processor:
-                assert actual[name].tobytes() == expected[name].tobytes(), name
-            else:  # other vector instructions add in another order
-                np.testing.assert_allclose(actual[name], expected[name], rtol=1e-2, atol=1e-4, err_msg=name)
+            largest = max(float(np.abs(expected[name]).max()), 1e-2)
+            np.testing.assert_allclose(actual[name], expected[name], atol=tolerance * largest, err_msg=name)
     written = json.loads((old_run / "config.json").read_text(encoding="utf-8"))
     assert "micro_batches" in written["training"]
     assert "batch_parts" not in written["training"]
