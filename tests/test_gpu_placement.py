@@ -73,8 +73,7 @@ def batch_specs(config: Config) -> list[tf.TensorSpec]:
 def training(config: Config, model: Seq2Seq) -> Any:
     optimizer = build_optimizer(config.training)
     optimizer._create_all_weights(model.trainable_variables)
-    inputs = [*batch_specs(config), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.float32)]
-    return TrainingStep(model, optimizer, config.training)._graph.get_concrete_function(*inputs)
+    return TrainingStep(model, optimizer, config.training).build(batch_specs(config))
 
 
 def validation(config: Config, model: Seq2Seq) -> Any:

@@ -17,6 +17,7 @@ from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.graph_builder import LOOKAHEAD, GraphBuilder
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import loss_scale_variables
 from seq2seq_chat.training.step import StepResult, TrainingStep
@@ -74,6 +75,9 @@ class Learner(Generic[Model]):
         self._next_batch: Future[Sequence[Any]] = Future()
         self._next_step: int | None = None
         self._training_step = TrainingStep(model, self.optimizer, settings, distribution, task_loss)
+        self._last_step, self._graph_builder = settings.steps, None
+        if distribution.devices == 1:  # workers must trace in the order of the steps
+            self._graph_builder = GraphBuilder(self._training_step, lambda step: self._prefetch(step).result())
         self.sampled = self._training_step.sampled
 
     @property
@@ -113,10 +117,20 @@ class Learner(Generic[Model]):
         batch = self._next_batch.result() if self._next_step == self.step else self.batches.batch(self.step)
         self.data_seconds = time.perf_counter() - start
         self._next_step = self.step + 1
-        self._next_batch = self._prefetcher.submit(self.batches.batch, self._next_step)  # while this step computes
+        self._next_batch = self._prefetch(self._next_step)  # while this step computes
         result = self._training_step(batch, self.step, stop)
         self.step += 1
+        if self._graph_builder is not None:
+            self._graph_builder.start(range(self.step, min(self.step + LOOKAHEAD, self._last_step)))
         return result
+
+    def close(self) -> None:
+        """Stop what runs in threads."""
+        if self._graph_builder is not None:
+            self._graph_builder.stop()
+
+    def _prefetch(self, step: int) -> Future[Sequence[Any]]:
+        return self._prefetcher.submit(self.batches.batch, step)
 
 
 def build_learner(

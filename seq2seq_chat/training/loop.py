@@ -112,6 +112,7 @@ class Trainer:
                 self._role.finish()
         finally:
             self.console.stop_progress()
+            self.state.learner.close()
             self._role.close()
         if self._stopping and not self.is_finished:
             return self._stop_request.signal_number or signal.SIGTERM  # or another worker received the signal

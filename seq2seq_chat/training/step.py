@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +22,9 @@ from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.clipping import CLIPPINGS, sum_gradients, sum_repeated_rows
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.task_loss import SampleLoss, TaskLoss
+
+Shapes = tuple[tuple[int, ...], ...]
+"""Of the arrays of a batch."""
 
 
 class StepResult(NamedTuple):
@@ -61,13 +65,35 @@ class TrainingStep:
         self._dynamic = model.config.unrolling == "dynamic"
         # products of unrolled graphs are arranged for the CPU; loops and GPUs profit from the optimizer
         self._optimizes_graph = self._dynamic or bool(tf.config.list_physical_devices("GPU"))
-        self._graph = tf.function(self._distributed_step, autograph=False)
+        self._graphs: dict[Shapes, Any] = {}
+        self._used: set[Shapes] = set()
+        self._building = threading.Lock()
 
     def __call__(self, batch: Sequence[Any], step: int, stop: bool = False) -> StepResult:
         """Train on a batch. ``step`` (from 0) seeds the random numbers; ``stop`` is sent to all workers."""
-        with contextlib.nullcontext() if self._optimizes_graph else without_optimizer():
-            result: StepResult = call_with_arrays(self._graph, *batch, np.int64(step), np.float32(stop))
+        graph = self.build(batch)
+        self._used.add(_shapes(batch))
+        with self._graph_options():
+            result: StepResult = call_with_arrays(graph, *batch, np.int64(step), np.float32(stop))
         return result
+
+    def build(self, batch: Sequence[Any]) -> Any:
+        """The graph for batches of these shapes, traced if there is none yet; may be called in any thread."""
+        shapes = _shapes(batch)
+        if shapes not in self._graphs:
+            with self._building:
+                if shapes not in self._graphs:
+                    self._graphs[shapes] = self._trace(batch)
+        return self._graphs[shapes]
+
+    def _trace(self, batch: Sequence[Any]) -> Any:
+        specs = [tf.TensorSpec(np.shape(array), tf.as_dtype(array.dtype)) for array in batch]
+        scalars = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.float32)
+        with self._graph_options():
+            return tf.function(self._distributed_step, autograph=False).get_concrete_function(*specs, *scalars)
+
+    def _graph_options(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._optimizes_graph else without_optimizer()
 
     @property
     def sampled(self) -> bool:
@@ -76,8 +102,8 @@ class TrainingStep:
 
     @property
     def traces(self) -> int:
-        """Number of graphs traced so far: at most one for each bucket."""
-        return int(self._graph.experimental_get_tracing_count())
+        """Number of graphs that batches were computed with so far: at most one for each bucket."""
+        return len(self._used)
 
     def _distributed_step(self, *inputs: tf.Tensor) -> StepResult:
         *batch, step, stop = inputs
@@ -145,6 +171,10 @@ class TrainingStep:
             if self._scales_loss:
                 objective = self._optimizer.get_scaled_loss(objective)
         return loss.nats, tape.gradient(objective, self._model.trainable_variables), states
+
+
+def _shapes(batch: Sequence[Any]) -> Shapes:
+    return tuple(tuple(array.shape) for array in batch)
 
 
 def _sampling_schedule(settings: Training) -> Schedule | None:

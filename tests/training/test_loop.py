@@ -26,6 +26,9 @@ class FakeLearner:
     def set_learning_rate(self, rate: float) -> None:
         self.rates.append(rate)
 
+    def close(self) -> None:
+        pass
+
     def train_step(self, stop: bool) -> StepResult:
         self.step += 1
         return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(0.0))
