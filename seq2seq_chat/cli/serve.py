@@ -28,7 +28,7 @@ from seq2seq_chat.system.errors import UserError
 )
 @click.option("--models", type=click.IntRange(1, 100), default=4, show_default=True, help="Models kept in memory.")
 @click.option(
-    "--waiting", type=click.IntRange(1, 1000), default=64, show_default=True, help="Maximum queue length of a model."
+    "--waiting", type=click.IntRange(1, 1000), default=256, show_default=True, help="Maximum queue length of a model."
 )
 @click.option(
     "--cores", type=click.IntRange(1, 1024), help="Processor cores per batch.  [default: depends on the models' size]"
@@ -43,5 +43,5 @@ def serve(results: str, host: str, port: int, token: str | None, models: int, wa
     from webui.limits import Limits
     from webui.server import serve as serve_pages
 
-    limits = Limits(max_models=models, max_queued=waiting, max_queued_total=max(160, 2 * waiting))
+    limits = Limits(max_models=models, max_queued=waiting, max_queued_total=2 * waiting)
     serve_pages(results, host, port, token, limits, cores, click.echo)
