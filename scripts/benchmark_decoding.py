@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Time our greedy and beam search and the addons', for single utterances and batches of 32, with the same weights.
 
-The contenders take turns, call by call. Chat depends on the latency of a single reply, evaluation on the replies per
-second of a batch. Untrained weights never end a reply, so all replies have the maximum length; with --run, our chatbot
-is also timed on the validation corpus of a run. Run nothing else at the same time.
+The contenders take turns, call by call. The limit is the time in which the machine reads the weights of every step, or
+multiplies them, whichever takes longer; the bandwidth of its memory and its peak are measured in the same turns. Chat
+depends on the latency of a single reply, evaluation on the replies per second of a batch. Untrained weights never end a
+reply, so all replies have the maximum length; with --run, our chatbot is also timed on the validation corpus of a run.
+Run nothing else at the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from typing import Any
 import click
 from contenders.table import json_option, print_table
 from contenders.worker import Contender, Worker
-from contenders.workload import SIZES, write_run, write_workload_in_subprocess
+from contenders.workload import (
+    PEAK_BYTES,
+    PEAK_FLOP,
+    SIZES,
+    Size,
+    read_workload,
+    write_run,
+    write_workload_in_subprocess,
+)
 from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
@@ -36,9 +46,10 @@ CONTENDERS = [
     Contender("ours, the best reply only", "ours", {"n_best": 1}),
     Contender("addons", "keras_addons", {}),
 ]
-KINDS = [(1, 1), (1, 10), (32, 1), (32, 10)]  # batch size, beam width
+KINDS = [(1, 1), (1, 5), (1, 10), (32, 1), (32, 5), (32, 10)]  # batch size, beam width
+PEAK = Contender("peak", "peak", {})
 TOLERANCE = 1e-3  # of the best score
-COLUMNS = ["search", "batch", "contender", "median ms", "95 % ms", "replies/s", "GB", "ours is"]
+COLUMNS = ["search", "batch", "contender", "median ms", "95 % ms", "replies/s", "% of limit", "GB", "ours is"]
 
 
 @click.command(help=__doc__)
@@ -56,32 +67,41 @@ def main(size: str, calls: int, run_name: str | None, results: str, json_file: P
                 write_run(Path(folder), run)
             except UserError as error:
                 raise click.UsageError(str(error)) from error
-            rows = time_contenders(Path(folder), calls) + time_chatbot(run, calls)
+            rows = time_contenders(Path(folder), read_workload(Path(folder)).size, calls) + time_chatbot(run, calls)
         else:
             write_workload_in_subprocess(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)
-            rows = time_contenders(Path(folder), calls)
+            rows = time_contenders(Path(folder), SIZES[size], calls)
     print_table(rows, COLUMNS)
     if json_file:
         write_json(json_file, {"size": run_name or size, "calls": calls, "searches": rows})
 
 
-def time_contenders(folder: Path, calls: int) -> list[dict[str, Any]]:
+def time_contenders(folder: Path, size: Size, calls: int) -> list[dict[str, Any]]:
     """Time all contenders in turns: a row for each contender and kind of search.
 
     Raises:
         ClickException: The scores of their replies differ.
     """
     rows: list[dict[str, Any]] = []
-    with tqdm(total=len(KINDS) * len(CONTENDERS) * (calls + 1), unit="call", disable=None) as bar:
-        for batch_size, width in KINDS:
+    with (
+        tqdm(total=len(KINDS) * len(CONTENDERS) * (calls + 1), unit="call", disable=None) as bar,
+        Worker(PEAK, "Search", folder) as peak,
+    ):
+        for kind in KINDS:
             with ExitStack() as stack:  # new processes for each kind, to measure its memory alone
                 workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in CONTENDERS]
-                rows += time_kind(workers, batch_size, width, calls, bar)
+                rows += time_kind(workers, peak, size, kind, calls, bar)
     return rows
 
 
-def time_kind(workers: Sequence[Worker], batch_size: int, width: int, calls: int, bar: Any) -> list[dict[str, Any]]:
-    """Time one kind of search by all contenders in turns."""
+def time_kind(
+    workers: Sequence[Worker], peak: Worker, size: Size, kind: tuple[int, int], calls: int, bar: Any
+) -> list[dict[str, Any]]:
+    """Time one kind of search, (batch size, beam width), by all contenders in turns."""
+    batch_size, width = kind
+    peak_seconds: dict[str, list[float]] = {"read": [], "multiply": []}
+    for method in peak_seconds:
+        peak.call(method)
     seconds: list[list[float]] = [[] for _ in workers]
     scores = []
     for worker in workers:
@@ -95,9 +115,15 @@ def time_kind(workers: Sequence[Worker], batch_size: int, width: int, calls: int
         for worker, times in zip(workers, seconds, strict=True):
             times.append(worker.time_call("search", call % 32 if batch_size == 1 else 0, batch_size, width))
             bar.update()
+        for method, times in peak_seconds.items():
+            times.append(peak.time_call(method))
+    bandwidth, flop = PEAK_BYTES / median(peak_seconds["read"]), PEAK_FLOP / median(peak_seconds["multiply"])
+    limit = size.min_search_seconds(batch_size, width, bandwidth, flop)
+    peaks = {"peak GB/s": bandwidth / 1e9, "peak GFLOP/s": flop / 1e9}
     return [
         _row(worker.contender.label, batch_size, width, times)
-        | {"GB": worker.peak_memory() / 1e9, "ours is": median(times) / median(seconds[0])}
+        | {"% of limit": 100 * limit / median(times), "GB": worker.peak_memory() / 1e9, **peaks}
+        | {"ours is": median(times) / median(seconds[0])}
         for worker, times in zip(workers, seconds, strict=True)
     ]
 

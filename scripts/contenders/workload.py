@@ -17,6 +17,7 @@ import numpy as np
 
 PEAK_MATRIX_SIZE = 4096  # rows and columns of the matrix product that measures the peak speed
 PEAK_FLOP = 2 * PEAK_MATRIX_SIZE**3
+PEAK_BYTES = 2**28  # of the array that measures the memory bandwidth; more than any cache
 
 
 class Size(NamedTuple):
@@ -38,6 +39,28 @@ class Size(NamedTuple):
         decoder = (e + 2 * h) * 4 * h + attention + h * self.projection
         softmax = (self.sampled + 1) * self.projection
         return self.batch * self.steps * (encoder + decoder + softmax)
+
+    def encoder_weights(self) -> int:
+        """Weights that every step of the encoder reads; with those of the attention's keys, read once for all steps."""
+        return (self.embedding + self.hidden) * 4 * self.hidden + self.hidden**2
+
+    def decoder_weights(self) -> int:
+        """Weights that every step of a search reads."""
+        gates = (self.embedding + 2 * self.hidden) * 4 * self.hidden
+        query_and_output = 2 * self.hidden**2
+        return gates + query_and_output + self.hidden * self.projection + self.projection * self.vocabulary
+
+    def min_search_seconds(self, batch: int, width: int, bytes_per_second: float, flop_per_second: float) -> float:
+        """The least time of a search: each step reads its float32 weights, and multiplies them with every hypothesis.
+
+        The softmax, the attention's memory and the search itself are not counted.
+        """
+
+        def step_seconds(weights: int, rows: int) -> float:
+            return max(4 * weights / bytes_per_second, 2 * weights * rows / flop_per_second)
+
+        first, rest = (step_seconds(self.decoder_weights(), batch * beam) for beam in (1, width))
+        return self.steps * step_seconds(self.encoder_weights(), batch) + first + (self.steps - 1) * rest
 
     def step_flop(self) -> int:
         """Floating-point operations of a training step: the backward pass has two products per forward product."""
