@@ -79,7 +79,7 @@ class Cell(tf.Module):
         if self.input is None:
             return self.bias
         assert inputs is not None
-        return self.input(inputs) + self.bias
+        return tf.nn.bias_add(self.input(inputs), self.bias)
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: Any) -> Any:
         """One step. projected: [batch, gates] or [gates], step_input: [batch, step input size] → the next state."""
