@@ -111,7 +111,7 @@ class ChatReply(BaseModel):
     """A reply, with all hypotheses and the attention."""
 
     reply: str = Field(description="as people write it; empty if the utterance has no tokens")
-    alternatives: list[Alternative] = Field(description="all hypotheses, best first; the first is the reply")
+    alternatives: list[Alternative] = Field(description="all hypotheses, best first; samples in the order of sampling; the first is the reply")
     unknown_words: list[str] = Field(description="tokens of the utterance that are not in the vocabulary of the source")
     attention: list[list[float]] = Field(
         description="one row per token of the reply, one column per source token; each row sums to 1"

@@ -61,8 +61,8 @@ class Hypothesis(NamedTuple):
 class Reply(NamedTuple):
     """The reply to an utterance, and what explains it."""
 
-    text: str  # of the best hypothesis; empty if the utterance has no tokens
-    hypotheses: list[Hypothesis]  # best first, with distinct words
+    text: str  # of the first hypothesis; empty if the utterance has no tokens
+    hypotheses: list[Hypothesis]  # best first, samples in the order of sampling; with distinct words
     source_words: list[str]  # the tokens that the encoder read, in the order of the text
     unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
     seconds: float  # time for all utterances of the call
