@@ -24,13 +24,14 @@ from webui.decoding_options import merge_decoding
 from webui.model_worker import ModelUnavailable, ServerBusy, Utterance
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
-from webui.run_registry import NotFoundError, strip_paths
+from webui.run_registry import NotFoundError, find_weights, strip_paths
 from webui.schemas import (
     InvalidRequest,
     RequestTooLarge,
     chat_reply,
     parse_chat_request,
     parse_generate_request,
+    recent_turns,
     text_block,
 )
 from webui.text_stream import TextStream
@@ -50,8 +51,12 @@ def chat() -> Response:
     if config.task == "translation" and body.history:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
     decoding = merge_decoding(config.decoding, body.decoding, state.limits)
+    history, seed = recent_turns(body.history, state.limits), random_seed(decoding)
+    utterance = Utterance(body.text, tuple(history), seed)
     try:
-        future = state.pool.submit(run, _snapshot(body.snapshot), Utterance(body.text, tuple(body.history)), decoding)
+        snapshot = find_weights(run, body.snapshot, body.step)
+        # seeds belong to utterances, so that those with different ones can be decoded together
+        future = state.pool.submit(run, snapshot, utterance, decoding.model_copy(update={"seed": None}))
     except RunError as error:
         raise NotFoundError(str(error)) from error
     try:
@@ -61,12 +66,22 @@ def chat() -> Response:
         raise ServerBusy("The model took too long to reply. Please try again.", retry_after=10) from None
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
-    reply = chat_reply(answer, time.perf_counter() - start)
+    if body.step not in (None, answer.step):
+        raise NotFoundError(
+            f"run {run.name} has no weights of step {body.step:,} any more; these are of step {answer.step}"
+        )
     unused = set(unused_settings(config.model_copy(update={"decoding": decoding}))) - set(unused_settings(config))
-    warnings = [*answer.warnings, *sorted(unused)]
-    warnings += notes(answer.reply)
-    reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in warnings]
-    return _json_response(reply)
+    warnings = [*answer.warnings, *sorted(unused), *notes(answer.reply)]
+    if len(history) < len(body.history):
+        warnings.append(f"the conversation is too long; only its last {len(history)} turns were sent to the model")
+    return _json_response(
+        {
+            **chat_reply(answer, time.perf_counter() - start),
+            "run": run.path.name,
+            "seed": seed if decoding.method == "sample" else None,
+            "warnings": [strip_paths(warning, state.registry.results) for warning in warnings],
+        }
+    )
 
 
 @api.post("/api/generate")
@@ -119,7 +134,7 @@ def _text_lines(
 def runs() -> Response:
     """List all runs, newest first."""
     registry = get_state().registry
-    return _json_response({"runs": [run_summary(summary, registry.results) for summary in registry.summaries()]})
+    return _json_response({"runs": [run_summary(summary, registry) for summary in registry.summaries()]})
 
 
 @api.get("/api/runs/<name>")
@@ -127,7 +142,7 @@ def run(name: str) -> Response:
     """Return the details of a run."""
     state = get_state()
     run = state.registry.find(name)
-    return _json_response(run_details(run, state.registry.summary(run), state.registry.results, state.limits))
+    return _json_response(run_details(run, state.registry, state.limits))
 
 
 @api.get("/api/openapi.json")

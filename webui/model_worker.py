@@ -39,6 +39,7 @@ class Utterance(NamedTuple):
 
     text: str
     history: tuple[str, ...] = ()  # oldest first, user and model in turns
+    seed: int = 0  # of sampling
 
 
 class Answer(NamedTuple):
@@ -146,7 +147,8 @@ class ModelWorker(threading.Thread):
     def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         try:
             utterances = [job.utterance for job in jobs]
-            replies = bot.replies([u.text for u in utterances], decoding, [u.history for u in utterances])
+            texts, histories, seeds = map(list, zip(*utterances, strict=True))
+            replies = bot.replies(texts, decoding, histories, seeds)
         except Exception as error:
             if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
                 for job in jobs:

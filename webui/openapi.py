@@ -33,8 +33,7 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
     schemas |= decoding.pop("$defs", {})
     request = schemas["ChatRequest"]["properties"]
     request["decoding"] = decoding
-    request["text"]["maxLength"] = request["history"]["items"]["maxLength"] = limits.max_text_length
-    request["history"]["maxItems"] = limits.max_history
+    request["text"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["prompt"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
     schemas["ChatReply"]["required"] = sorted(schemas["ChatReply"]["properties"])
@@ -119,6 +118,7 @@ def _run_summary() -> dict[str, Any]:
         name=STRING,
         state={"enum": ["training", "finished", "interrupted", "failed"]},
         step=COUNT | {"description": "step of the newest metrics"},
+        newest_step=OPTIONAL_COUNT | {"description": "training steps of the newest weights; null before the first"},
         steps=OPTIONAL_COUNT | {"description": "planned number of steps"},
         best_perplexity={"type": ["number", "null"], "description": "validation perplexity of the best weights"},
         best_bleu={"type": ["number", "null"], "description": "validation BLEU of a translation"},

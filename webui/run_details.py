@@ -13,7 +13,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import MAX_BYTES, Summary
 from webui.decoding_options import decoding_options, default_settings
 from webui.limits import Limits
-from webui.run_registry import snapshots, strip_paths
+from webui.run_registry import RunRegistry, snapshots, strip_paths
 
 MAX_POINTS = 400  # in a learning curve; a screen shows no more
 MAX_SAMPLES = 2000  # the newest sample replies
@@ -27,20 +27,20 @@ MEDIA_TYPES = {
 }
 
 
-def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
-    """The summary of a run, without paths of the server."""
-    reason = strip_paths(summary.reason, results) if summary.reason else None
-    return summary._asdict() | {"reason": reason}
+def run_summary(summary: Summary, registry: RunRegistry) -> dict[str, Any]:
+    """The summary of a run and the step of its newest weights, without paths of the server."""
+    reason = strip_paths(summary.reason, registry.results) if summary.reason else None
+    return summary._asdict() | {"reason": reason, "newest_step": Run(registry.results / summary.name).newest_step}
 
 
-def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
+def run_details(run: Run, registry: RunRegistry, limits: Limits) -> dict[str, Any]:
     """All details of a run. Fields that depend on its configuration are null or empty if that is invalid."""
     try:
         config: Config | None = run.config
     except ConfigError:
         config = None
     return {
-        **run_summary(summary, results),
+        **run_summary(registry.summary(run), registry),
         "snapshots": snapshots(run),
         "config": config.model_dump(mode="json") if config else None,
         "decoding": {
@@ -51,7 +51,7 @@ def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> di
         "context_turns": config.data.context_turns if config else 0,
         "curves": learning_curves(run),
         "samples": sample_replies(run),
-        "checks": newest_checks(results, config.name) if config else None,
+        "checks": newest_checks(registry.results, config.name) if config else None,
         "files": sorted(report_files(run)),
     }
 

@@ -6,9 +6,10 @@ or in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, repeat_rows
@@ -16,6 +17,7 @@ from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar,
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
+Seeds = int | Sequence[int] | npt.NDArray[np.int64]
 Distribution = Callable[[tf.Tensor], tf.Tensor]
 """Logits → probabilities of the next word, both [rows, vocabulary]."""
 
@@ -76,11 +78,12 @@ def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
 
 
-def uniform_numbers(seed: int, source: np.ndarray, n: int, steps: int) -> np.ndarray:
+def uniform_numbers(seeds: Seeds, source: np.ndarray, n: int, steps: int) -> np.ndarray:
     """Random numbers in [0, 1) for each utterance.
 
-    source: ids int32 [batch, source steps] → float64 [batch, n, steps].
+    seeds: one for each utterance, or one for all, source: ids int32 [batch, source steps] → float64 [batch, n, steps].
     """
-    if not len(source):
-        return np.zeros([0, n, steps])
-    return np.stack([np.random.default_rng([seed, *row.tolist()]).random([n, steps]) for row in source])
+    numbers = np.zeros([len(source), n, steps])
+    for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist()):
+        numbers[row] = np.random.default_rng([seed, *source[row].tolist()]).random([n, steps])
+    return numbers

@@ -24,6 +24,7 @@ from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.decoding.sampling import Seeds
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
@@ -112,6 +113,7 @@ class Chatbot:
         texts: Sequence[str],
         decoding: Decoding | None = None,
         histories: Sequence[Sequence[str]] | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> list[Reply]:
         """Reply to several independent utterances at once.
 
@@ -120,6 +122,7 @@ class Chatbot:
             decoding: settings of the search; those of the run if None.
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
+            seeds: of sampling, one for each; that of the settings if None.
 
         Raises:
             UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
@@ -137,7 +140,8 @@ class Chatbot:
         results: dict[int, Hypotheses] = {}
         if readable:
             ids, lengths = self._source_ids([sources[row] for row in readable])
-            hypotheses = self._search_and_rerank(ids, lengths, decoding, [utterances[row] for row in readable])
+            chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
+            hypotheses = self._search_and_rerank(ids, lengths, decoding, [utterances[row] for row in readable], chosen)
             results = {row: Hypotheses(*(field[n] for field in hypotheses)) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
         replies = []
@@ -178,11 +182,16 @@ class Chatbot:
         return np.stack([ids for ids, _ in rows]), np.array([length for _, length in rows], np.int32)
 
     def _search_and_rerank(
-        self, source: np.ndarray, lengths: np.ndarray, decoding: Decoding, utterances: list[list[str]]
+        self,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        decoding: Decoding,
+        utterances: list[list[str]],
+        seeds: Seeds | None,
     ) -> Hypotheses:
         """The hypotheses of encoded sources, reranked as configured."""
         if decoding.rerank == "none":
-            return self.search(decoding)(source, lengths, decoding.seed)
+            return self.search(decoding)(source, lengths, seeds)
         hypotheses = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))(source, lengths)
         if decoding.rerank == "anti_language_model":
             prefix_length = decoding.rerank_prefix_length

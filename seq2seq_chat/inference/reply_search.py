@@ -15,7 +15,7 @@ from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, uniform_numbers
+from seq2seq_chat.decoding.sampling import Seeds, sampling_search, truncated_softmax, uniform_numbers
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 from seq2seq_chat.model.eager import call_with_arrays
@@ -61,25 +61,25 @@ class ReplySearch:
         search._parameters = parameters
         return search
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
+    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None) -> Hypotheses:
         """source: ids int32 [n, source steps], lengths: int32 [n] → hypotheses of NumPy arrays, [n, n_best, …].
 
-        ``seed`` is for sampling; None for a new one at every call.
+        ``seed`` is for sampling: one for each utterance, or one for all; None for a new one at every call.
         """
         batches = list(self.batches(source, lengths, seed))
         return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
 
-    def batches(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Iterator[Hypotheses]:
+    def batches(self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None) -> Iterator[Hypotheses]:
         """The same in batches, so that memory does not grow with the number of utterances."""
         decoding = self._decoding
         samples = int(self._parameters.n_best) if decoding.method == "sample" else 0
         width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
         size = max(1, MAX_ROWS // width)
-        seed = secrets.randbits(31) if seed is None else seed
+        seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
         parameters = self._parameters.arrays() if self._adjustable else []
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
-            uniform = uniform_numbers(seed, source[rows], samples, self._model.config.decoder_steps)
+            uniform = uniform_numbers(seeds[rows], source[rows], samples, self._model.config.decoder_steps)
             fields = call_with_arrays(self._compiled, source[rows], lengths[rows], uniform, *parameters)
             yield Hypotheses(*(field.numpy() for field in fields))
 

@@ -32,7 +32,10 @@ class FakeBot:
         self.may_answer, self.started = threading.Event(), threading.Semaphore(0)
         self.may_answer.set()
 
-    def replies(self, texts: Sequence[str], decoding: Decoding, histories: Sequence[Sequence[str]]) -> list[Reply]:
+    def replies(
+        self, texts: Sequence[str], decoding: Decoding, histories: Sequence[Sequence[str]], seeds: Sequence[int]
+    ) -> list[Reply]:
+        self.seeds = list(seeds)
         self.histories = [tuple(history) for history in histories]
         assert len(histories) == len(texts)
         self.batches.append((decoding, list(texts)))
@@ -119,9 +122,9 @@ def test_a_model_is_loaded_once(runs: FakeRuns, make_pool: Callable[..., ModelPo
 
 
 def test_the_conversation_reaches_the_model(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    utterance = Utterance("c", ("a", "b"))
+    utterance = Utterance("c", ("a", "b"), seed=7)
     assert reply_text(make_pool().submit(Run("x"), None, utterance, GREEDY)) == "x:C"
-    assert runs.bots["x"][0].histories == [("a", "b")]
+    assert (runs.bots["x"][0].histories, runs.bots["x"][0].seeds) == ([("a", "b")], [7])
 
 
 def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
