@@ -1,5 +1,5 @@
 // Client of the server's HTTP API.
-import { byId } from "./dom.js";
+import { address, byId } from "./dom.js";
 
 /** An error message of the server; `status` is 0 if the server does not respond. */
 export class ApiError extends Error {
@@ -12,21 +12,36 @@ export class ApiError extends Error {
 
 const UNREACHABLE = "The server does not respond. It may have been stopped; your conversation is kept.";
 
-let token = readToken();
+const TOKEN = `token:${address("/")}`; // the storage is shared with other servers behind the same proxy
+let token = tokenFromUrl() ?? storedToken();
 
-/** The token from the URL (#token=…, which never leaves the browser) or from this tab's storage. */
-function readToken() {
+/** The token of the URL (#token=…, which never leaves the browser), which is remembered for all tabs. */
+function tokenFromUrl() {
   const fromUrl = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (fromUrl) {
+    storeToken(fromUrl);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  return fromUrl;
+}
+
+function storedToken() {
   try {
-    if (fromUrl) sessionStorage.setItem("token", fromUrl);
-    if (fromUrl) history.replaceState(null, "", location.pathname + location.search);
-    return fromUrl ?? sessionStorage.getItem("token");
+    return localStorage.getItem(TOKEN);
   } catch {
-    return fromUrl;
+    return null;
   }
 }
 
-export const withToken = (path) => (token ? `${path}?${new URLSearchParams({ token })}` : path);
+function storeToken(value) {
+  try {
+    localStorage.setItem(TOKEN, value);
+  } catch {
+    // storage is disabled: it is not remembered
+  }
+}
+
+export const withToken = (path) => address(path) + (token ? `?${new URLSearchParams({ token })}` : "");
 
 /** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
 export async function fetchJson(path, { body = null, signal = null } = {}) {
@@ -60,14 +75,16 @@ async function request(path, { body = null, signal = null } = {}) {
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
+    response = await fetch(address(path), { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(UNREACHABLE, 0);
   }
   if (response.ok) return response;
   if (response.status === 401 && document.body.dataset.needsToken === "yes") {
-    await askForToken(token !== null);
+    const stored = storedToken(); // another tab may have a newer one, after the server has restarted
+    if (stored !== null && stored !== token) token = stored;
+    else await askForToken(token !== null);
     return request(path, { body, signal });
   }
   const { error } = await response.json().catch(() => ({}));
@@ -83,11 +100,7 @@ function askForToken(wasWrong) {
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
       token = byId("token-field").value.trim();
-      try {
-        sessionStorage.setItem("token", token);
-      } catch {
-        // not remembered after a reload
-      }
+      storeToken(token);
       tokenDialog = null;
       resolve();
     }, { once: true });

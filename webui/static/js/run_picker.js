@@ -1,6 +1,6 @@
 // Selects for the run and the snapshot.
 import { fetchJson } from "./api.js";
-import { byId, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
+import { address, byId, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
 import { hasReplies, pathOf } from "./labels.js";
 
 /** A run's name without its timestamp. */
@@ -121,7 +121,7 @@ export class RunPicker {
     const { task } = this;
     if (!this.accepts(task)) {
       this.runSelect.value = this.details?.name ?? ""; // seen on return to this page
-      location.assign(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`);
+      location.assign(address(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`));
       return;
     }
     let details;

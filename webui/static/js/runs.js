@@ -1,6 +1,6 @@
 // The table of all runs, updated while they train.
 import { fetchJson } from "./api.js";
-import { byId, element, formatNumber, timeAgo } from "./dom.js";
+import { address, byId, element, formatNumber, timeAgo } from "./dom.js";
 import { bestPerplexity, isTraining, poll, stateBadge, stepProgress, useOf } from "./run_fields.js";
 
 const table = byId("runs");
@@ -8,7 +8,7 @@ const note = byId("note");
 const rows = new Map(); // name → {row, content}: only rows with new content are redrawn
 
 function cells(run) {
-  const href = `/runs/${encodeURIComponent(run.name)}`;
+  const href = address(`/runs/${encodeURIComponent(run.name)}`);
   const use = useOf(run);
   const changed = new Date(run.changed * 1000);
   return [
