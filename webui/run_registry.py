@@ -54,6 +54,7 @@ class RunRegistry:
             run = match_run(name, list(self.runs().values()))
             if (run.path.name == name or name not in self._names) and (run.path / "config.json").is_file():
                 return run
+            self._listed_at = -LISTING_TTL  # the listing is out of date
         except NoSuchRun:
             pass
         shortened = name if len(name) <= 60 else name[:57] + "…"

@@ -24,8 +24,8 @@ def send(page: Any, text: str) -> Any:
     page.locator("#text").fill(text)
     page.keyboard.press("Enter")
     page.locator(".message.you").nth(count).wait_for(timeout=REPLY_TIMEOUT)
-    last = page.locator("#log > *").last
-    last.and_(page.locator(".message.model, .error, .stopped")).wait_for(timeout=REPLY_TIMEOUT)
+    last = page.locator("#log > *").last.locator(".message.model, .error, .stopped")
+    last.wait_for(timeout=REPLY_TIMEOUT)
     return last
 
 
@@ -81,10 +81,12 @@ def test_tokens_of_two_vocabularies_are_legible(page: Any, shared_server: str, e
         "source_words": source,
         "reply_words": reply,
         "seconds": 0.1,
+        "run": "other",
         "step": 7,
+        "seed": None,
         "warnings": [],
     }
-    open_page(page, shared_server)
+    open_page(page, shared_server, "/?run=other")
     page.route("**/api/chat", lambda route: route.fulfill(json=answer))
     message = send(page, "שלום עולם (world)")
     direction = "node => getComputedStyle(node).direction"
@@ -151,16 +153,19 @@ def test_copy_and_download(page: Any, shared_server: str, expect: Any) -> None:
     page.locator("#copy").click()
     expect(page.locator("#note")).to_contain_text("clipboard")
     assert page.evaluate("() => navigator.clipboard.readText()") == text
-    for button, check in (("#download-text", None), ("#download-json", json.loads)):
+    markdown = f"# {QUESTION}\n\n**You**\n\n> {QUESTION}\n\n**tiny · latest, step 20 · greedy**\n\n> {reply}\n\n"
+    texts = {"#download-text": text, "#download-markdown": markdown}
+    for button, check in (("#download-text", None), ("#download-markdown", None), ("#download-json", json.loads)):
         page.locator("#menu").click()
         with page.expect_download() as download:
             page.locator(button).click()
         content = Path(download.value.path()).read_text(encoding="utf-8")
         if check is None:
-            assert content == text
+            assert content == texts[button]
         else:
-            you, model = check(content)
-            assert (you["text"], model["answer"]["reply"], model["run"]) == (QUESTION, reply, "tiny")
+            (turn,) = check(content)["conversations"][0]["turns"]
+            (model,) = turn["replies"]
+            assert (turn["text"], model["answer"]["reply"], model["run"]) == (QUESTION, reply, "tiny")
 
 
 def test_stop_and_continue(page: Any, shared_server: str, expect: Any) -> None:
@@ -261,7 +266,9 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         expect(page.locator(".message.model")).to_have_count(1)  # the conversation is kept
         page.goto(f"{address}/runs/tiny")
         expect(page.locator("#note")).to_contain_text("no run")
-        open_page(page, address)
+        page.goto(f"{address}/?run=tiny")
+        expect(page.locator("#run option:checked")).to_have_text("tiny (deleted)")
+        expect(page.locator("#note")).to_contain_text("There is no run “tiny”")
         page.locator("#run").select_option("other")
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
@@ -365,6 +372,9 @@ def test_the_token_is_requested_once(page: Any, serve: Serve, results: Path, exp
         expect(page.locator("#runs tbody tr")).to_have_count(1)
         assert "sesame" not in page.url
         assert page.context.cookies() == []
+        other = page.context.new_page()
+        open_page(other, address)  # another tab, which waits for the runs
+        expect(other.locator("#token-dialog")).to_be_hidden()
 
 
 def test_a_token_in_the_url_is_used_and_hidden(page: Any, serve: Serve, results: Path, expect: Any) -> None:
