@@ -163,7 +163,7 @@ async function answer(turn, body, asReply) {
     conversation.addReply(turn, asReply(reply));
     states.delete(turn.id);
   } catch (error) {
-    if (error.name !== "AbortError" && !(error instanceof ApiError)) throw error;
+    if (error.name !== "AbortError" && !(error instanceof ApiError)) console.error(error);
     failure = error;
     states.set(turn.id, error.name === "AbortError" ? { stopped: true } : { error: error.message });
     if (error.status === 404) picker.refresh(true);

@@ -104,9 +104,8 @@ export class RunPicker {
   async refresh(force = false) {
     if (!force && Date.now() - (this.updatedAt ?? 0) < PAUSE / 2) return;
     this.updatedAt = Date.now();
-    const selected = this.runSelect.value;
     try {
-      await this.updateRuns(selected);
+      await this.updateRuns();
       const run = this.runs.get(this.runSelect.value);
       const shown = this.details;
       if (run && (shown?.name !== run.name || shown.newest_step !== run.newest_step || shown.state !== run.state)) await this.loadRun();
@@ -115,8 +114,9 @@ export class RunPicker {
     }
   }
 
-  async updateRuns(selected) {
+  async updateRuns(initial = null) {
     const { runs } = await fetchJson("/api/runs");
+    const selected = initial ?? this.runSelect.value; // may have changed during the request
     this.updatedAt = Date.now();
     this.runs = new Map(runs.map((run) => [run.name, run]));
     const options = runs.map((run) => [run.name, runTitle(run)]);
