@@ -13,27 +13,25 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.config import Config, ConfigError, override_decoding, unused_settings
+from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.data.vocabulary import VocabularyError
 from seq2seq_chat.inference.generator import GeneratedToken, random_seed
-from seq2seq_chat.inference.terminal import notes
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
-from webui.decoding_options import merge_decoding
-from webui.model_worker import ModelUnavailable, ServerBusy, Utterance
+from webui.chat_answers import ChatQuestion, reply_events
+from webui.model_worker import ModelUnavailable, ServerBusy
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
-from webui.run_registry import NotFoundError, find_weights, strip_paths
+from webui.run_registry import NotFoundError, strip_paths
 from webui.schemas import (
     InvalidRequest,
     RequestTooLarge,
-    chat_reply,
     parse_chat_request,
     parse_generate_request,
-    recent_turns,
     text_block,
 )
+from webui.stream import Part, Stream
 from webui.text_stream import TextStream
 
 api = Blueprint("api", __name__)
@@ -42,23 +40,8 @@ api = Blueprint("api", __name__)
 @api.post("/api/chat")
 def chat() -> Response:
     """Reply to an utterance."""
-    start = time.perf_counter()
-    state = get_state()
-    body = parse_chat_request(_request_json(), state.limits)
-    run, config = _find(body.run)
-    if config.task == "language_model":
-        raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
-    if config.task == "translation" and body.history:
-        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
-    decoding = merge_decoding(config.decoding, body.decoding, state.limits)
-    history, seed = recent_turns(body.history, state.limits), random_seed(decoding)
-    utterance = Utterance(body.text, tuple(history), seed)
-    try:
-        snapshot = find_weights(run, body.snapshot, body.step)
-        # seeds belong to utterances, so that those with different ones can be decoded together
-        future = state.pool.submit(run, snapshot, utterance, decoding.model_copy(update={"seed": None}))
-    except RunError as error:
-        raise NotFoundError(str(error)) from error
+    state, question = get_state(), _question()
+    future = question.send(state.pool.submit)
     try:
         answer = future.result(timeout=state.limits.timeout)
     except FutureTimeout:
@@ -66,22 +49,17 @@ def chat() -> Response:
         raise ServerBusy("The model took too long to reply. Please try again.", retry_after=10) from None
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
-    if body.step not in (None, answer.step):
-        raise NotFoundError(
-            f"run {run.name} has no weights of step {body.step:,} any more; these are of step {answer.step}"
-        )
-    unused = set(unused_settings(config.model_copy(update={"decoding": decoding}))) - set(unused_settings(config))
-    warnings = [*answer.warnings, *sorted(unused), *notes(answer.reply)]
-    if len(history) < len(body.history):
-        warnings.append(f"the conversation is too long; only its last {len(history)} turns were sent to the model")
-    return _json_response(
-        {
-            **chat_reply(answer, time.perf_counter() - start),
-            "run": run.path.name,
-            "seed": seed if decoding.method == "sample" else None,
-            "warnings": [strip_paths(warning, state.registry.results) for warning in warnings],
-        }
-    )
+    return _json_response(question.reply(answer))
+
+
+@api.post("/api/chat/stream")
+def chat_stream() -> Response:
+    """Reply to an utterance with server-sent events, as the reply grows."""
+    state, question = get_state(), _question()
+    stream = question.send(state.pool.stream)
+    first = _first_part(stream, state.limits.timeout)
+    events = reply_events(question, stream, first, state.limits.timeout)
+    return _streamed_response(events, "text/event-stream", stream)
 
 
 @api.post("/api/generate")
@@ -100,17 +78,9 @@ def generate() -> Response:
         state.pool.write(run, _snapshot(body.snapshot), stream)
     except RunError as error:
         raise NotFoundError(str(error)) from error
-    try:
-        first = stream.read_block(state.limits.timeout)
-    except FutureTimeout:
-        stream.stop()
-        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
-    except UserError as error:
-        raise ModelUnavailable(str(error)) from error
+    first = _first_part(stream, state.limits.timeout)
     lines = (json.dumps(line) + "\n" for line in _text_lines(stream, first, start, state.limits.timeout))
-    response = Response(lines, mimetype="application/x-ndjson")
-    response.call_on_close(stream.stop)
-    return response
+    return _streamed_response(lines, "application/x-ndjson", stream)
 
 
 def _text_lines(
@@ -120,7 +90,7 @@ def _text_lines(
     while block is not None:
         yield text_block(block)
         try:
-            block = stream.read_block(timeout)
+            block = stream.read(timeout)
         except FutureTimeout:
             yield {"error": "The model took too long to continue. Please try again."}
             return
@@ -197,6 +167,31 @@ MESSAGE_OF_STATUS = {
     405: "Method not allowed.",
     413: "The request body is too large.",
 }
+
+
+def _question() -> ChatQuestion:
+    """The question of the current request."""
+    state = get_state()
+    body = parse_chat_request(_request_json(), state.limits)
+    return ChatQuestion(state, body, *_find(body.run))
+
+
+def _first_part(stream: Stream[Part], timeout: float) -> Part | None:
+    """Wait for the first part of a stream, so that what fails before it has a status of its own."""
+    try:
+        return stream.read(timeout)
+    except FutureTimeout:
+        stream.stop()
+        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except UserError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def _streamed_response(lines: Iterator[str], mimetype: str, stream: Stream[Any]) -> Response:
+    """A response that stops the model when the client closes the connection."""
+    response = Response(lines, mimetype=mimetype, headers={"X-Accel-Buffering": "no"})  # nginx sends it at once
+    response.call_on_close(stream.stop)
+    return response
 
 
 def _find(name: str) -> tuple[Run, Config]:

@@ -19,7 +19,7 @@ from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
-from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ServerBusy, Utterance
+from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ReplyStream, ServerBusy, Utterance
 from webui.run_registry import weights_version
 from webui.text_stream import TextStream
 
@@ -47,6 +47,12 @@ class ModelPool:
         job = ChatJob(utterance, decoding, Future())
         self._submit(run, snapshot, job)
         return job.future
+
+    def stream(self, run: Run, snapshot: str | None, utterance: Utterance, decoding: Decoding) -> ReplyStream:
+        """Queue an utterance, whose reply can be read while it grows; see :meth:`submit`."""
+        stream = ReplyStream()
+        self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, stream))
+        return stream
 
     def write(self, run: Run, snapshot: str | None, stream: TextStream) -> None:
         """Queue a text for a language model; see :meth:`submit`."""

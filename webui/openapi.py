@@ -10,9 +10,18 @@ from seq2seq_chat import __version__
 from seq2seq_chat.config import LABELS
 from webui.decoding_options import decoding_schema
 from webui.limits import Limits
-from webui.schemas import MAX_NAME_LENGTH, ChatReply, ChatRequest, ErrorResponse, GenerateRequest, TextBlock, TextEnd
+from webui.schemas import (
+    MAX_NAME_LENGTH,
+    ChatReply,
+    ChatRequest,
+    ErrorResponse,
+    GenerateRequest,
+    ReplyText,
+    TextBlock,
+    TextEnd,
+)
 
-BODIES = (ChatRequest, ChatReply, GenerateRequest, TextBlock, TextEnd, ErrorResponse)
+BODIES = (ChatRequest, ChatReply, ReplyText, GenerateRequest, TextBlock, TextEnd, ErrorResponse)
 TEMPLATE = "#/components/schemas/{model}"
 ERRORS = {
     400: "The request is invalid.",
@@ -70,11 +79,21 @@ def _paths() -> dict[str, Any]:
         "description": "name of a run or a unique prefix of it, or `latest` for the newest",
         "schema": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
     }
-    chat = {
+    chat: dict[str, Any] = {
         "operationId": "chat",
         "summary": "Reply to an utterance",
         "requestBody": {"required": True, "content": _content("ChatRequest")},
         "responses": _responses("The reply", "ChatReply", 400, 401, 403, 404, 413, 503),
+    }
+    events = {
+        "description": "Server-sent events: `text` with a ReplyText whenever the reply changes, and then `reply` with "
+        "a ChatReply or `error` with an ErrorResponse. Closing the connection stops the search.",
+        "content": {"text/event-stream": {"schema": STRING}},
+    }
+    chat_stream = chat | {
+        "operationId": "chatStream",
+        "summary": "Reply to an utterance, word by word",
+        "responses": chat["responses"] | {"200": events},
     }
     lines = {"anyOf": [_reference(name) for name in ("TextBlock", "TextEnd", "ErrorResponse")]}
     written = {
@@ -106,6 +125,7 @@ def _paths() -> dict[str, Any]:
     }
     return {
         "/api/chat": {"post": chat},
+        "/api/chat/stream": {"post": chat_stream},
         "/api/generate": {"post": generate},
         "/api/runs": {"get": runs},
         "/api/runs/{name}": {"get": run},

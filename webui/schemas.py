@@ -136,6 +136,12 @@ class ChatReply(BaseModel):
     )
 
 
+class ReplyText(BaseModel):
+    """A reply that is not complete."""
+
+    text: str = Field(description="the most probable reply so far; with beam search, earlier words may still change")
+
+
 class ErrorResponse(BaseModel):
     """An error message."""
 

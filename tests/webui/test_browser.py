@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, open_page
+from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, fulfill_reply, open_page
 
 Serve = Callable[..., AbstractContextManager[str]]
 QUESTION = "you see the tree1 ?"
@@ -87,7 +87,7 @@ def test_tokens_of_two_vocabularies_are_legible(page: Any, shared_server: str, e
         "warnings": [],
     }
     open_page(page, shared_server, "/?run=other")
-    page.route("**/api/chat", lambda route: route.fulfill(json=answer))
+    page.route("**/api/chat/stream", lambda route: fulfill_reply(route, answer))
     message = send(page, "שלום עולם (world)")
     direction = "node => getComputedStyle(node).direction"
     assert page.locator(".message.you .message-text").evaluate(direction) == "rtl"
@@ -172,7 +172,7 @@ def test_stop_and_continue(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     send(page, QUESTION)
     held: list[Any] = []
-    page.route("**/api/chat", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.route("**/api/chat/stream", lambda route: held.append(route))  # noqa: PLW0108  never answered
     page.locator("#text").fill("we like it")
     page.keyboard.press("Enter")
     expect(page.locator(".typing")).to_be_visible()
@@ -181,7 +181,7 @@ def test_stop_and_continue(page: Any, shared_server: str, expect: Any) -> None:
     expect(page.locator(".stopped")).to_be_visible()
     expect(page.locator(".typing")).to_have_count(0)
     assert len(held) == 1
-    page.unroute("**/api/chat")
+    page.unroute("**/api/chat/stream")
     send(page, "we like it")
     expect(page.locator(".message.model")).to_have_count(2)
 
@@ -198,7 +198,7 @@ def test_a_busy_server_is_retried(page: Any, shared_server: str, expect: Any) ->
         else:
             route.continue_()
 
-    page.route("**/api/chat", reject_first)
+    page.route("**/api/chat/stream", reject_first)
     expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
     assert len(requests) == 2
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import choose_beam, open_page
+from tests.webui.conftest import choose_beam, fulfill_reply, open_page
 from tests.webui.test_browser import QUESTION, explanation, send
 
 Serve = Callable[..., AbstractContextManager[str]]
@@ -37,9 +37,9 @@ def echo(page: Any) -> list[Any]:
 
     def reply(route: Any) -> None:
         requests.append(route.request.post_data_json)
-        route.fulfill(json=ANSWER | {"reply": f"{requests[-1]['text'].upper()} {len(requests)}"})
+        fulfill_reply(route, ANSWER | {"reply": f"{requests[-1]['text'].upper()} {len(requests)}"})
 
-    page.route("**/api/chat", reply)
+    page.route("**/api/chat**", reply)
     return requests
 
 
@@ -53,17 +53,17 @@ def test_the_history_after_stop_and_after_a_late_retry(page: Any, shared_server:
     open_page(page, shared_server)
     requests = echo(page)
     send(page, "a")
-    page.unroute("**/api/chat")
-    page.route("**/api/chat", lambda route: route.abort())
+    page.unroute("**/api/chat**")
+    page.route("**/api/chat**", lambda route: route.abort())
     send(page, "b").get_by_text("does not respond").wait_for()
-    page.unroute("**/api/chat")
+    page.unroute("**/api/chat**")
     held: list[Any] = []
-    page.route("**/api/chat", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.route("**/api/chat**", lambda route: held.append(route))  # noqa: PLW0108  never answered
     page.locator("#text").fill("c")
     page.keyboard.press("Enter")
     page.locator("#stop").click()
     expect(page.locator(".stopped")).to_be_visible()
-    page.unroute("**/api/chat")
+    page.unroute("**/api/chat**")
     requests = echo(page)
     send(page, "d")
     assert requests[-1]["history"] == ["a", "A 1"]
@@ -245,16 +245,16 @@ def test_compare_keeps_what_is_open_and_can_be_stopped(page: Any, shared_server:
     page.keyboard.press("Enter")
     expect(page.locator(".lane .message-text")).to_have_count(2)
     explanation(page.locator(".lane").first).wait_for()
-    page.unroute("**/api/chat")
+    page.unroute("**/api/chat**")
     held: list[Any] = []
-    page.route("**/api/chat", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.route("**/api/chat**", lambda route: held.append(route))  # noqa: PLW0108  never answered
     page.locator("#text").fill("b")
     page.keyboard.press("Enter")
     expect(page.locator(".typing")).to_have_count(2)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".lane .error")).to_have_text([re.compile("Stopped")] * 2)
     expect(page.locator(".lane").first.locator(".why-inner")).to_be_visible()
-    page.unroute("**/api/chat")
+    page.unroute("**/api/chat**")
     echo(page)
     page.get_by_role("button", name="Try again").first.click()
     expect(page.locator(".lane .error")).to_have_count(1)

@@ -17,7 +17,8 @@ from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
 def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     document = shared_client.get("/api/openapi.json").get_json()
-    assert set(document["paths"]) == {"/api/chat", "/api/generate", "/api/runs", "/api/runs/{name}", "/healthz"}
+    paths = {"/api/chat", "/api/chat/stream", "/api/generate", "/api/runs", "/api/runs/{name}", "/healthz"}
+    assert set(document["paths"]) == paths
     schemas = document["components"]["schemas"]
     assert set(schemas["ChatRequest"]["properties"]) == set(ChatRequest.model_fields)
     assert set(schemas["ChatReply"]["properties"]) == set(ChatReply.model_fields)
@@ -53,7 +54,7 @@ def test_schemathesis_passes(shared_server: str, tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(SETTINGS.format(examples=150), encoding="utf-8")
     result = _schemathesis(shared_server, tmp_path)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
-    assert "5 selected" in result.stdout or "Selected: 5/5" in result.stdout, result.stdout
+    assert "6 selected" in result.stdout or "Selected: 6/6" in result.stdout, result.stdout
     assert "generated" in result.stdout
 
 

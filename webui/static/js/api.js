@@ -56,6 +56,11 @@ export async function fetchImage(path) {
 
 /** POST, and yield the objects of a response that has one JSON object a line, as they arrive. */
 export async function* fetchLines(path, body, signal) {
+  for await (const line of fetchParts(path, body, signal, "\n")) yield JSON.parse(line);
+}
+
+/** The parts of a response that a separator ends, as they arrive. */
+async function* fetchParts(path, body, signal, separator) {
   const response = await request(path, { body, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -64,9 +69,9 @@ export async function* fetchLines(path, body, signal) {
       throw error.name === "AbortError" ? error : new ApiError(UNREACHABLE, 0);
     });
     if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    for (const line of lines) yield JSON.parse(line);
+    const parts = (rest + value).split(separator);
+    rest = parts.pop();
+    yield* parts;
   }
 }
 
@@ -109,11 +114,32 @@ function askForToken(wasWrong) {
   return tokenDialog;
 }
 
-/** Request a reply; if the server is busy, retry up to three times, after the time it specifies. */
-export async function chat(body, signal = null, onBusy = () => {}) {
+/** Request a reply. */
+export function chat(body, signal = null, onBusy = () => {}) {
+  return patiently(() => fetchJson("/api/chat", { body, signal }), signal, onBusy);
+}
+
+/** The same; `onText(text)` is called with the reply so far whenever it changes. */
+export function streamChat(body, signal, onText, onBusy) {
+  return patiently(() => readReply(body, signal, onText), signal, onBusy);
+}
+
+async function readReply(body, signal, onText) {
+  for await (const event of fetchParts("/api/chat/stream", body, signal, "\n\n")) {
+    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? [];
+    const content = JSON.parse(data);
+    if (name === "reply") return content;
+    if (name === "error") throw new ApiError(content.error, 0);
+    onText(content.text);
+  }
+  throw new ApiError("The connection was lost before the reply was complete.", 0);
+}
+
+/** If the server is busy, retry up to three times, after the time it specifies. */
+async function patiently(attemptRequest, signal, onBusy) {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await fetchJson("/api/chat", { body, signal });
+      return await attemptRequest();
     } catch (error) {
       const busy = error instanceof ApiError && error.status === 503 && error.retryAfter !== null && error.retryAfter < 5;
       if (!busy || attempt > 3) throw error;

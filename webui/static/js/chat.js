@@ -1,5 +1,5 @@
 // The page for chatting with one model at a time.
-import { ApiError, chat } from "./api.js";
+import { ApiError, streamChat } from "./api.js";
 import { Composer } from "./composer.js";
 import { Conversation, replyOf } from "./conversation.js";
 import { asJson, asMarkdown, asText } from "./conversation_files.js";
@@ -156,9 +156,14 @@ async function answer(turn, body, asReply) {
   update(turn);
   scrollToEnd();
   showPending();
+  const showText = (text) => {
+    const follow = isScrolledToEnd();
+    indicator.show(text);
+    if (follow) scrollToEnd();
+  };
   let failure = null;
   try {
-    const reply = await chat(body, controller.signal, indicator.note);
+    const reply = await streamChat(body, controller.signal, showText, indicator.note);
     if (reply.run !== body.run) throw new ApiError(`There is no run “${body.run}” any more; “${reply.run}” is another.`, 404);
     conversation.addReply(turn, asReply(reply));
     states.delete(turn.id);
