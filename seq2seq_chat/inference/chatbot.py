@@ -28,7 +28,7 @@ from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -239,11 +239,15 @@ class Chatbot:
         key, adjustable = decoding.model_copy(update=defaults), not is_dynamic(self._model, decoding)
         if adjustable:
             key = graph_settings(key)
-        search = self._searches.pop(key, None) or ReplySearch(self._model, key, adjustable)
+        search = self._searches.pop(key, None) or ReplySearch(self._model, key, adjustable, self._step_weights)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]
         return search.with_parameters(SearchParameters.of_settings(decoding))
+
+    @functools.cached_property
+    def _step_weights(self) -> StepWeights:
+        return self._model.step_weights()
 
     def reader(self, decoding: Decoding) -> HypothesisReader:
         """What turns hypotheses into tokens. Raises LexiconError."""

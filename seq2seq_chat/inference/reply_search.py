@@ -19,7 +19,7 @@ from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, u
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 from seq2seq_chat.model.eager import call_with_arrays
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.system.errors import UserError
 
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
@@ -32,15 +32,18 @@ class ReplySearch:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
         adjustable: whether :meth:`with_parameters` can change them, for which the graph must have more operations.
+        weights: of a model whose variables do not change, to search faster.
 
     Raises:
         UserError: the settings require the dynamic decoder, which does not support the model.
     """
 
-    def __init__(self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False) -> None:
+    def __init__(
+        self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False, weights: StepWeights | None = None
+    ) -> None:
         if decoding.unrolling == "dynamic" and model.config.static_only:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
-        self._model, self._decoding, self._adjustable = model, decoding, adjustable
+        self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
         self._parameters = SearchParameters.of_settings(decoding)
         self._compiled = tf.function(
             lambda source, lengths, uniform, *parameters: self.search(
@@ -106,7 +109,7 @@ class ReplySearch:
             return DynamicSearch(model, decoding)(encoded)
         state, memory = model.start(encoded)
         inputs = SearchInputs(
-            model_step(model),
+            model_step(model, self._weights),
             state,
             memory=memory,
             steps=config.decoder_steps,
@@ -134,11 +137,11 @@ def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:
     return (decoding.unrolling or model.config.unrolling) == "dynamic" and decoding.supports_dynamic
 
 
-def model_step(model: Seq2Seq) -> StepFunction:
-    """The step function of a model's decoder."""
+def model_step(model: Seq2Seq, weights: StepWeights | None = None) -> StepFunction:
+    """The step function of a model's decoder; see :meth:`Seq2Seq.step`."""
 
     def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
-        logits, state, attention = model.step(words, state, memory)
+        logits, state, attention = model.step(words, state, memory, weights)
         if attention is None:
             attention = tf.zeros([tf.shape(words)[0], 0])
         return StepOutput(logits, log_normalizer(logits), state, attention)
