@@ -32,11 +32,13 @@ setup(
     install_requires=[
         "ahocorasick_rs",
         "Bootstrap-Flask",
+        "choix",
         "click",
         "Flask",
         "google-re2",
         "ibis-framework[duckdb]",
         "Jinja2",
+        "krippendorff",
         "lxml",
         "matplotlib",
         "numpy<2",

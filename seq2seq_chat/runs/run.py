@@ -217,7 +217,16 @@ def create_checks_folder(results: str | Path, config: Config) -> Path:
     Raises:
         UserError: The folder could not be created.
     """
-    for path in _new_paths(Path(results, "checks"), config.name):
+    return create_folder(Path(results, "checks"), config.name)
+
+
+def create_folder(parent: Path, name: str) -> Path:
+    """Create a folder, named after the time and ``name``.
+
+    Raises:
+        UserError: The folder could not be created.
+    """
+    for path in _new_paths(parent, name):
         with as_user_error(path), suppress(FileExistsError):
             path.mkdir(parents=True)
             return path
