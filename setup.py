@@ -38,7 +38,6 @@ setup(
         "google-re2",
         "ibis-framework[duckdb]",
         "Jinja2",
-        "krippendorff",
         "lxml",
         "matplotlib",
         "numpy<2",

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
 import choix
-import krippendorff
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest, norm
@@ -177,13 +176,21 @@ def _wins_by_prompt(votes: Sequence[Vote], systems: Sequence[System]) -> npt.NDA
 
 
 def agreement(votes: Sequence[Vote]) -> Agreement:
-    """Krippendorff's alpha over the values first better, second better, both good, both bad."""
+    """Krippendorff's alpha over the values first better, second better, both good, both bad (Krippendorff 2011).
+
+    ::
+
+        alpha = 1 - observed / expected disagreement
+
+    Observed are pairs of votes on the same replies, weighted by 1 / (votes on them - 1); expected are all pairs.
+    """
     counts: defaultdict[tuple[str, tuple[System, System]], Counter[Outcome]] = defaultdict(Counter)
     for vote in votes:
         counts[vote.prompt, vote.systems][vote.outcome] += 1
     shared = np.array([[count[value] for value in get_args(Outcome)] for count in counts.values() if count.total() > 1])
     if not len(shared):
         return Agreement(0, None)
-    if np.count_nonzero(shared.any(axis=0)) == 1:  # alpha compares with chance, which needs two values
-        return Agreement(len(shared), None)
-    return Agreement(len(shared), float(krippendorff.alpha(value_counts=shared, level_of_measurement="nominal")))
+    sizes, values = shared.sum(axis=1), shared.sum(axis=0)
+    observed = ((sizes**2 - (shared**2).sum(axis=1)) / (sizes - 1)).sum()
+    expected = (values.sum() ** 2 - (values**2).sum()) / (values.sum() - 1)
+    return Agreement(len(shared), float(1 - observed / expected) if expected else None)
