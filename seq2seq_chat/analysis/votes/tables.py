@@ -8,7 +8,17 @@ from seq2seq_chat.analysis.votes.statistics import PairResult, Proportion, VoteS
 from seq2seq_chat.system.tables import format_table
 
 NO_VALUE = "–"
-PAIR_HEAD = ("better", "than", "wins", "losses", "both good", "both bad", "win rate", "95 % interval", "votes missing")
+PAIR_HEAD = (
+    "system",
+    "against",
+    "wins",
+    "losses",
+    "both good",
+    "both bad",
+    "win rate",
+    "95 % interval",
+    "votes missing",
+)
 STRENGTH_HEAD = ("system", "strength", "95 % interval")
 
 
