@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException
 
 from webui.api import api, handle_error
 from webui.app_state import EXTENSION, AppState, get_state
+from webui.evaluation_api import evaluations
 from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.pages import pages, render_page
@@ -34,7 +35,7 @@ def create_app(
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True, MAX_CONTENT_LENGTH=limits.max_body_bytes)
     Bootstrap5(app)
     app.extensions[EXTENSION] = AppState(RunRegistry(results), ModelPool(limits), limits, token, local)
-    for blueprint in (api, files, pages):
+    for blueprint in (api, evaluations, files, pages):
         app.register_blueprint(blueprint)
     secure(app)
 

@@ -139,7 +139,7 @@ def parse_chat_request(body: object, limits: Limits) -> ChatRequest:
         InvalidRequest: The body is not a valid chat request.
         RequestTooLarge: The text or the history is too long.
     """
-    chat = _validate(ChatRequest, body, '{"run": "latest", "text": "hello"}')
+    chat = validate_request(ChatRequest, body, '{"run": "latest", "text": "hello"}')
     length = max(map(len, [chat.text, *chat.history]))
     if length > limits.max_text_length:
         raise RequestTooLarge(f"An utterance may have at most {limits.max_text_length:,} characters, not {length:,}.")
@@ -155,7 +155,7 @@ def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
         InvalidRequest: The body is not valid.
         RequestTooLarge: The prompt or the text is too long.
     """
-    text = _validate(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
+    text = validate_request(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
     if len(text.prompt) > limits.max_text_length:
         raise RequestTooLarge(
             f"A prompt may have at most {limits.max_text_length:,} characters, not {len(text.prompt):,}."
@@ -165,8 +165,8 @@ def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
     return text
 
 
-def _validate(model: type[Request], body: object, example: str) -> Request:
-    """Raises InvalidRequest."""
+def validate_request(model: type[Request], body: object, example: str) -> Request:
+    """Validate the body of a request; ``example`` is a valid one. Raises InvalidRequest."""
     if not isinstance(body, dict):
         raise InvalidRequest(f"The body must be a JSON object such as {example}.")
     try:

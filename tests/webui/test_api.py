@@ -19,6 +19,7 @@ from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import make_codec, random_run, small_config
+from tests.webui.conftest import error_of
 from webui.app import close_app, create_app
 from webui.limits import Limits
 
@@ -82,18 +83,6 @@ def test_a_decoding_setting_without_effect_is_a_warning(shared_client: FlaskClie
     assert warning == "decoding.rerank_weight has no effect, because decoding.rerank is none"
     reranked = chat(shared_client, decoding={**BEAM, **setting, "rerank": "anti_language_model"})
     assert reranked.get_json()["warnings"] == []
-
-
-def error_of(response: Any, status: int) -> str:
-    """Check an error response; its message."""
-    assert response.status_code == status, response.text
-    assert response.mimetype == "application/json"
-    body = response.get_json()
-    assert set(body) == {"error"}
-    message: str = body["error"]
-    assert 10 < len(message) < 500
-    assert "Traceback" not in message
-    return message
 
 
 def test_reply_equals_that_of_the_chatbot(shared_client: FlaskClient, chatbot: Chatbot) -> None:
