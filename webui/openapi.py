@@ -24,9 +24,10 @@ from webui.openapi_parts import (
     reference,
     responses,
 )
-from webui.schemas import ChatReply, ChatRequest, ErrorResponse, GenerateRequest, TextBlock, TextEnd
+from webui.schemas import ChatReply, ChatRequest, ErrorResponse, GenerateRequest, NotesRequest, TextBlock, TextEnd
+from webui.workbench_openapi import curves_schema, workbench_paths
 
-BODIES = (ChatRequest, ChatReply, GenerateRequest, TextBlock, TextEnd, ErrorResponse, *EVALUATION_BODIES)
+BODIES = (ChatRequest, ChatReply, GenerateRequest, TextBlock, TextEnd, NotesRequest, ErrorResponse, *EVALUATION_BODIES)
 
 
 def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
     schemas["GenerateRequest"]["properties"]["prompt"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
     schemas["ChatReply"]["required"] = sorted(schemas["ChatReply"]["properties"])
+    schemas["Curves"] = curves_schema()
     schemas["Run"] = _run_summary()
     schemas["RunPage"] = _run_details()
     document: dict[str, Any] = {
@@ -104,6 +106,7 @@ def _paths() -> dict[str, Any]:
         "/api/runs/{name}": {"get": run},
         "/healthz": {"get": health},
         **evaluation_paths(),
+        **workbench_paths(),
     }
 
 
@@ -120,12 +123,11 @@ def _run_summary() -> dict[str, Any]:
         reason=OPTIONAL_STRING | {"description": "reason of the failure"},
         task={"enum": [*LABELS, None]},
         initialized_from=OPTIONAL_STRING | {"description": "run and step of the initial weights; null: random ones"},
+        notes=reference("NotesRequest"),
     )
 
 
 def _run_details() -> dict[str, Any]:
-    point = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
-    points = list_schema(point) | {"description": "[step, loss in nats per target token]"}
     details = object_schema(
         snapshots=list_schema(STRING),
         config={"type": ["object", "null"], "description": "the run's configuration; null if it is invalid"},
@@ -133,7 +135,7 @@ def _run_details() -> dict[str, Any]:
             options=list_schema({"type": "object"}), defaults={"type": "object"}, method=OPTIONAL_STRING
         ),
         context_turns=COUNT,
-        curves=object_schema(train=points, validation=points),
+        curves=reference("Curves"),
         samples=list_schema(object_schema(step=COUNT, source=STRING, reply=STRING, target=STRING)),
         checks={"type": ["object", "null"]},
         files=list_schema(STRING) | {"description": "figures and pages of the report"},

@@ -14,6 +14,8 @@ PAGES = {
     "/translate": "translate",
     "/write": "write",
     "/compare": "compare",
+    "/judge": "judge",
+    "/judge/<name>": "evaluation",
     "/runs": "runs",
     "/runs/<name>": "run",
 }

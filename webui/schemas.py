@@ -13,6 +13,8 @@ from webui.limits import Limits
 from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
+MAX_NOTE_LENGTH = 10_000
+MAX_COMPARED = 20  # runs in a comparison
 
 Request = TypeVar("Request", bound=BaseModel)
 
@@ -72,6 +74,16 @@ class GenerateRequest(BaseModel):
         None, gt=0, le=1, description="sample from the most probable tokens whose probabilities add up to this number"
     )
     seed: int | None = Field(None, ge=0, lt=2**31, description="the same seed gives the same text; null: a random one")
+
+
+class NotesRequest(BaseModel):
+    """Notes about a run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    star: bool = False
+    hidden: bool = Field(False, description="whether lists leave the run out")
+    text: Text = Field("", max_length=MAX_NOTE_LENGTH)
 
 
 class TokenProbability(BaseModel):

@@ -15,6 +15,7 @@
       tensorboard/        the metrics for TensorBoard
       train.log           what the training printed
       history.jsonl       one line per start: time, environment, step, changed settings, what it was initialized from
+      notes.json          a star and a text of people, if there are any
       end.json            how the last training ended; missing if it is running or was killed
 """
 

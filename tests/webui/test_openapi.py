@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 
 from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
-API_ENDPOINTS = ("api.", "evaluations.")
+API_ENDPOINTS = ("api.", "evaluations.", "workbench.")
 
 
 def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
