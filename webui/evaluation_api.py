@@ -26,7 +26,7 @@ from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.system.errors import UserError
 from webui.api import error_response, find_run, json_response, request_json, wait_for_answer
 from webui.app_state import get_state
-from webui.decoding_options import merge_decoding
+from webui.decoding_options import single_reply
 from webui.evaluation_schemas import (
     MAX_PROMPTS,
     PROMPTS,
@@ -180,9 +180,7 @@ def _column(chosen: ColumnRequest) -> Column:
     if config.task == "language_model":
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
     run.weight_files(chosen.snapshot)
-    decoding = merge_decoding(config.decoding, {**chosen.decoding, "n_best": 1}, get_state().limits)
-    if decoding.method == "sample" and decoding.seed is None:
-        decoding = decoding.model_copy(update={"seed": config.seed})
+    decoding = single_reply(config, chosen.decoding, get_state().limits)
     return Column(run=run.path.name, snapshot=chosen.snapshot, decoding=decoding.model_dump(mode="json"))
 
 

@@ -11,10 +11,10 @@ from seq2seq_chat.config import RUN_NAME
 from webui.limits import Limits
 from webui.schemas import (
     InvalidRequest,
-    RequestTooLarge,
     RunName,
     SnapshotName,
     Text,
+    check_lengths,
     validate_request,
 )
 
@@ -103,8 +103,7 @@ def parse_evaluation_request(body: object, limits: Limits) -> EvaluationRequest:
     request = validate_request(EvaluationRequest, body, example)
     if not all(prompt.strip() for prompt in request.prompts):
         raise InvalidRequest("prompts: an empty prompt has no reply; leave it out.")
-    if (length := max(map(len, request.prompts))) > limits.max_text_length:
-        raise RequestTooLarge(f"A prompt may have at most {limits.max_text_length:,} characters, not {length:,}.")
+    check_lengths(request.prompts, limits)
     return request
 
 

@@ -24,7 +24,15 @@ from webui.openapi_parts import (
     reference,
     responses,
 )
-from webui.schemas import ChatReply, ChatRequest, ErrorResponse, GenerateRequest, NotesRequest, TextBlock, TextEnd
+from webui.schemas import (
+    ChatReply,
+    ChatRequest,
+    ErrorResponse,
+    GenerateRequest,
+    NotesRequest,
+    TextBlock,
+    TextEnd,
+)
 from webui.workbench_openapi import curves_schema, workbench_paths
 
 BODIES = (ChatRequest, ChatReply, GenerateRequest, TextBlock, TextEnd, NotesRequest, ErrorResponse, *EVALUATION_BODIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -14,6 +15,7 @@ from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
 MAX_NOTE_LENGTH = 10_000
+MAX_QUESTIONS = 100
 MAX_COMPARED = 20  # runs in a comparison
 
 Request = TypeVar("Request", bound=BaseModel)
@@ -84,6 +86,15 @@ class NotesRequest(BaseModel):
     star: bool = False
     hidden: bool = Field(False, description="whether lists leave the run out")
     text: Text = Field("", max_length=MAX_NOTE_LENGTH)
+
+
+class AnswersRequest(BaseModel):
+    """Questions for a snapshot of a run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    snapshot: str = Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot")
+    questions: list[Text] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
 
 class TokenProbability(BaseModel):
@@ -168,13 +179,16 @@ def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
         RequestTooLarge: The prompt or the text is too long.
     """
     text = validate_request(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
-    if len(text.prompt) > limits.max_text_length:
-        raise RequestTooLarge(
-            f"A prompt may have at most {limits.max_text_length:,} characters, not {len(text.prompt):,}."
-        )
+    check_lengths([text.prompt], limits)
     if text.length > limits.max_generated:
         raise RequestTooLarge(f"A text may have at most {limits.max_generated:,} tokens, not {text.length:,}.")
     return text
+
+
+def check_lengths(texts: Iterable[str], limits: Limits) -> None:
+    """Raise RequestTooLarge if one of several prompts is too long."""
+    if (length := max(map(len, texts))) > limits.max_text_length:
+        raise RequestTooLarge(f"A prompt may have at most {limits.max_text_length:,} characters, not {length:,}.")
 
 
 def validate_request(model: type[Request], body: object, example: str) -> Request:

@@ -45,6 +45,14 @@ def workbench_paths() -> dict[str, Any]:
         "parameters": [names],
         "responses": responses("The comparison", result, 400, 401, 403, 404),
     }
+    replies = object_schema(step=COUNT, replies=list_schema(STRING))
+    answers = {
+        "operationId": "answerQuestions",
+        "summary": "The replies of a snapshot to questions, which are stored in the run",
+        "parameters": [RUN_NAME],
+        "requestBody": {"required": True, "content": content("AnswersRequest")},
+        "responses": responses("The replies, in the order of the questions", replies, 400, 401, 403, 404, 413, 503),
+    }
     notes = {
         "operationId": "putNotes",
         "summary": "Replace the notes about a run",
@@ -55,6 +63,7 @@ def workbench_paths() -> dict[str, Any]:
     return {
         "/api/events": {"get": events},
         "/api/comparison": {"get": comparison},
+        "/api/runs/{name}/answers": {"post": answers},
         "/api/runs/{name}/notes": {"put": notes},
     }
 

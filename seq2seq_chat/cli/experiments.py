@@ -36,7 +36,7 @@ def list_experiments(as_json: bool, results: str) -> None:
     summaries = [summarize(run) for run in list_runs(results)]
     if as_json:
         for summary in summaries:
-            click.echo(json.dumps(summary._asdict()))
+            click.echo(json.dumps({**summary._asdict(), "notes": summary.notes._asdict()}))
         return
     if not summaries:
         click.echo(f"no runs in {results}", err=True)

@@ -15,6 +15,7 @@
       tensorboard/        the metrics for TensorBoard
       train.log           what the training printed
       history.jsonl       one line per start: time, environment, step, changed settings, what it was initialized from
+      answers.jsonl       replies to the same questions by snapshots, one line each
       notes.json          a star and a text of people, if there are any
       end.json            how the last training ended; missing if it is running or was killed
 """
@@ -89,6 +90,11 @@ class Run:
     def samples_file(self) -> Path:
         """Replies generated during training."""
         return self.path / "samples.jsonl"
+
+    @property
+    def answers_file(self) -> Path:
+        """Replies to the same questions by snapshots."""
+        return self.path / "answers.jsonl"
 
     @property
     def tensorboard(self) -> Path:

@@ -40,6 +40,7 @@ export class CurveChart {
     const data = lines.length ? uPlot.join(lines.map((line) => [line.steps, line.drawn.map((value) => (view.log && value <= 0 ? null : value))])) : [[]];
     const shape = JSON.stringify([lines.map((line) => [line.name, line.isValidation, line.steps.length < 2]), view.log, view.single]);
     this.view = view;
+    this.element.setAttribute("aria-label", view.label);
     if (shape !== this.shape) {
       this.plot?.destroy();
       this.plot = new uPlot(this.settings(lines, view), data, this.element);

@@ -92,7 +92,9 @@ export class CurvePanel {
     const shown = lines.map((line) => line.drawn.filter((value, index) => line.steps[index] >= zoom[0] && line.steps[index] <= zoom[1] && !(log && value <= 0)));
     const ranges = shown.filter((values) => values.some((value) => value !== null)).map((values) => (clip ? rangeWithoutSpikes(values) : rangeOf(values)));
     this.caption.textContent = ranges.length ? this.describe(lines, title, unit) : `No ${title.toLowerCase()} has been recorded.`;
-    this.chart.draw(ranges.length ? lines : [], { log, zoom, range: [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))], single: this.runs.length === 1 });
+    const range = [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))];
+    const label = ranges.length ? `${title} from ${range.map(formatNumber).join(" to ")}, steps ${zoom.map(formatNumber).join(" to ")}${log ? ", logarithmic" : ""}` : title;
+    this.chart.draw(ranges.length ? lines : [], { label, log, zoom, range, single: this.runs.length === 1 });
   }
 
   describe(lines, title, unit) {

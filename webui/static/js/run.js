@@ -5,11 +5,13 @@ import { byId, element, formatNumber, timeAgo } from "./dom.js";
 import { followRuns } from "./events.js";
 import { labelsOf } from "./labels.js";
 import { askForNote, saveNotes, starButton } from "./notes.js";
+import { QuestionTable } from "./questions.js";
 import { bestPerplexity, stateBadge, stepProgress, useOf } from "./run_fields.js";
 import { isSnapshot } from "./run_picker.js";
 
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
 const note = byId("note");
+const questions = new QuestionTable(name);
 const curves = new CurvePanel(byId("curves"));
 let shown = null;
 
@@ -112,6 +114,7 @@ function show(run) {
     byId("validations").replaceChildren(validations(run.curves.validation));
   }
   showNotes(run);
+  questions.show(run);
   if (changed("samples")) byId("samples").replaceChildren(samples(run.samples, labels));
   if (changed("checks")) byId("checks").replaceChildren(checks(run.checks));
   if (changed("files")) report(run.files);
