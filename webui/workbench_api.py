@@ -30,6 +30,7 @@ def events() -> Response:
     if not _readers.acquire(blocking=False):
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
     response = Response(get_state().watch.events(), mimetype="text/event-stream")
+    response.headers["X-Accel-Buffering"] = "no"  # nginx sends each event at once
     response.call_on_close(_readers.release)
     return response
 
