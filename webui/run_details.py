@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import MAX_BYTES, Summary
+from seq2seq_chat.runs.summary import Summary
 from webui.decoding_options import decoding_options, default_settings
+from webui.learning_curves import learning_curves
 from webui.limits import Limits
 from webui.run_registry import snapshots, strip_paths
 
-MAX_POINTS = 400  # in a learning curve; a screen shows no more
 MAX_SAMPLES = 2000  # the newest sample replies
 MAX_FILES = 200  # in a report
 MEDIA_TYPES = {
@@ -30,7 +29,7 @@ MEDIA_TYPES = {
 def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
     """The summary of a run, without paths of the server."""
     reason = strip_paths(summary.reason, results) if summary.reason else None
-    return summary._asdict() | {"reason": reason}
+    return summary._asdict() | {"reason": reason, "notes": summary.notes._asdict()}
 
 
 def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
@@ -54,16 +53,6 @@ def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> di
         "checks": newest_checks(results, config.name) if config else None,
         "files": sorted(report_files(run)),
     }
-
-
-def learning_curves(run: Run) -> dict[str, list[list[float]]]:
-    """Training and validation losses as [[step, nats per target token], …], averaged down to MAX_POINTS."""
-    curves: dict[str, list[list[float]]] = {"train": [], "validation": []}
-    for line in read_json_lines(run.metrics_file, MAX_BYTES):
-        loss = line.get("loss")
-        if line.get("kind") in curves and isinstance(loss, (int, float)) and math.isfinite(loss):
-            curves[line["kind"]].append([line["step"], round(float(loss), 5)])
-    return {kind: _downsample(points) for kind, points in curves.items()}
 
 
 def sample_replies(run: Run) -> list[dict[str, Any]]:
@@ -115,10 +104,3 @@ def _read_checks(file: Path, results: Path) -> dict[str, Any] | None:
     for check in checks:
         check["detail"] = strip_paths(str(check["detail"] or ""), results)
     return {"passed": bool(content.get("passed")), "checks": checks}
-
-
-def _downsample(points: list[list[float]]) -> list[list[float]]:
-    """Average groups of neighboring points, at the step of the last one, so that at most MAX_POINTS remain."""
-    size = math.ceil(len(points) / MAX_POINTS) or 1
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [[group[-1][0], round(sum(loss for _, loss in group) / len(group), 5)] for group in groups]

@@ -29,8 +29,8 @@ function readToken() {
 export const withToken = (path) => (token ? `${path}?${new URLSearchParams({ token })}` : path);
 
 /** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
-export async function fetchJson(path, { body = null, signal = null } = {}) {
-  const response = await request(path, { body, signal });
+export async function fetchJson(path, options = {}) {
+  const response = await request(path, options);
   return response.json();
 }
 
@@ -41,26 +41,33 @@ export async function fetchImage(path) {
 
 /** POST, and yield the objects of a response that has one JSON object a line, as they arrive. */
 export async function* fetchLines(path, body, signal) {
-  const response = await request(path, { body, signal });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read().catch((error) => {
-      throw error.name === "AbortError" ? error : new ApiError(UNREACHABLE, 0);
-    });
-    if (done) return;
-    const lines = (rest + value).split("\n");
+  for await (const text of openStream(path, signal, body)) {
+    const lines = (rest + text).split("\n");
     rest = lines.pop();
     for (const line of lines) yield JSON.parse(line);
   }
 }
 
-async function request(path, { body = null, signal = null } = {}) {
+/** GET, or POST if there is a body, and yield the text of the response as it arrives. */
+export async function* openStream(path, signal, body = null) {
+  const response = await request(path, { body, signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new ApiError(UNREACHABLE, 0);
+    });
+    if (done) return;
+    yield value;
+  }
+}
+
+async function request(path, { body = null, signal = null, method = body ? "POST" : "GET" } = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
+    response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(UNREACHABLE, 0);
@@ -68,7 +75,7 @@ async function request(path, { body = null, signal = null } = {}) {
   if (response.ok) return response;
   if (response.status === 401 && document.body.dataset.needsToken === "yes") {
     await askForToken(token !== null);
-    return request(path, { body, signal });
+    return request(path, { body, signal, method });
   }
   const { error } = await response.json().catch(() => ({}));
   const retryAfter = Number(response.headers.get("Retry-After")) || null;

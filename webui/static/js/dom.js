@@ -19,6 +19,9 @@ function fill(node, attributes, children) {
   return node;
 }
 
+/** The address of a path of this server, which may be below another path, behind a proxy. */
+export const address = (path) => document.body.dataset.root + path;
+
 export const byId = (id) => document.getElementById(id);
 
 const fourDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
