@@ -22,19 +22,20 @@ class QuantizedMatrix(NamedTuple):
         return self.values.astype(np.float32) * np.expand_dims(self.scales, 1 - self.axis)
 
 
-def quantize(matrix: npt.NDArray[np.float32], axis: int) -> QuantizedMatrix:
-    """The nearest multiples of each channel's scale, which is its largest absolute value / 127.
+def quantize(matrix: npt.NDArray[np.float32], axis: int, largest_integer: int = MAX_INT8) -> QuantizedMatrix:
+    """The nearest multiples of each channel's scale, which is its largest absolute value / ``largest_integer``.
 
     Args:
         matrix: finite, [rows, columns].
         axis: of the output channels, so that a channel's scale can be applied to the result of a product: 1 for x W, 0
             for x Wᵀ and for a table of which rows are read.
+        largest_integer: at most 127; smaller integers are less exact, but compress better.
     """
     largest = np.abs(matrix).max(axis=1 - axis, initial=0.0)
-    # below the smallest normal number, 127 · scale would no longer be the largest value; such channels become zero
-    scales = np.maximum(largest / MAX_INT8, np.finfo(np.float32).tiny).astype(np.float32)
+    # multiples of a scale below the smallest normal number would not be exact; such channels become zero
+    scales = np.maximum(largest / largest_integer, np.finfo(np.float32).tiny).astype(np.float32)
     values = np.rint(matrix / np.expand_dims(scales, 1 - axis))
-    return QuantizedMatrix(np.clip(values, -MAX_INT8, MAX_INT8).astype(np.int8), scales, axis)
+    return QuantizedMatrix(np.clip(values, -largest_integer, largest_integer).astype(np.int8), scales, axis)
 
 
 def relative_error(matrix: npt.NDArray[np.float32], quantized: QuantizedMatrix) -> float:
