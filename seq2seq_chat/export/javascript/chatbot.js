@@ -42,16 +42,19 @@ export class Chatbot {
     return before ? turns.slice(-before).flatMap((turn) => [...turn, TURN]) : [];
   }
 
-  /** The distinct hypotheses, best first, each with its tokens, text and attention in the order of the source. */
+  /** The distinct hypotheses, best first, each with its score, tokens, text, and attention in the order of the text. */
   async search(ids, settings, pause) {
-    const source = this.header.reverse_input ? ids.toReversed() : ids;
-    const found = await this.find(source, settings, { steps: this.header.model.decoder_steps, pause });
-    const distinct = new Map(found.filter(({ score }) => score > -Infinity).reverse().map((one) => [one.words.join(" "), one]));
-    return [...distinct.values()].reverse().map(({ words, attention, ...rest }) => {
+    const reversed = this.header.reverse_input;
+    const found = await this.find(reversed ? ids.toReversed() : ids, settings, { steps: this.header.model.decoder_steps, pause });
+    const distinct = new Map();
+    for (const { words, score, attention } of found) {
+      const key = words.join(" ");
+      if (score === -Infinity || distinct.has(key)) continue;
       const tokens = this.target.tokens(words);
-      const rows = this.model.decoder.attention ? attention.slice(0, tokens.length).map((row) => (this.header.reverse_input ? [...row].reverse() : [...row])) : [];
-      return { ...rest, tokens, text: this.target.tokenizer.decode(tokens), attention: rows };
-    });
+      const rows = attention.slice(0, tokens.length).map((row) => (reversed ? [...row].reverse() : [...row]));
+      distinct.set(key, { score, tokens, text: this.target.tokenizer.decode(tokens), attention: this.model.decoder.attention ? rows : [] });
+    }
+    return [...distinct.values()];
   }
 
   find(source, settings, limits) {

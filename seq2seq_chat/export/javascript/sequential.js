@@ -4,11 +4,10 @@ import { softmax, topK } from "./tensors.js";
 
 export const greedySearch = (model, source, settings, limits) => extend(model, source, settings, limits, 1, (logits) => topK(logits, 1)[0]);
 
-/** `uniform(row, t)` is a random number in [0, 1) for word t of a hypothesis. Most probable hypotheses first. */
-export async function samplingSearch(model, source, settings, limits, uniform) {
+/** `uniform(row, t)` is a random number in [0, 1) for word t of a hypothesis. In the order in which they were sampled. */
+export function samplingSearch(model, source, settings, limits, uniform) {
   const choose = (logits, row, t) => sampleWord(truncatedSoftmax(logits, settings), uniform(row, t));
-  const hypotheses = await extend(model, source, settings, limits, settings.n_best, choose);
-  return hypotheses.sort((one, other) => other.score - one.score);
+  return extend(model, source, settings, limits, settings.n_best, choose);
 }
 
 /** `choose(logits, row, t)` returns the next word of a hypothesis, undefined if all are forbidden. */
@@ -33,7 +32,7 @@ async function extend(model, source, settings, { steps, pause }, count, choose) 
       }
     });
   }
-  return hypotheses.map((hypothesis) => ({ ...hypothesis, rank: hypothesis.score }));
+  return hypotheses;
 }
 
 /** The distribution to sample from: seq2seq_chat/decoding/sampling.py. Logits [vocabulary] → probabilities. */

@@ -15,57 +15,61 @@ export class Matrix {
 
   /** W x for each of n vectors: [n][columns] → [n][rows]. */
   times(vectors) {
-    const outputs = vectors.map(() => new Float32Array(this.rows));
+    const { rows, columns, values, scales } = this;
+    const outputs = vectors.map(() => new Float32Array(rows));
     let next = 0;
-    for (; next + 4 <= vectors.length; next += 4) this.multiplyFour(vectors.slice(next, next + 4), outputs.slice(next, next + 4));
-    for (; next < vectors.length; next++) this.multiply(vectors[next], outputs[next]);
-    if (this.scales) {
-      for (const output of outputs) for (let row = 0; row < this.rows; row++) output[row] *= this.scales[row];
+    for (; next + 4 <= vectors.length; next += 4) {
+      multiplyFour(values, rows, columns, vectors[next], vectors[next + 1], vectors[next + 2], vectors[next + 3],
+        outputs[next], outputs[next + 1], outputs[next + 2], outputs[next + 3]);
     }
+    for (; next < vectors.length; next++) multiply(values, rows, columns, vectors[next], outputs[next]);
+    if (scales) for (const output of outputs) scale(output, scales);
     return outputs;
   }
+}
 
-  /** Four rows at a time, so that each element of the vector is read once for all of them. */
-  multiply(vector, output) {
-    const { rows, columns, values } = this;
-    let row = 0;
-    for (; row + 4 <= rows; row += 4) {
-      const first = row * columns, second = first + columns, third = second + columns, fourth = third + columns;
-      let a = 0, b = 0, c = 0, d = 0;
-      for (let column = 0; column < columns; column++) {
-        const x = vector[column];
-        a += values[first + column] * x;
-        b += values[second + column] * x;
-        c += values[third + column] * x;
-        d += values[fourth + column] * x;
-      }
-      output[row] = a;
-      output[row + 1] = b;
-      output[row + 2] = c;
-      output[row + 3] = d;
+/** y = W x, four rows at a time, so that each element of x is read once for all of them. */
+function multiply(values, rows, columns, x, y) {
+  let row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    const first = row * columns, second = first + columns, third = second + columns, fourth = third + columns;
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let column = 0; column < columns; column++) {
+      const element = x[column];
+      a += values[first + column] * element;
+      b += values[second + column] * element;
+      c += values[third + column] * element;
+      d += values[fourth + column] * element;
     }
-    for (; row < rows; row++) output[row] = dot(values.subarray(row * columns, (row + 1) * columns), vector);
+    y[row] = a;
+    y[row + 1] = b;
+    y[row + 2] = c;
+    y[row + 3] = d;
   }
+  for (; row < rows; row++) y[row] = dot(values.subarray(row * columns, (row + 1) * columns), x);
+}
 
-  /** Four vectors at a time, so that each weight is read once for all of them. */
-  multiplyFour([x, y, z, w], [a, b, c, d]) {
-    const { rows, columns, values } = this;
-    for (let row = 0; row < rows; row++) {
-      const start = row * columns;
-      let sumX = 0, sumY = 0, sumZ = 0, sumW = 0;
-      for (let column = 0; column < columns; column++) {
-        const weight = values[start + column];
-        sumX += weight * x[column];
-        sumY += weight * y[column];
-        sumZ += weight * z[column];
-        sumW += weight * w[column];
-      }
-      a[row] = sumX;
-      b[row] = sumY;
-      c[row] = sumZ;
-      d[row] = sumW;
+/** The same for four vectors, so that each weight is read once for all of them. */
+function multiplyFour(values, rows, columns, x0, x1, x2, x3, y0, y1, y2, y3) {
+  for (let row = 0; row < rows; row++) {
+    const start = row * columns;
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let column = 0; column < columns; column++) {
+      const weight = values[start + column];
+      a += weight * x0[column];
+      b += weight * x1[column];
+      c += weight * x2[column];
+      d += weight * x3[column];
     }
+    y0[row] = a;
+    y1[row] = b;
+    y2[row] = c;
+    y3[row] = d;
   }
+}
+
+function scale(vector, factors) {
+  for (let index = 0; index < vector.length; index++) vector[index] *= factors[index];
 }
 
 export function dot(x, y) {
@@ -74,7 +78,11 @@ export function dot(x, y) {
   return sum;
 }
 
-export const add = (x, y) => x.map((value, index) => value + y[index]);
+export function add(x, y) {
+  const sum = new Float32Array(x.length);
+  for (let index = 0; index < sum.length; index++) sum[index] = x[index] + y[index];
+  return sum;
+}
 
 export const tanh = (x) => x.map(Math.tanh);
 
@@ -93,8 +101,8 @@ export function concat(...vectors) {
 /** log Σ exp of all values. */
 export function logSumExp(values) {
   let largest = -Infinity, sum = 0;
-  for (const value of values) largest = Math.max(largest, value);
-  for (const value of values) sum += Math.exp(value - largest);
+  for (let index = 0; index < values.length; index++) if (values[index] > largest) largest = values[index];
+  for (let index = 0; index < values.length; index++) sum += Math.exp(values[index] - largest);
   return largest + Math.log(sum);
 }
 
