@@ -24,7 +24,13 @@ setup(
     package_dir=SAMPLE,
     package_data={
         "seq2seq_chat": ["analysis/report/templates/*"],
-        "seq2seq_chat.sample": ["conversations.txt", "validation.txt", "dialogues*.txt", "dates_*.tsv"],
+        "seq2seq_chat.sample": [
+            "conversations.txt",
+            "validation.txt",
+            "dialogues*.txt",
+            "dates_*.tsv",
+            "questions.txt",
+        ],
         "webui": ["templates/**/*", "static/**/*"],
     },
     # TensorFlow 2.15 is the last version that tensorflow-addons supports, and it needs Python 3.10 or 3.11.
@@ -32,6 +38,7 @@ setup(
     install_requires=[
         "ahocorasick_rs",
         "Bootstrap-Flask",
+        "choix",
         "click",
         "Flask",
         "google-re2",

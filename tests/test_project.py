@@ -104,7 +104,7 @@ def test_wheel_contents(tmp_path: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     expected = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py"))
     assert sorted(name for name in names if name.endswith(".py")) == expected
-    texts = ("conversations", "validation", "dialogues", "dialogues_validation")
+    texts = ("conversations", "validation", "questions", "dialogues", "dialogues_validation")
     sample = {f"seq2seq_chat/sample/{name}.txt" for name in texts}
     sample |= {f"seq2seq_chat/sample/dates_{name}.tsv" for name in ("train", "validation", "test")}
     template = {"seq2seq_chat/analysis/report/templates/report.html"}

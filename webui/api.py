@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
 from webui.chat_answers import ChatQuestion, reply_events
-from webui.model_worker import ModelUnavailable, ServerBusy
+from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, strip_paths
@@ -40,16 +41,24 @@ api = Blueprint("api", __name__)
 @api.post("/api/chat")
 def chat() -> Response:
     """Reply to an utterance."""
-    state, question = get_state(), _question()
-    future = question.send(state.pool.submit)
+    question = _question()
+    return json_response(question.reply(wait_for_answer(question.send(get_state().pool.submit))))
+
+
+def wait_for_answer(future: Future[Answer]) -> Answer:
+    """The answer to a queued utterance.
+
+    Raises:
+        ServerBusy: It takes too long, and is cancelled.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
     try:
-        answer = future.result(timeout=state.limits.timeout)
+        return future.result(timeout=get_state().limits.timeout)
     except FutureTimeout:
         future.cancel()
         raise ServerBusy("The model took too long to reply. Please try again.", retry_after=10) from None
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
-    return _json_response(question.reply(answer))
 
 
 @api.post("/api/chat/stream")
@@ -67,8 +76,8 @@ def generate() -> Response:
     """Write a text, sent as it is written: a line of JSON for each block of tokens, and one at the end."""
     start = time.perf_counter()
     state = get_state()
-    body = parse_generate_request(_request_json(), state.limits)
-    run, config = _find(body.run)
+    body = parse_generate_request(request_json(), state.limits)
+    run, config = find_run(body.run)
     if config.task != "language_model":
         raise InvalidRequest(f"run {run.name} is no language model: its task is {config.task}; use /api/chat.")
     changes = body.model_dump(include={"temperature", "top_k", "top_p", "seed"}, exclude_none=True)
@@ -104,7 +113,7 @@ def _text_lines(
 def runs() -> Response:
     """List all runs, newest first."""
     registry = get_state().registry
-    return _json_response({"runs": [run_summary(summary, registry) for summary in registry.summaries()]})
+    return json_response({"runs": [run_summary(summary, registry.results) for summary in registry.summaries()]})
 
 
 @api.get("/api/runs/<name>")
@@ -112,25 +121,25 @@ def run(name: str) -> Response:
     """Return the details of a run."""
     state = get_state()
     run = state.registry.find(name)
-    return _json_response(run_details(run, state.registry, state.limits))
+    return json_response(run_details(run, state.registry.summary(run), state.registry.results, state.limits))
 
 
 @api.get("/api/openapi.json")
 def openapi() -> Response:
     """Return the OpenAPI document of this API."""
     state = get_state()
-    return _json_response(openapi_document(state.limits, needs_token=state.token is not None))
+    return json_response(openapi_document(state.limits, needs_token=state.token is not None))
 
 
 @api.get("/healthz")
 def health() -> Response:
     """Report that the server is up, for health checks."""
-    return _json_response({"status": "ok", "version": __version__, "models": len(get_state().pool.loaded())})
+    return json_response({"status": "ok", "version": __version__, "models": len(get_state().pool.loaded())})
 
 
 def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
     """An error message as JSON, without paths of the server."""
-    response = _json_response({"error": strip_paths(message, get_state().registry.results, Path.cwd())})
+    response = json_response({"error": strip_paths(message, get_state().registry.results, Path.cwd())})
     response.status_code = status
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
@@ -172,8 +181,8 @@ MESSAGE_OF_STATUS = {
 def _question() -> ChatQuestion:
     """The question of the current request."""
     state = get_state()
-    body = parse_chat_request(_request_json(), state.limits)
-    return ChatQuestion(state, body, *_find(body.run))
+    body = parse_chat_request(request_json(), state.limits)
+    return ChatQuestion(state, body, *find_run(body.run))
 
 
 def _first_part(stream: Stream[Part], timeout: float) -> Part | None:
@@ -194,7 +203,7 @@ def _streamed_response(lines: Iterator[str], mimetype: str, stream: Stream[Any])
     return response
 
 
-def _find(name: str) -> tuple[Run, Config]:
+def find_run(name: str) -> tuple[Run, Config]:
     """A run and its configuration. Raises NotFoundError, RunError, and ModelUnavailable if it is invalid."""
     registry = get_state().registry
     run = registry.find(name)
@@ -208,7 +217,7 @@ def _snapshot(name: str | None) -> str | None:
     return None if name == "latest" else name
 
 
-def _request_json() -> Any:
+def request_json() -> Any:
     if not request.is_json:
         raise InvalidRequest("The request must be JSON, with the header Content-Type: application/json.")
     try:
@@ -217,5 +226,5 @@ def _request_json() -> Any:
         raise InvalidRequest("The body is not valid JSON.") from None
 
 
-def _json_response(body: dict[str, Any]) -> Response:
+def json_response(body: dict[str, Any]) -> Response:
     return Response(json.dumps(body), mimetype="application/json")

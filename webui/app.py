@@ -10,12 +10,16 @@ from werkzeug.exceptions import HTTPException
 
 from webui.api import api, handle_error
 from webui.app_state import EXTENSION, AppState, get_state
+from webui.evaluation_api import evaluations
 from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.pages import pages, render_page
 from webui.report_files import files
+from webui.run_details import run_summary
 from webui.run_registry import NotFoundError, RunRegistry
+from webui.run_watch import RunWatch
 from webui.security import secure
+from webui.workbench_api import workbench
 
 
 def create_app(
@@ -33,8 +37,10 @@ def create_app(
     app = Flask(__name__)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True, MAX_CONTENT_LENGTH=limits.max_body_bytes)
     Bootstrap5(app)
-    app.extensions[EXTENSION] = AppState(RunRegistry(results), ModelPool(limits), limits, token, local)
-    for blueprint in (api, files, pages):
+    registry = RunRegistry(results)
+    watch = RunWatch(lambda: [run_summary(summary, registry.results) for summary in registry.summaries()])
+    app.extensions[EXTENSION] = AppState(registry, ModelPool(limits), limits, token, watch, local)
+    for blueprint in (api, evaluations, files, pages, workbench):
         app.register_blueprint(blueprint)
     secure(app)
 
@@ -50,5 +56,6 @@ def create_app(
 
 
 def close_app(app: Flask) -> None:
-    """Answer all queued utterances and release all models of an application."""
+    """Answer all queued utterances, end all streams of events and release all models of an application."""
+    get_state(app).watch.closed.set()
     get_state(app).pool.close()

@@ -9,6 +9,7 @@ from flask import Flask, current_app
 from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.run_registry import RunRegistry
+from webui.run_watch import RunWatch
 
 EXTENSION = "seq2seq_chat"  # key in Flask.extensions
 
@@ -20,6 +21,7 @@ class AppState(NamedTuple):
     pool: ModelPool
     limits: Limits
     token: str | None  # bearer token that requests must carry; None for no authentication
+    watch: RunWatch  # notices changes of runs for the pages that follow them
     local_only: bool  # whether the server is reachable from this machine only
 
 

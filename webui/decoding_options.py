@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from seq2seq_chat.config import OPTIONS_OF_METHOD, ConfigError, Decoding, override_decoding
+from seq2seq_chat.config import OPTIONS_OF_METHOD, Config, ConfigError, Decoding, override_decoding
 from webui.limits import Limits
 
 METHODS_OF_OPTION = {  # all other options apply to every method
@@ -70,6 +70,14 @@ def merge_decoding(base: Decoding, changes: Mapping[str, Any], limits: Limits) -
             with contextlib.suppress(ConfigError):
                 return override_decoding(base, **{**fallback, **changes})
         raise
+
+
+def single_reply(config: Config, changes: Mapping[str, Any], limits: Limits) -> Decoding:
+    """The settings for one reply that is the same every time: sampling has a seed. Raises ConfigError."""
+    decoding = merge_decoding(config.decoding, {**changes, "n_best": 1}, limits)
+    if decoding.method == "sample" and decoding.seed is None:
+        return decoding.model_copy(update={"seed": config.seed})
+    return decoding
 
 
 def default_settings(base: Decoding, limits: Limits) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
-from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.generator import Generator, random_seed
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
 from webui.stream import Stream
@@ -41,7 +41,7 @@ class Utterance(NamedTuple):
 
     text: str
     history: tuple[str, ...] = ()  # oldest first, user and model in turns
-    seed: int = 0  # of sampling
+    seed: int | None = None  # of sampling; None: that of the decoding settings
 
 
 class Answer(NamedTuple):
@@ -155,6 +155,7 @@ class ModelWorker(threading.Thread):
         try:
             utterances = [job.utterance for job in jobs]
             texts, histories, seeds = map(list, zip(*utterances, strict=True))
+            seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
             is_streamed = any(job.stream for job in jobs)
             on_step = functools.partial(_write_texts, jobs) if is_streamed else None
             replies = bot.replies(texts, decoding, histories, seeds, on_step)

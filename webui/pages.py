@@ -6,6 +6,7 @@ import functools
 
 from flask import Blueprint, render_template
 
+from seq2seq_chat.analysis.replies import QUESTIONS
 from seq2seq_chat.config import LABELS
 from webui.app_state import get_state
 
@@ -14,6 +15,8 @@ PAGES = {
     "/translate": "translate",
     "/write": "write",
     "/compare": "compare",
+    "/judge": "judge",
+    "/judge/<name>": "evaluation",
     "/runs": "runs",
     "/runs/<name>": "run",
 }
@@ -30,4 +33,5 @@ def render_page(template: str, **context: object) -> str:
 
 
 for path, page in PAGES.items():
-    pages.add_url_rule(path, page, functools.partial(render_page, f"{page}.html"))
+    view = functools.partial(render_page, f"{page}.html", questions="\n".join(QUESTIONS))
+    pages.add_url_rule(path, page, view)

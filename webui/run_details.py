@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import MAX_BYTES, Summary
+from seq2seq_chat.runs.summary import Summary
 from webui.decoding_options import decoding_options, default_settings
+from webui.learning_curves import learning_curves
 from webui.limits import Limits
-from webui.run_registry import RunRegistry, snapshots, strip_paths
+from webui.run_registry import snapshots, strip_paths
 
-MAX_POINTS = 400  # in a learning curve; a screen shows no more
 MAX_SAMPLES = 2000  # the newest sample replies
 MAX_FILES = 200  # in a report
 MEDIA_TYPES = {
@@ -27,20 +26,21 @@ MEDIA_TYPES = {
 }
 
 
-def run_summary(summary: Summary, registry: RunRegistry) -> dict[str, Any]:
+def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
     """The summary of a run and the step of its newest weights, without paths of the server."""
-    reason = strip_paths(summary.reason, registry.results) if summary.reason else None
-    return summary._asdict() | {"reason": reason, "newest_step": Run(registry.results / summary.name).newest_step}
+    reason = strip_paths(summary.reason, results) if summary.reason else None
+    newest_step = Run(results / summary.name).newest_step
+    return summary._asdict() | {"reason": reason, "notes": summary.notes._asdict(), "newest_step": newest_step}
 
 
-def run_details(run: Run, registry: RunRegistry, limits: Limits) -> dict[str, Any]:
+def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
     """All details of a run. Fields that depend on its configuration are null or empty if that is invalid."""
     try:
         config: Config | None = run.config
     except ConfigError:
         config = None
     return {
-        **run_summary(registry.summary(run), registry),
+        **run_summary(summary, results),
         "snapshots": snapshots(run),
         "config": config.model_dump(mode="json") if config else None,
         "decoding": {
@@ -51,19 +51,9 @@ def run_details(run: Run, registry: RunRegistry, limits: Limits) -> dict[str, An
         "context_turns": config.data.context_turns if config else 0,
         "curves": learning_curves(run),
         "samples": sample_replies(run),
-        "checks": newest_checks(registry.results, config.name) if config else None,
+        "checks": newest_checks(results, config.name) if config else None,
         "files": sorted(report_files(run)),
     }
-
-
-def learning_curves(run: Run) -> dict[str, list[list[float]]]:
-    """Training and validation losses as [[step, nats per target token], …], averaged down to MAX_POINTS."""
-    curves: dict[str, list[list[float]]] = {"train": [], "validation": []}
-    for line in read_json_lines(run.metrics_file, MAX_BYTES):
-        loss = line.get("loss")
-        if line.get("kind") in curves and isinstance(loss, (int, float)) and math.isfinite(loss):
-            curves[line["kind"]].append([line["step"], round(float(loss), 5)])
-    return {kind: _downsample(points) for kind, points in curves.items()}
 
 
 def sample_replies(run: Run) -> list[dict[str, Any]]:
@@ -115,10 +105,3 @@ def _read_checks(file: Path, results: Path) -> dict[str, Any] | None:
     for check in checks:
         check["detail"] = strip_paths(str(check["detail"] or ""), results)
     return {"passed": bool(content.get("passed")), "checks": checks}
-
-
-def _downsample(points: list[list[float]]) -> list[list[float]]:
-    """Average groups of neighboring points, at the step of the last one, so that at most MAX_POINTS remain."""
-    size = math.ceil(len(points) / MAX_POINTS) or 1
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [[group[-1][0], round(sum(loss for _, loss in group) / len(group), 5)] for group in groups]

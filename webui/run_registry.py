@@ -9,6 +9,7 @@ from typing import Any
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.find import NoSuchRun, list_runs, match_run
+from seq2seq_chat.runs.notes import FILE as NOTES
 from seq2seq_chat.runs.run import BEST, LATEST, Run, RunError, snapshot_step
 from seq2seq_chat.runs.summary import Summary, summarize
 from seq2seq_chat.system.errors import UserError
@@ -70,7 +71,7 @@ class RunRegistry:
 
     def summary(self, run: Run) -> Summary:
         """The summary of a run, cached until one of its files changes."""
-        files = (run.path / "config.json", run.path / "end.json", run.metrics_file)
+        files = (*(run.path / name for name in ("config.json", "end.json", NOTES)), run.metrics_file)
         version = (run.is_locked(), *map(_file_version, files))
         cached = self._summaries.get(run.path.name)
         if cached is None or cached[0] != version:

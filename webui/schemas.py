@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -14,6 +15,9 @@ from webui.limits import Limits
 from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
+MAX_NOTE_LENGTH = 10_000
+MAX_QUESTIONS = 100
+MAX_COMPARED = 20  # runs in a comparison
 
 Request = TypeVar("Request", bound=BaseModel)
 
@@ -78,6 +82,25 @@ class GenerateRequest(BaseModel):
         None, gt=0, le=1, description="sample from the most probable tokens whose probabilities add up to this number"
     )
     seed: int | None = Field(None, ge=0, lt=2**31, description="the same seed gives the same text; null: a random one")
+
+
+class NotesRequest(BaseModel):
+    """Notes about a run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    star: bool = False
+    hidden: bool = Field(False, description="whether lists leave the run out")
+    text: Text = Field("", max_length=MAX_NOTE_LENGTH)
+
+
+class AnswersRequest(BaseModel):
+    """Questions for a snapshot of a run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    snapshot: str = Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot")
+    questions: list[Text] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
 
 class TokenProbability(BaseModel):
@@ -155,7 +178,7 @@ def parse_chat_request(body: object, limits: Limits) -> ChatRequest:
         InvalidRequest: The body is not a valid chat request.
         RequestTooLarge: The text is too long.
     """
-    chat = _validate(ChatRequest, body, '{"run": "latest", "text": "hello"}')
+    chat = validate_request(ChatRequest, body, '{"run": "latest", "text": "hello"}')
     if len(chat.text) > limits.max_text_length:
         raise RequestTooLarge(
             f"An utterance may have at most {limits.max_text_length:,} characters, not {len(chat.text):,}."
@@ -177,18 +200,21 @@ def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
         InvalidRequest: The body is not valid.
         RequestTooLarge: The prompt or the text is too long.
     """
-    text = _validate(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
-    if len(text.prompt) > limits.max_text_length:
-        raise RequestTooLarge(
-            f"A prompt may have at most {limits.max_text_length:,} characters, not {len(text.prompt):,}."
-        )
+    text = validate_request(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
+    check_lengths([text.prompt], limits)
     if text.length > limits.max_generated:
         raise RequestTooLarge(f"A text may have at most {limits.max_generated:,} tokens, not {text.length:,}.")
     return text
 
 
-def _validate(model: type[Request], body: object, example: str) -> Request:
-    """Raises InvalidRequest."""
+def check_lengths(texts: Iterable[str], limits: Limits) -> None:
+    """Raise RequestTooLarge if one of several prompts is too long."""
+    if (length := max(map(len, texts))) > limits.max_text_length:
+        raise RequestTooLarge(f"A prompt may have at most {limits.max_text_length:,} characters, not {length:,}.")
+
+
+def validate_request(model: type[Request], body: object, example: str) -> Request:
+    """Validate the body of a request; ``example`` is a valid one. Raises InvalidRequest."""
     if not isinstance(body, dict):
         raise InvalidRequest(f"The body must be a JSON object such as {example}.")
     try:

@@ -23,6 +23,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_cores, free_memory
 from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
+from webui.app_state import get_state
 from webui.limits import Limits
 from webui.security import is_local
 
@@ -183,6 +184,7 @@ def running(app: Flask, host: str, port: int, limits: Limits, proxy: Proxy = NO_
     try:
         yield server
     finally:
+        get_state(app).watch.closed.set()  # the threads of its readers end
         server.task_dispatcher.shutdown()  # first, because its threads notify the server when they end
         close_app(app)
         server.close()

@@ -84,6 +84,7 @@ class Search:
         self._model = Seq2Seq(model_config(size), size.vocabulary, seed=1)
         for variable in self._model.trainable_variables:
             variable.assign(workload.weights[variable.name])
+        self._step_weights = self._model.step_weights()  # once for all searches, as a chatbot does
         self._n_best = n_best
         self._searches: dict[int, ReplySearch] = {}
 
@@ -92,6 +93,6 @@ class Search:
         if width not in self._searches:
             method: Any = {"method": "beam", "beam_width": width} if width > 1 else {"method": "greedy"}
             decoding = Decoding(**method, n_best=self._n_best or width, allow_unknown=True)
-            self._searches[width] = ReplySearch(self._model, decoding)
+            self._searches[width] = ReplySearch(self._model, decoding, weights=self._step_weights)
         hypotheses = self._searches[width](*self._workload.sources(first, count))
         return [float(score) for score in hypotheses.scores[:, 0]]

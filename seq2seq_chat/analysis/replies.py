@@ -11,25 +11,13 @@ from typing import NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.config import override_decoding
+from seq2seq_chat.data.bundled import bundled_questions
 from seq2seq_chat.data.lines import numbered_lines
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
-QUESTIONS = (
-    "Hello!",
-    "How are you?",
-    "What is your name?",
-    "Where are you from?",
-    "What do you do for a living?",
-    "What did you do yesterday?",
-    "Do you like music?",
-    "I am hungry.",
-    "How much is it?",
-    "What is the meaning of life?",
-    "Thank you very much.",
-    "Good bye!",
-)
+QUESTIONS = tuple(bundled_questions().read_text(encoding="utf-8").splitlines())
 
 
 class ReplyColumn(NamedTuple):

@@ -56,7 +56,8 @@ def chat(
         click.echo(f"loading {run.name}…", err=True)
     load_tensorflow()
     from seq2seq_chat.inference.chatbot import Chatbot
-    from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines, converse
+    from seq2seq_chat.inference.conversation import converse
+    from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines
 
     bot = Chatbot.load(run, snapshot)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance

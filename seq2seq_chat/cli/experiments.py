@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seq2seq_chat.cli.options import json_option, results_option
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
+
+if TYPE_CHECKING:
+    from seq2seq_chat.analysis.votes.statistics import VoteStatistics
+    from seq2seq_chat.runs.run import Run
 
 
 @click.group()
@@ -31,7 +36,7 @@ def list_experiments(as_json: bool, results: str) -> None:
     summaries = [summarize(run) for run in list_runs(results)]
     if as_json:
         for summary in summaries:
-            click.echo(json.dumps(summary._asdict()))
+            click.echo(json.dumps({**summary._asdict(), "notes": summary.notes._asdict()}))
         return
     if not summaries:
         click.echo(f"no runs in {results}", err=True)
@@ -90,9 +95,10 @@ def new(base: str, axes: tuple[str, ...], output: str | None, train: bool, resul
 @experiments.command()
 @click.argument("names", nargs=-1, required=True, metavar="RUN RUN...")
 @click.option("--output", metavar="FILE", help="Plot the learning curves to a .png, .svg or .pdf file.")
+@click.option("--votes", is_flag=True, help="Show what people preferred in blind evaluations of these runs.")
 @json_option
 @results_option
-def compare(names: tuple[str, ...], output: str | None, json_file: str | None, results: str) -> None:
+def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: str | None, results: str) -> None:
     """Compare the settings and results of runs side by side."""
     from seq2seq_chat.runs.comparison import compare as compare_runs
     from seq2seq_chat.runs.comparison import format_comparison
@@ -104,14 +110,32 @@ def compare(names: tuple[str, ...], output: str | None, json_file: str | None, r
     runs = [find_run(name, results) for name in names]
     comparison = compare_runs(runs)
     click.echo(format_comparison(comparison))
+    as_json = comparison._asdict()
+    if votes:
+        from seq2seq_chat.analysis.votes.tables import format_votes, votes_as_json
+
+        statistics = compare_votes(runs, Path(results))
+        click.echo("\n" + format_votes(statistics))
+        as_json["votes"] = votes_as_json(statistics)
     if json_file:
-        write_json(json_file, comparison._asdict())
+        write_json(json_file, as_json)
     if output:
         from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
         from seq2seq_chat.analysis.figures.style import save
 
         save(draw_curves([read_curves(run) for run in runs]), output, picture_format(output))
         click.echo(Path(output))
+
+
+def compare_votes(runs: Sequence[Run], results: Path) -> VoteStatistics:
+    """The statistics of all votes on these runs. Raises UserError if there are none."""
+    from seq2seq_chat.analysis.votes.evaluation import votes_on_runs
+    from seq2seq_chat.analysis.votes.statistics import vote_statistics
+
+    votes = votes_on_runs(results, [run.name for run in runs])
+    if not votes:
+        raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
+    return vote_statistics(votes)
 
 
 def picture_format(path: str) -> Any:

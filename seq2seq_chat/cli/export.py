@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
 from seq2seq_chat.system.errors import UserError
 
+if TYPE_CHECKING:
+    from seq2seq_chat.runs.run import Run
+
 
 @click.command()
 @run_argument
 @click.option("--output", required=True, metavar="DIR", help="Folder to create; it must be missing or empty.")
+@click.option(
+    "--format",
+    "export_format",
+    type=click.Choice(["saved_model", "html"]),
+    default="saved_model",
+    show_default=True,
+    help="What to write.",
+)
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses of the beam search.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Replies that the beam search returns.")
 @snapshot_option
 @results_option
 def export(
-    run_name: str, output: str, beam_width: int | None, n_best: int | None, snapshot: str | None, results: str
+    run_name: str,
+    output: str,
+    export_format: str,
+    beam_width: int | None,
+    n_best: int | None,
+    snapshot: str | None,
+    results: str,
 ) -> None:
-    """Export RUN as a TensorFlow SavedModel.
+    """Export RUN for other programs.
 
-    It maps strings to replies in any program with TensorFlow. Its signatures `greedy` and `beam` give the same replies
-    as `chat`; vocabularies, search and, except for unicode and subword, tokenizers are included. A language model has
-    the signatures `generate` and `score`.
+    A TensorFlow SavedModel maps strings to replies in any program with TensorFlow. Its signatures `greedy` and `beam`
+    give the same replies as `chat`; vocabularies, search and, except for unicode and subword, tokenizers are included.
+    A language model has the signatures `generate` and `score`.
+
+    With --format html, DIR has one file, index.html, a page that talks in any current browser, without a server or
+    network.
     """
     from seq2seq_chat.runs.find import find_run
-    from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
+    if export_format == "html":
+        if beam_width or n_best:
+            raise UserError("--beam-width and --n-best are for --format saved_model; the page has these settings")
+        _export_html(run, output, snapshot)
+        return
+    _export_saved_model(run, output, snapshot, beam_width, n_best)
+
+
+def _export_saved_model(
+    run: Run, output: str, snapshot: str | None, beam_width: int | None, n_best: int | None
+) -> None:
+    from seq2seq_chat.system.versions import load_tensorflow
+
     is_language_model = run.config.task == "language_model"
     if is_language_model and (beam_width or n_best):
         raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
@@ -42,3 +76,13 @@ def export(
         click.echo(f"{note}\n")
     example = generation_example if is_language_model else usage_example
     click.echo(example(output, about), nl=False)
+
+
+def _export_html(run: Run, output: str, snapshot: str | None) -> None:
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    load_tensorflow()
+    from webui.offline.page import export_page
+
+    file = export_page(run, output, snapshot)
+    click.echo(f"{file}: {run.name}, {snapshot or 'latest'}, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")

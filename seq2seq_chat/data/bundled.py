@@ -1,4 +1,4 @@
-"""Path of the bundled conversations: ``configs/sample/`` in a checkout, ``sample/`` in the installed package."""
+"""Paths of bundled files: in ``configs/sample/`` in a checkout, in ``sample/`` in the installed package."""
 
 from __future__ import annotations
 
@@ -9,5 +9,14 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 def bundled_conversations() -> Path:
     """The bundled training corpus."""
-    installed = PACKAGE / "sample" / "conversations.txt"
-    return installed if installed.is_file() else PACKAGE.parent / "configs" / "sample" / "conversations.txt"
+    return _bundled("conversations.txt")
+
+
+def bundled_questions() -> Path:
+    """Questions that show how a model develops, one per line."""
+    return _bundled("questions.txt")
+
+
+def _bundled(name: str) -> Path:
+    installed = PACKAGE / "sample" / name
+    return installed if installed.is_file() else PACKAGE.parent / "configs" / "sample" / name

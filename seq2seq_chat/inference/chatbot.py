@@ -29,7 +29,7 @@ from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import OnStep, ReplySearch, is_dynamic
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -146,8 +146,8 @@ class Chatbot:
             ids, lengths = self._source_ids([sources[row] for row in readable])
             chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
             report = on_step and self._report(on_step, readable, len(texts))
-            read = [utterances[row] for row in readable]
-            hypotheses = self._search_and_rerank(ids, lengths, decoding, read, chosen, report)
+            targets = [utterances[row] for row in readable]
+            hypotheses = self._search_and_rerank(ids, lengths, decoding, targets, chosen, report)
             results = {row: Hypotheses(*(field[n] for field in hypotheses)) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
         replies = []
@@ -268,11 +268,15 @@ class Chatbot:
         key, adjustable = decoding.model_copy(update=defaults), not is_dynamic(self._model, decoding)
         if adjustable:
             key = graph_settings(key)
-        search = self._searches.pop(key, None) or ReplySearch(self._model, key, adjustable)
+        search = self._searches.pop(key, None) or ReplySearch(self._model, key, adjustable, self._step_weights)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]
         return search.with_parameters(SearchParameters.of_settings(decoding))
+
+    @functools.cached_property
+    def _step_weights(self) -> StepWeights:
+        return self._model.step_weights()
 
     def reader(self, decoding: Decoding) -> HypothesisReader:
         """What turns hypotheses into tokens. Raises LexiconError."""

@@ -21,7 +21,7 @@ from seq2seq_chat.decoding.sequential import sequential_search
 from seq2seq_chat.inference.stepwise_search import StepwiseSearch
 from seq2seq_chat.model.decoder import DecoderMemory, DecoderState
 from seq2seq_chat.model.eager import call_with_arrays
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.system.errors import UserError
 
 OnStep = Callable[[int, Hypotheses], bool]
@@ -36,15 +36,18 @@ class ReplySearch:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
         adjustable: whether :meth:`with_parameters` can change them, for which the graph must have more operations.
+        weights: of a model whose variables do not change, to search faster.
 
     Raises:
         UserError: the settings require the dynamic decoder, which does not support the model.
     """
 
-    def __init__(self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False) -> None:
+    def __init__(
+        self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False, weights: StepWeights | None = None
+    ) -> None:
         if decoding.unrolling == "dynamic" and model.config.static_only:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
-        self._model, self._decoding, self._adjustable = model, decoding, adjustable
+        self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
         self._parameters = SearchParameters.of_settings(decoding)
         signature = [
             tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
@@ -94,7 +97,7 @@ class ReplySearch:
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
             uniform = uniform_numbers(seeds[rows], source[rows], samples, self._model.config.decoder_steps)
-            arrays = (source[rows], lengths[rows], uniform, *parameters)
+            arrays: tuple[Any, ...] = (source[rows], lengths[rows], uniform, *parameters)
             if on_step is None or is_dynamic(self._model, decoding):
                 fields = call_with_arrays(self._compiled, *arrays)
             else:
@@ -136,7 +139,7 @@ class ReplySearch:
         decoding, config = self._decoding, self._model.config
         parameters = parameters or self._parameters
         inputs = SearchInputs(
-            model_step(self._model),
+            model_step(self._model, self._weights),
             state,
             memory=memory,
             steps=config.decoder_steps,
@@ -165,11 +168,11 @@ def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:
     return (decoding.unrolling or model.config.unrolling) == "dynamic" and decoding.supports_dynamic
 
 
-def model_step(model: Seq2Seq) -> StepFunction:
-    """The step function of a model's decoder."""
+def model_step(model: Seq2Seq, weights: StepWeights | None = None) -> StepFunction:
+    """The step function of a model's decoder; see :meth:`Seq2Seq.step`."""
 
     def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
-        logits, state, attention = model.step(words, state, memory)
+        logits, state, attention = model.step(words, state, memory, weights)
         if attention is None:
             attention = tf.zeros([tf.shape(words)[0], 0])
         return StepOutput(logits, log_normalizer(logits), state, attention)

@@ -1,8 +1,7 @@
-"""Conversations in the terminal, and replies through pipes."""
+"""What is printed of replies, and replies through pipes. Conversations are in :mod:`.conversation`."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from codecs import BOM_UTF8
@@ -11,14 +10,7 @@ from typing import IO, NamedTuple
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot, Hypothesis, Reply
-from seq2seq_chat.system.signals import Terminated
 
-HELP = {
-    "conversation": "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history",
-    "translation": "/quit or Ctrl-D ends, /why explains the last translation",
-}
-END_WORDS = {"conversation": ("/quit", "quit", "exit", "bye"), "translation": ("/quit",)}
-NOT_UTF8 = "(some of this is not UTF-8; please write it again)"
 _CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the tab
 
 UNKNOWN_LANGUAGE = 0.8
@@ -46,48 +38,6 @@ class ReplyFormat(NamedTuple):
 def one_line(text: str) -> str:
     """The text with spaces for line breaks and other control characters, which would confuse terminals and programs."""
     return _CONTROL.sub(" ", text)
-
-
-def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat) -> None:
-    """Talk, or translate line by line, until the user ends it."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  arrow keys and a history for input()
-    task, labels = bot.config.task, bot.config.labels
-    opening = "You are talking to" if task == "conversation" else "This is the translation model"
-    print(f"{opening} {bot.config.name}. {HELP[task]}.\n")
-    last: Reply | None = None
-    history: list[str] = []
-    while True:
-        try:
-            text = input(f"{labels.you}: ").strip()
-        except Terminated:
-            raise
-        except (EOFError, KeyboardInterrupt):
-            print()
-            return
-        except UnicodeDecodeError:
-            print(NOT_UTF8)
-            continue
-        if text.lower().rstrip(" .!") in END_WORDS[task]:
-            return
-        if text == "/why":
-            print(explain(last) if last else f"no {labels.output} yet")
-        elif text == "/reset" and task == "conversation":
-            history.clear()
-            print("history cleared")
-        elif text.startswith("/"):
-            print(HELP[task])
-        elif text:
-            reply = bot.reply(text, decoding, history)
-            if not reply.hypotheses:
-                print(f"({bot.unreadable})")
-                continue
-            last = reply
-            if task == "conversation":
-                history += [text, reply.text]
-            print("\n".join(f"{labels.model}: {line}" for line in reply_format.lines(reply)))
-            for note in notes(reply):
-                print(f"({note})")
 
 
 def answer_lines(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, lines: IO[bytes], out: IO[str]) -> None:

@@ -145,11 +145,15 @@ class Decoder(tf.Module):
 
     def project_inputs(self, vectors: tf.Tensor, thought: StepInputs | Absent = ()) -> StepInputs:
         """What is known of steps from their word vectors and the thought vector. vectors: [..., embedding]."""
-        cell = self.cells[0].project_inputs(vectors)
         maxout = () if self.combine_words is None else self.combine_words(vectors)
+        return self.add_thought(StepInputs(self.cells[0].project_inputs(vectors), maxout), thought)
+
+    def add_thought(self, inputs: StepInputs, thought: StepInputs | Absent) -> StepInputs:
+        """What is known of steps, from that of their words alone and the thought vector's contribution."""
         if not thought:
-            return StepInputs(cell, maxout)
-        return StepInputs(cell + thought.cell, maxout + thought.maxout if self._maxout_reads_thought else maxout)
+            return inputs
+        maxout = inputs.maxout + thought.maxout if self._maxout_reads_thought else inputs.maxout
+        return StepInputs(inputs.cell + thought.cell, maxout)
 
     @property
     def _maxout_reads_thought(self) -> bool:

@@ -40,18 +40,25 @@ class Output(tf.Module):
         """hidden: [tokens, hidden] → [tokens, vocabulary]."""
         return tf.nn.bias_add(matmul_transposed(self._project(hidden), self.words), self.bias)
 
-    def step_logits(self, hidden: tf.Tensor) -> tf.Tensor:
+    def step_logits(self, hidden: tf.Tensor, columns: tf.Tensor | None = None) -> tf.Tensor:
         """The same for a decoding step, which has so few rows that repacking the large matrix W is most of the work.
 
-        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way.
+        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way. With :meth:`columns`, computed
+        once, neither does, and memory is read in order.
         """
         projected = self._project(hidden)
+        if columns is not None:
+            return tf.nn.bias_add(tf.matmul(projected, columns), self.bias)
         rows = tf.shape(projected)[0]
         return tf.cond(  # adding the bias inside lets the graph optimizer fuse it with the product
             (rows > 1) & (rows <= MAX_TRANSPOSED_ROWS),
             lambda: tf.nn.bias_add(tf.transpose(tf.matmul(self.words, projected, transpose_b=True)), self.bias),
             lambda: tf.nn.bias_add(tf.matmul(projected, self.words, transpose_b=True), self.bias),
         )
+
+    def columns(self) -> tf.Tensor:
+        """A copy of Wᵀ, for any number of decoding steps: [width, vocabulary]."""
+        return tf.transpose(self.words)
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the entire vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.model.decoder import Decoder, DecoderMemory, DecoderState, NextInputs, Unroll
+from seq2seq_chat.model.decoder import Absent, Decoder, DecoderMemory, DecoderState, NextInputs, StepInputs, Unroll
 from seq2seq_chat.model.deferred import without_gradient
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.embeddings import Embedding
@@ -34,6 +34,16 @@ class Loss(NamedTuple):
     def total(cls, losses: Sequence[Loss]) -> Loss:
         """The sum of the losses of several batches."""
         return cls(*(tf.add_n(sums) for sums in zip(*losses, strict=True)))
+
+
+MAX_PROJECTED_BYTES = 2**28
+
+
+class StepWeights(NamedTuple):
+    """What every decoding step computes from the weights alone, computed once for all searches."""
+
+    columns: tf.Tensor  # see Output.columns
+    inputs: StepInputs | Absent  # of all words, [vocabulary, …]; absent if larger than MAX_PROJECTED_BYTES
 
 
 class Seq2Seq(tf.Module):
@@ -136,19 +146,32 @@ class Seq2Seq(tf.Module):
         return self.decoder.start(encoded)
 
     def step(
-        self, words: tf.Tensor, state: DecoderState, memory: DecoderMemory
+        self, words: tf.Tensor, state: DecoderState, memory: DecoderMemory, weights: StepWeights | None = None
     ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
         """One step of decoding.
 
         Args:
             words: ids of the previous words, [batch].
+            weights: of :meth:`step_weights`; faster, but only valid until the variables change.
 
         Returns:
             logits: [batch, vocabulary], the next state, attention weights: [batch, source steps] or None.
         """
-        inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
-        hidden, state, weights = self.decoder.step(inputs, state, memory)
-        return self.output.step_logits(hidden), state, weights
+        if weights is not None and weights.inputs:
+            of_words = tf.nest.map_structure(lambda part: tf.gather(part, words), weights.inputs)
+            inputs = self.decoder.add_thought(of_words, memory.thought)
+        else:
+            inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
+        hidden, state, attention = self.decoder.step(inputs, state, memory)
+        return self.output.step_logits(hidden, weights and weights.columns), state, attention
+
+    def step_weights(self) -> StepWeights:
+        """What :meth:`step` can use as long as the variables do not change."""
+        table, columns = self.target_embedding.table, self.output.columns()
+        units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))
+        if 4 * units * self.vocabulary_size > MAX_PROJECTED_BYTES:
+            return StepWeights(columns, ())
+        return StepWeights(columns, self.decoder.project_inputs(tf.convert_to_tensor(table)))
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
-"""Files of one JSON object a line, each with a ``step``: metrics.jsonl and samples.jsonl.
+"""Files of one JSON object a line. Those of metrics.jsonl and samples.jsonl have a ``step`` each.
 
-They may be read while a training run is writing them: a line that is incomplete or damaged is skipped.
+They may be read while a process is writing them: a line that is incomplete or damaged is skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.system.files import atomic_write
+from seq2seq_chat.system.files import as_user_error, atomic_write
 
 
 class JsonLinesWriter:
@@ -45,8 +45,23 @@ class JsonLinesWriter:
         return len(kept)
 
 
-def read_json_lines(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file that have a step; none if the file cannot be opened.
+def append_durably(path: Path, line: dict[str, Any]) -> None:
+    """Append a line, and return once it is on the disk: a crash loses at most the line being written.
+
+    Raises:
+        UserError: The file could not be written.
+    """
+    with as_user_error(path), open(path, "a+b", buffering=0) as file:
+        text = json.dumps(line).encode() + b"\n"
+        if size := file.seek(0, os.SEEK_END):
+            file.seek(size - 1)
+            text = text if file.read(1) == b"\n" else b"\n" + text  # the line before it is incomplete
+        file.write(text)
+        os.fsync(file.fileno())
+
+
+def read_objects(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file; none if the file cannot be opened.
 
     Reads at most the last ``max_bytes`` of the file.
     """
@@ -55,8 +70,13 @@ def read_json_lines(path: Path, max_bytes: int | None = None) -> Iterator[dict[s
             line = json.loads(text.decode(errors="replace"))
         except (ValueError, RecursionError):
             continue
-        if isinstance(line, dict) and is_step(line.get("step")):
+        if isinstance(line, dict):
             yield line
+
+
+def read_json_lines(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file that have a step; see :func:`read_objects`."""
+    return (line for line in read_objects(path, max_bytes) if is_step(line.get("step")))
 
 
 def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@
       tensorboard/        the metrics for TensorBoard
       train.log           what the training printed
       history.jsonl       one line per start: time, environment, step, changed settings, what it was initialized from
+      answers.jsonl       replies to the same questions by snapshots, one line each
+      notes.json          a star and a text of people, if there are any
       end.json            how the last training ended; missing if it is running or was killed
 """
 
@@ -88,6 +90,11 @@ class Run:
     def samples_file(self) -> Path:
         """Replies generated during training."""
         return self.path / "samples.jsonl"
+
+    @property
+    def answers_file(self) -> Path:
+        """Replies to the same questions by snapshots."""
+        return self.path / "answers.jsonl"
 
     @property
     def tensorboard(self) -> Path:
@@ -225,7 +232,16 @@ def create_checks_folder(results: str | Path, config: Config) -> Path:
     Raises:
         UserError: The folder could not be created.
     """
-    for path in _new_paths(Path(results, "checks"), config.name):
+    return create_folder(Path(results, "checks"), config.name)
+
+
+def create_folder(parent: Path, name: str) -> Path:
+    """Create a folder, named after the time and ``name``.
+
+    Raises:
+        UserError: The folder could not be created.
+    """
+    for path in _new_paths(parent, name):
         with as_user_error(path), suppress(FileExistsError):
             path.mkdir(parents=True)
             return path

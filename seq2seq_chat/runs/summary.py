@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from seq2seq_chat.config import ConfigError
 from seq2seq_chat.runs.json_lines import is_step, read_json_lines
+from seq2seq_chat.runs.notes import Notes, read_notes
 from seq2seq_chat.runs.run import Run
 
 State = Literal["training", "finished", "interrupted", "failed"]
@@ -28,6 +29,7 @@ class Summary(NamedTuple):
     changed: float  # time of the last change, in seconds since the epoch
     reason: str | None  # why it failed, if known
     initialized_from: str | None  # the run and the step of its initial weights; None if they were random
+    notes: Notes
 
 
 class End(NamedTuple):
@@ -74,6 +76,7 @@ def summarize(run: Run) -> Summary:
         changed=_last_change(run),
         reason=error or (end.reason if end and state == end.state else None),
         initialized_from=read_initialization(run),
+        notes=read_notes(run.path),
     )
 
 

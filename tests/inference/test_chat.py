@@ -22,7 +22,8 @@ from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
 from seq2seq_chat.data.tokenizers import create_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
-from seq2seq_chat.inference.terminal import NOT_UTF8, ReplyFormat, converse
+from seq2seq_chat.inference.conversation import NOT_UTF8, converse
+from seq2seq_chat.inference.terminal import ReplyFormat
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
@@ -308,6 +309,61 @@ def test_unusual_input_in_a_conversation(talk: Callable[..., list[str]]) -> None
     unreadable = "(This model reads only the letters a to z, digits and . , ! ?)"
     assert lines[2:5] == [unreadable, NOT_UTF8, unreadable]
     assert len(lines) == 6
+
+
+def test_settings_are_changed_while_talking(talk: Callable[..., list[str]], bot: Chatbot) -> None:
+    question = "you see the tree1 ?"
+    commands = [
+        ":set beam_width 5",
+        question,
+        ":set n_best 2",
+        question,
+        ":set temperature=0.5",
+        ":set seed 7",
+        question,
+    ]
+    lines = talk(*commands, "/quit")[2:]
+    beam = Decoding(method="beam", beam_width=5)
+    pair = bot.reply(question, beam.model_copy(update={"n_best": 2}))
+    sampled = bot.reply(question, Decoding(method="sample", n_best=2, temperature=0.5, seed=7))
+    assert lines[0].startswith('decoding: method "beam"') and "beam_width 5" in lines[0]
+    assert lines[1] == f"bot: {bot.reply(question, beam).text}"
+    assert lines[3:5] == [f"bot: {h.score:.4f}\t{h.text}" for h in pair.hypotheses]
+    assert lines[5].startswith('decoding: method "sample"') and "temperature 0.5" in lines[5]
+    assert lines[7:] == [f"bot: {h.score:.4f}\t{h.text}" for h in sampled.hypotheses]
+
+
+def test_mistakes_in_commands(talk: Callable[..., list[str]], tmp_path: Path) -> None:
+    existing = tmp_path / "existing.txt"
+    existing.write_text("mine", encoding="utf-8")
+    mistakes = [":set beam_width 0", ":set beem_width 3", ":set", f":save {existing}", ":save", ":nonsense"]
+    lines = talk(*mistakes, f":save {tmp_path / 'missing' / 'file.txt'}", ":set beam_width", ":quit")[2:]
+    assert "beam_width" in lines[0] and "0" in lines[0]
+    assert "beam_width" in lines[1]  # the nearest valid key
+    assert "beam_width 3" in lines[2]  # unchanged
+    assert "exists already" in lines[3] and existing.read_text(encoding="utf-8") == "mine"
+    assert "name of the file" in lines[4]
+    assert lines[5].startswith("/quit or Ctrl-D")
+    assert "could not be written" in lines[6]
+    assert lines[7] == "beam_width 3"
+
+
+def test_a_conversation_is_saved(talk: Callable[..., list[str]], bot: Chatbot, tmp_path: Path) -> None:
+    text, data = tmp_path / "talk.txt", tmp_path / "talk.json"
+    question = "you see the tree1 ?"
+    lines = talk(question, f":save {text}", question, f":save {text}", f":save {data}", ":)", ":help", ":why", ":quit")[
+        2:
+    ]
+    reply = bot.reply(question, Decoding(method="beam", beam_width=3)).text
+    assert lines[1] == f"saved 1 turn to {text}"
+    assert text.read_text(encoding="utf-8") == f"you: {question}\nbot: {reply}\n" * 2
+    saved = json.loads(data.read_text(encoding="utf-8"))
+    assert [(turn["text"], turn["reply"], turn["decoding"]["beam_width"]) for turn in saved["turns"]] == [
+        (question, reply, 3)
+    ] * 2
+    assert lines[5].startswith("(This model reads only")  # a smiley is no command
+    assert lines[6].split() == [":set", "show", "the", "decoding", "settings"]
+    assert any(line.startswith("tokens read: ") for line in lines)
 
 
 def test_why_explains_the_last_reply(talk: Callable[..., list[str]], bot: Chatbot) -> None:

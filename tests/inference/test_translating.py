@@ -9,7 +9,8 @@ import pytest
 
 from seq2seq_chat.config import Config, Data, Decoding
 from seq2seq_chat.inference.chatbot import Hypothesis, Reply
-from seq2seq_chat.inference.terminal import ReplyFormat, converse
+from seq2seq_chat.inference.conversation import converse
+from seq2seq_chat.inference.terminal import ReplyFormat
 
 
 class Shouting:
@@ -52,6 +53,6 @@ def test_lines_are_translated_without_a_history(
         "attention: A ← a   B ← b",
         "translation: C D E F",
         "(the model reads only the last 4 of 6 tokens)",
-        "/quit or Ctrl-D ends, /why explains the last translation",
+        "/quit or Ctrl-D ends, /why explains the last translation, :help lists all commands",
         "translation: QUIT !",
     ]

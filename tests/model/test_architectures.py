@@ -92,15 +92,17 @@ def test_decoding_step_by_step_equals_teacher_forcing(architecture: dict[str, An
     expected = model.decoder.unroll(vectors, encoded)
     # scheduled sampling's loop, which knows no input before its step, with the target words as inputs
     np.testing.assert_allclose(model.decoder.unroll(vectors, encoded, None, lambda t, x, h: x), expected, atol=1e-5)
-    state, memory = model.start(encoded)
-    for t, words in enumerate([np.full(len(SAMPLES), GO, np.int32), *target.T[:-1]]):
-        logits, state, weights = model.step(tf.constant(words), state, memory)
-        np.testing.assert_allclose(logits, model.output.logits(expected[t]), atol=1e-5)
-        if architecture["attention"] == "none":
-            assert weights is None
-        else:
-            np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
-            assert not np.any(weights.numpy()[np.arange(STEPS) >= lengths[:, np.newaxis]]), "padding has attention"
+    computed_once = model.step_weights()
+    for weights in (None, computed_once, computed_once._replace(inputs=())):
+        state, memory = model.start(encoded)
+        for t, words in enumerate([np.full(len(SAMPLES), GO, np.int32), *target.T[:-1]]):
+            logits, state, attention = model.step(tf.constant(words), state, memory, weights)
+            np.testing.assert_allclose(logits, model.output.logits(expected[t]), atol=1e-5)
+            if architecture["attention"] == "none":
+                assert attention is None
+            else:
+                np.testing.assert_allclose(np.sum(attention, axis=1), 1, rtol=1e-5)
+                assert not np.any(attention.numpy()[np.arange(STEPS) >= lengths[:, np.newaxis]]), "attends to padding"
 
 
 def test_rnnsearch_equals_its_paper() -> None:

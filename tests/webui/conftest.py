@@ -147,3 +147,15 @@ def choose_beam(page: Any) -> None:
     page.locator("label", has_text="Beam search").click()
     page.locator("#decoding .btn-close").click()
     page.locator("#decoding").wait_for(state="hidden")
+
+
+def error_of(response: Any, status: int) -> str:
+    """Check an error response; its message."""
+    assert response.status_code == status, response.text
+    assert response.mimetype == "application/json"
+    body = response.get_json()
+    assert set(body) == {"error"}
+    message: str = body["error"]
+    assert 10 < len(message) < 500
+    assert "Traceback" not in message
+    return message

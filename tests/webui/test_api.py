@@ -20,6 +20,7 @@ from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import make_codec, random_run, small_config
+from tests.webui.conftest import error_of
 from webui.app import close_app, create_app
 from webui.limits import Limits
 
@@ -83,18 +84,6 @@ def test_a_decoding_setting_without_effect_is_a_warning(shared_client: FlaskClie
     assert warning == "decoding.rerank_weight has no effect, because decoding.rerank is none"
     reranked = chat(shared_client, decoding={**BEAM, **setting, "rerank": "anti_language_model"})
     assert reranked.get_json()["warnings"] == []
-
-
-def error_of(response: Any, status: int) -> str:
-    """Check an error response; its message."""
-    assert response.status_code == status, response.text
-    assert response.mimetype == "application/json"
-    body = response.get_json()
-    assert set(body) == {"error"}
-    message: str = body["error"]
-    assert 10 < len(message) < 500
-    assert "Traceback" not in message
-    return message
 
 
 def test_reply_equals_that_of_the_chatbot(shared_client: FlaskClient, chatbot: Chatbot) -> None:
@@ -472,8 +461,9 @@ def test_details_of_a_run(client: FlaskClient, results: Path) -> None:
     (checks / "checks.json").write_text(json.dumps({"passed": True, "checks": [check]}))
     body = client.get("/api/runs/tiny").get_json()
     for kind in ("train", "validation"):
-        expected = [[line["step"], pytest.approx(line["loss"], abs=1e-4)] for line in metrics if line["kind"] == kind]
-        assert body["curves"][kind] == expected
+        expected = [(line["step"], line["loss"]) for line in metrics if line["kind"] == kind]
+        assert body["curves"][kind]["step"] == [step for step, _ in expected]
+        assert body["curves"][kind]["loss"] == pytest.approx([loss for _, loss in expected], abs=1e-4)
     assert body["config"] == json.loads((results / "tiny" / "config.json").read_text("utf-8"))
     assert body["snapshots"] == ["latest", "best", "10", "20"]
     assert {line["step"] for line in body["samples"]} == {10, 20}
@@ -485,10 +475,10 @@ def test_details_of_a_run(client: FlaskClient, results: Path) -> None:
 def test_long_curves_are_downsampled(client: FlaskClient, results: Path) -> None:
     lines = ({"step": step, "kind": "train", "loss": float(step % 2)} for step in range(1, 5001))
     (results / "tiny" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    points = client.get("/api/runs/tiny").get_json()["curves"]["train"]
-    assert 200 < len(points) <= 400
-    assert points[-1][0] == 5000
-    assert sum(loss for _, loss in points) / len(points) == pytest.approx(0.5, abs=0.05)
+    curve = client.get("/api/runs/tiny").get_json()["curves"]["train"]
+    assert 200 < len(curve["loss"]) <= 400
+    assert curve["step"][-1] == 5000
+    assert sum(curve["loss"]) / len(curve["loss"]) == pytest.approx(0.5, abs=0.05)
 
 
 def test_files_of_a_report(client: FlaskClient, results: Path) -> None:

@@ -230,29 +230,15 @@ def test_table_of_runs_and_page_of_a_run(page: Any, shared_server: str, expect: 
     expect(row.locator(".step")).to_contain_text("20 of 20")
     row.get_by_role("link", name="tiny", exact=True).click()
     expect(page.locator("h1")).to_have_text("tiny")
-    expect(page.locator("polyline.validation")).to_be_attached()
-    assert len(page.locator("polyline.train").get_attribute("points").split()) == 4  # every fifth step of twenty
+    expect(page.locator(".u-legend .u-series")).to_have_text(
+        [re.compile(label) for label in ("step", "train", "valid")]
+    )
+    expect(page.locator(".curves-caption")).to_contain_text("at step 20")
     expect(page.locator(".sample").first.locator("li")).to_have_count(2)
     page.get_by_text("training", exact=True).last.click()
     expect(page.locator(".config")).to_contain_text("learning_rate")
     page.get_by_role("link", name="Chat", exact=True).last.click()
     expect(page.locator("#run")).to_have_value("tiny")
-
-
-@pytest.mark.slow
-def test_table_is_updated_during_training(page: Any, serve: Serve, results: Path, expect: Any) -> None:
-    with serve(results) as address:
-        page.goto(f"{address}/runs")
-        row = page.locator("#runs tbody tr")
-        expect(row.locator(".state")).to_have_text("finished")
-        from seq2seq_chat.runs.run import Run
-
-        with Run(results / "tiny").lock():
-            expect(row.locator(".state")).to_have_text("training")
-            with open(results / "tiny" / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.write('{"step": 25, "kind": "train", "loss": 1.5}\n')
-            expect(row.locator(".step")).to_contain_text("25 of 20")
-        expect(row.locator(".state")).to_have_text("finished")
 
 
 def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:
@@ -417,7 +403,7 @@ def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
     expect(message.locator(".map")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/translate", "/write", "/compare", "/runs", "/runs/tiny"])
+@pytest.mark.parametrize("path", ["/", "/translate", "/write", "/compare", "/judge", "/judge/x", "/runs", "/runs/tiny"])
 def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 640})
     page.goto(shared_server + path)
@@ -462,7 +448,7 @@ def test_axe_finds_no_violations(page: Any, shared_server: str, colors: str, wid
     page.locator("#decoding-button").click()
     page.locator("#decoding.show:not(.showing)").wait_for()
     check("settings")
-    for path in ("/translate", "/write", "/compare", "/runs", "/runs/tiny"):
+    for path in ("/translate", "/write", "/compare", "/judge", "/judge/x", "/runs", "/runs/tiny"):
         page.goto(shared_server + path)
         page.wait_for_load_state("networkidle")
         check(path)

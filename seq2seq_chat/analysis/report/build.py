@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from seq2seq_chat.analysis.report import chapters, evaluation_chapter, model_chapters
+from seq2seq_chat.analysis.report import chapters, evaluation_chapter, model_chapters, votes_chapter
 from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, measure_run, shared_vectors
 from seq2seq_chat.analysis.report.page import Page, start_page
 from seq2seq_chat.runs.run import Run
@@ -15,6 +15,7 @@ CHAPTERS: tuple[Callable[[Page, Report], None], ...] = (
     evaluation_chapter.evaluation,
     chapters.language_over_time,
     chapters.replies_over_time,
+    votes_chapter.votes,
     chapters.learning_curves,
     model_chapters.attention,
     model_chapters.beam_study,

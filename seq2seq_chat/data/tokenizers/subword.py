@@ -57,6 +57,7 @@ class SubwordTokenizer(Tokenizer):
             )
         self.tokens = tokens
         self.file_content = write_model(model, tokens)
+        self._processor = processor
         self._encode_plain = functools.partial(processor.encode, out_type=str)
         self._cache = TokenCache(self._encode_word)
 
@@ -94,6 +95,14 @@ class SubwordTokenizer(Tokenizer):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).load, (self.file_content, self.name)
+
+    def scores(self) -> dict[str, float]:
+        """The score of each subword that is not a byte; the sum of the scores of a text's subwords is to be large."""
+        return {
+            piece: self._processor.get_score(index)
+            for index in range(1, self._processor.vocab_size())  # 0 is <unk>
+            if (piece := self._processor.id_to_piece(index)) not in BYTES
+        }
 
     def encode(self, text: str) -> list[str]:
         """The subwords."""

@@ -38,7 +38,7 @@ _SEPARATOR = (
     rf"(?<=[[{_JOINING}&&\p{{L}}]--{_COMPLEX}]\p{{M}}*)[\u200C\u180E](?=[[{_JOINING}&&[\p{{L}}\p{{M}}]]--{_COMPLEX}])"
 )
 _INVISIBLE = r"[[\p{Cc}\p{Cf}\p{Cs}\p{Noncharacter_Code_Point}]--\p{Prepended_Concatenation_Mark}]"
-_KEPT_OR_INVISIBLE = rf"({_EMOJI}|{_SHAPED}\u200D|{_SEPARATOR})|{_INVISIBLE}"
+KEPT_OR_INVISIBLE = rf"({_EMOJI}|{_SHAPED}\u200D|{_SEPARATOR})|{_INVISIBLE}"
 
 _MARK = r"[\p{M}\u200C\u200D\u180E\uFF9E\uFF9F]"  # also the voicing marks of half-width Katakana
 _STACKER = r"\p{Indic_Syllabic_Category=Invisible_Stacker}"
@@ -53,7 +53,7 @@ _CONNECTOR = (  # within a word, or within a number
     r'|(?<=\p{Hebrew})["״׳](?=\p{Hebrew}))'
 )
 _WORD = rf"{_WORD_CHARACTER}++(?:{_CONNECTOR}{_WORD_CHARACTER}++)*+"
-_TOKEN = rf"{_EMOJI}{_MARK}*|{IDEOGRAPH}{_MARK}*|{_CLUSTER}|{_TIBETAN}|{_WORD}|.{_MARK}*"
+TOKEN = rf"{_EMOJI}{_MARK}*|{IDEOGRAPH}{_MARK}*|{_CLUSTER}|{_TIBETAN}|{_WORD}|.{_MARK}*"
 
 
 _nfc = functools.partial(unicodedata.normalize, "NFC")
@@ -68,7 +68,7 @@ def _compile(pattern: str) -> regex.Pattern[str]:
 
 def _remove_invisible(chunk: str) -> str:
     """A chunk in NFC, without control and format characters, except those that belong to a word or an emoji."""
-    return _compile(_KEPT_OR_INVISIBLE).sub(r"\1", chunk)
+    return _compile(KEPT_OR_INVISIBLE).sub(r"\1", chunk)
 
 
 def _normalize(chunk: str) -> str:
@@ -96,7 +96,7 @@ def encode_chunk(chunk: str) -> list[str]:
 
 def _encode_plain(chunk: str) -> list[str]:
     """The tokens of a normalized string without white space and addresses."""
-    return _ASCII_TOKEN.findall(chunk) if chunk.isascii() else _compile(_TOKEN).findall(chunk)
+    return _ASCII_TOKEN.findall(chunk) if chunk.isascii() else _compile(TOKEN).findall(chunk)
 
 
 def encode_lower_case(chunk: str) -> list[str]:

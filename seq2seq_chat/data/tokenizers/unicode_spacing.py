@@ -39,7 +39,7 @@ class _Kind(enum.Enum):
 
 
 # The first pattern that matches the start of a token determines its kind.
-_KINDS = {
+KINDS = {
     _Kind.SPECIAL: r"<\w+>",
     _Kind.ADDRESS: r"https?://|www\.",
     _Kind.IDEOGRAPH: IDEOGRAPH,
@@ -47,7 +47,7 @@ _KINDS = {
     _Kind.NUMBER: r"\p{Nd}",
     _Kind.WORD: r"[\p{L}\p{N}\p{M}]",
     _Kind.WIDE: r"[\u3001-\u303F\u30FB\uFE10-\uFE1F\uFE30-\uFE4F\uFF01-\uFF65]",
-    _Kind.HYPHEN: r"[-‐‑\u058A\u05BE/_]",
+    _Kind.HYPHEN: r"[\-‐‑\u058A\u05BE\/_]",
     _Kind.RANGE: "–",
     _Kind.CURRENCY: r"\p{Sc}",
     _Kind.PREFIX: r"[#@]\Z",
@@ -128,7 +128,7 @@ def _kind(token: str) -> _Kind:
 def _kind_pattern() -> regex.Pattern[str]:
     import regex
 
-    return regex.compile("|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _KINDS.items()), regex.VERSION1)
+    return regex.compile("|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in KINDS.items()), regex.VERSION1)
 
 
 def _kinds(tokens: Sequence[str]) -> list[_Kind]:

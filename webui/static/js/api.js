@@ -44,8 +44,8 @@ function storeToken(value) {
 export const withToken = (path) => address(path) + (token ? `?${new URLSearchParams({ token })}` : "");
 
 /** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
-export async function fetchJson(path, { body = null, signal = null } = {}) {
-  const response = await request(path, { body, signal });
+export async function fetchJson(path, options = {}) {
+  const response = await request(path, options);
   return response.json();
 }
 
@@ -56,11 +56,11 @@ export async function fetchImage(path) {
 
 /** POST, and yield the objects of a response that has one JSON object a line, as they arrive. */
 export async function* fetchLines(path, body, signal) {
-  for await (const line of fetchParts(path, body, signal, "\n")) yield JSON.parse(line);
+  for await (const line of fetchParts(path, signal, "\n", body)) yield JSON.parse(line);
 }
 
-/** The parts of a response that a separator ends, as they arrive. */
-async function* fetchParts(path, body, signal, separator) {
+/** GET, or POST if there is a body, and yield the parts of the response that a separator ends, as they arrive. */
+export async function* fetchParts(path, signal, separator, body = null) {
   const response = await request(path, { body, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -75,12 +75,12 @@ async function* fetchParts(path, body, signal, separator) {
   }
 }
 
-async function request(path, { body = null, signal = null } = {}) {
+async function request(path, { body = null, signal = null, method = body ? "POST" : "GET" } = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(address(path), { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
+    response = await fetch(address(path), { method, headers, signal, body: body && JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(UNREACHABLE, 0);
@@ -90,7 +90,7 @@ async function request(path, { body = null, signal = null } = {}) {
     const stored = storedToken(); // another tab may have a newer one, after the server has restarted
     if (stored !== null && stored !== token) token = stored;
     else await askForToken(token !== null);
-    return request(path, { body, signal });
+    return request(path, { body, signal, method });
   }
   const { error } = await response.json().catch(() => ({}));
   const retryAfter = Number(response.headers.get("Retry-After")) || null;
@@ -125,7 +125,7 @@ export function streamChat(body, signal, onText, onBusy) {
 }
 
 async function readReply(body, signal, onText) {
-  for await (const event of fetchParts("/api/chat/stream", body, signal, "\n\n")) {
+  for await (const event of fetchParts("/api/chat/stream", signal, "\n\n", body)) {
     const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? [];
     const content = JSON.parse(data);
     if (name === "reply") return content;

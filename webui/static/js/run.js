@@ -1,13 +1,18 @@
 // The page of one run: state, learning curves, sample replies, checks, report, configuration.
 import { fetchImage, fetchJson, withToken } from "./api.js";
-import { curvesFigure } from "./curves.js";
+import { CurvePanel } from "./curve_panel.js";
 import { address, byId, element, formatNumber, timeAgo } from "./dom.js";
+import { followRuns } from "./events.js";
 import { labelsOf } from "./labels.js";
-import { bestPerplexity, isTraining, poll, stateBadge, stepProgress, useOf } from "./run_fields.js";
+import { askForNote, saveNotes, starButton } from "./notes.js";
+import { QuestionTable } from "./questions.js";
+import { bestPerplexity, stateBadge, stepProgress, useOf } from "./run_fields.js";
 import { isSnapshot } from "./run_picker.js";
 
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
 const note = byId("note");
+const questions = new QuestionTable(name);
+const curves = new CurvePanel(byId("curves"));
 let shown = null;
 
 function fact(title, ...value) {
@@ -62,6 +67,22 @@ function config(settings) {
   return element("div", { class: "config" }, definitions(entries.filter((entry) => !isSection(entry))), entries.filter(isSection).map(([title, values]) => element("details", { class: "more" }, element("summary", {}, title), definitions(Object.entries(values)))));
 }
 
+function validations({ step, loss, bleu }) {
+  if (!step.length) return "";
+  const cell = (value) => element("td", { class: "num" }, value === null || value === undefined ? "–" : formatNumber(value));
+  const withBleu = bleu.some((value) => value !== null);
+  const rows = step.map((at, index) => element("tr", {}, cell(at), cell(loss[index]), cell(loss[index] === null ? null : Math.exp(loss[index])), withBleu ? cell(bleu[index]) : null)).slice(-200);
+  const titles = ["Step", "Loss", "Perplexity", ...(withBleu ? ["BLEU"] : [])];
+  return element("details", { class: "more" }, element("summary", {}, "Validations as a table"),
+    element("table", { class: "table table-sm numbers" }, element("thead", {}, element("tr", {}, titles.map((title) => element("th", { scope: "col", class: "num" }, title)))), element("tbody", {}, rows)));
+}
+
+function showNotes(run) {
+  byId("run-note").textContent = run.notes.text;
+  byId("edit-note").textContent = run.notes.text ? "Edit the note" : "Add a note";
+  byId("star").replaceChildren(starButton(run, () => changeNotes({ star: !run.notes.star })));
+}
+
 function definitions(entries) {
   return element("dl", {}, entries.flatMap(([key, value]) => [element("dt", {}, key), element("dd", { dir: "auto" }, typeof value === "string" ? value : JSON.stringify(value))]));
 }
@@ -88,7 +109,12 @@ function show(run) {
   byId("samples-title").textContent = `Sample ${labels.outputs}`;
   byId("facts").replaceChildren(...facts(run));
   const changed = (key) => JSON.stringify(shown?.[key]) !== JSON.stringify(run[key]);
-  if (changed("curves")) byId("curves").replaceChildren(curvesFigure(run.curves) ?? element("p", { class: "muted" }, "No metrics yet."));
+  if (changed("curves")) {
+    curves.show([{ name: run.name, curves: run.curves }]);
+    byId("validations").replaceChildren(validations(run.curves.validation));
+  }
+  showNotes(run);
+  questions.show(run);
   if (changed("samples")) byId("samples").replaceChildren(samples(run.samples, labels));
   if (changed("checks")) byId("checks").replaceChildren(checks(run.checks));
   if (changed("files")) report(run.files);
@@ -96,14 +122,30 @@ function show(run) {
   shown = run;
 }
 
-poll(async () => {
+async function refresh() {
   try {
-    const run = await fetchJson(`/api/runs/${encodeURIComponent(name)}`);
-    show(run);
-    return isTraining(run) ? 3000 : 15_000;
+    show(await fetchJson(`/api/runs/${encodeURIComponent(name)}`));
   } catch (error) {
     note.textContent = error.message;
     if (shown === null) byId("name").textContent = name;
-    return 5000;
   }
-}, 15_000);
+}
+
+async function changeNotes(changes) {
+  try {
+    shown.notes = await saveNotes(shown, changes);
+    showNotes(shown);
+  } catch (error) {
+    note.textContent = error.message;
+  }
+}
+
+byId("edit-note").addEventListener("click", async () => {
+  const text = await askForNote(shown);
+  if (text !== null) await changeNotes({ text });
+});
+await refresh();
+followRuns((runs, removed, isFirst) => {
+  const concerns = runs.some((run) => run.name === shown?.name) || removed.includes(shown?.name);
+  if (shown === null || (concerns && !isFirst)) refresh();
+}, (error) => { note.textContent = error.message; });

@@ -6,6 +6,9 @@ const VERBS = { "/": "Chat", "/translate": "Translate", "/write": "Write" };
 
 export const isTraining = (run) => run.state === "training";
 
+/** "language model"; empty if the configuration of a run is invalid. */
+export const taskTitle = (task) => (task ?? "").replaceAll("_", " ");
+
 export function stateBadge(state, text = state) {
   return element("span", { class: `state ${state}` }, text);
 }
@@ -28,10 +31,4 @@ export function stepProgress({ step, steps }) {
 export function bestPerplexity(run) {
   if (run.best_perplexity === null) return ["–"];
   return [formatNumber(run.best_perplexity), run.best_step === null ? null : element("span", { class: "muted" }, ` at ${formatNumber(run.best_step)}`)];
-}
-
-/** Call `update()`, which returns the milliseconds until the next call, again and again while the page is visible. */
-export async function poll(update, hiddenPause) {
-  const pause = document.visibilityState === "visible" ? await update() : hiddenPause;
-  setTimeout(() => poll(update, hiddenPause), pause);
 }

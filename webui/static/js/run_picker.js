@@ -2,7 +2,7 @@
 import { fetchJson } from "./api.js";
 import { address, byId, formatNumber, loadState, saveState, setOptions } from "./dom.js";
 import { hasReplies, pathOf } from "./labels.js";
-import { isTraining, poll } from "./run_fields.js";
+import { isTraining } from "./run_fields.js";
 
 const PAUSE = 3000; // milliseconds between two looks at a run that trains, or for the first run
 
@@ -72,10 +72,7 @@ export class RunPicker {
     } catch (error) {
       this.onError(error);
     }
-    poll(async () => {
-      if (this.isChanging) await this.refresh();
-      return PAUSE;
-    }, PAUSE);
+    setInterval(() => { if (this.isChanging && document.visibilityState === "visible") this.refresh(); }, PAUSE);
   }
 
   /** The name of the run with this name or beginning; of a missing one, the same. */

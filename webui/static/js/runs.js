@@ -1,39 +1,74 @@
-// The table of all runs, updated while they train.
+// The workbench of runs: search, sort, filter, star, note, hide, and compare those that are selected.
 import { fetchJson } from "./api.js";
-import { address, byId, element, formatNumber, timeAgo } from "./dom.js";
-import { bestPerplexity, isTraining, poll, stateBadge, stepProgress, useOf } from "./run_fields.js";
+import { differencesTable } from "./differences.js";
+import { address, byId, element, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
+import { followRuns } from "./events.js";
+import { CurvePanel } from "./curve_panel.js";
+import { askForNote, saveNotes, starButton } from "./notes.js";
+import { ORDERS, isShown, sorted } from "./run_filter.js";
+import { bestPerplexity, isTraining, stateBadge, stepProgress, useOf } from "./run_fields.js";
 
+const MAX_SELECTED = 20;
 const table = byId("runs");
 const note = byId("note");
 const rows = new Map(); // name → {row, content}: only rows with new content are redrawn
+const runs = new Map(); // name → summary
+const selected = new Set(loadState("compared-runs") ?? []);
+const curves = new CurvePanel(byId("curves"));
+let order = { by: "newest", isReversed: false };
+
+const filters = () => ({ search: byId("search").value.trim(), state: byId("state").value, task: byId("task").value, starred: byId("starred").checked, hidden: byId("hidden").checked });
+
+function cell(label, ...content) {
+  return element("td", { class: "stack", "data-label": label }, content);
+}
 
 function cells(run) {
-  const href = address(`/runs/${encodeURIComponent(run.name)}`);
   const use = useOf(run);
   const changed = new Date(run.changed * 1000);
+  const select = element("input", { type: "checkbox", class: "form-check-input", "aria-label": `Compare ${run.name}` });
+  select.checked = selected.has(run.name);
+  select.addEventListener("change", () => toggle(run.name, select));
+  const button = (text, label, action) => {
+    const one = element("button", { type: "button", class: "btn btn-sm btn-soft", "aria-label": `${label} ${run.name}` }, text);
+    one.addEventListener("click", action);
+    return one;
+  };
   return [
-    element("th", { scope: "row" }, element("a", { href, dir: "auto" }, run.name), run.reason ? element("p", { class: "reason" }, run.reason) : null),
-    element("td", {}, stateBadge(run.state)),
-    element("td", { class: "step" }, stepProgress(run)),
-    element("td", {}, bestPerplexity(run)),
-    element("td", {}, element("time", { datetime: changed.toISOString(), title: changed.toLocaleString() }, timeAgo(run.changed))),
-    element("td", { class: "actions" }, element("a", { class: "btn btn-sm btn-soft", href: use.href, "aria-label": `${use.verb} with ${run.name}` }, use.verb)),
+    element("td", {}, select),
+    element("td", {}, starButton(run, () => change(run, { star: !run.notes.star }))),
+    element("th", { scope: "row" }, element("a", { href: address(`/runs/${encodeURIComponent(run.name)}`), dir: "auto" }, run.name),
+      run.notes.text ? element("p", { class: "note-text", dir: "auto" }, run.notes.text) : null, run.reason ? element("p", { class: "reason" }, run.reason) : null),
+    element("td", { class: "stack" }, stateBadge(run.state)),
+    element("td", { class: "stack step", "data-label": "step" }, stepProgress(run)),
+    cell("perplexity", bestPerplexity(run)),
+    cell("BLEU", run.best_bleu === null ? "–" : formatNumber(run.best_bleu)),
+    cell("changed", element("time", { datetime: changed.toISOString(), title: changed.toLocaleString() }, timeAgo(run.changed))),
+    element("td", { class: "actions" }, element("a", { class: "btn btn-sm btn-soft", href: use.href, "aria-label": `${use.verb} with ${run.name}` }, use.verb),
+      button("Note", "Edit the note of", () => editNote(run)),
+      button(run.notes.hidden ? "Show" : "Hide", run.notes.hidden ? "Show" : "Hide", () => change(run, { hidden: !run.notes.hidden }))),
   ];
 }
 
-function describe(runs) {
-  if (!runs.length) return "";
-  const training = runs.filter(isTraining).length;
-  return `${formatNumber(runs.length)} ${runs.length === 1 ? "run" : "runs"}${training ? `, ${training} training` : ""}`;
+async function change(run, changes) {
+  try {
+    runs.set(run.name, { ...runs.get(run.name), notes: await saveNotes(runs.get(run.name), changes) });
+    draw();
+  } catch (error) {
+    note.textContent = error.message;
+  }
 }
 
-function removeRows(names) {
-  for (const [name, { row }] of rows) {
-    if (!names.has(name)) {
-      row.remove();
-      rows.delete(name);
-    }
-  }
+async function editNote(run) {
+  const text = await askForNote(runs.get(run.name));
+  if (text !== null) await change(run, { text });
+}
+
+function describe(shown) {
+  if (!runs.size) return "";
+  const training = [...runs.values()].filter(isTraining).length;
+  const count = `${formatNumber(runs.size)} ${runs.size === 1 ? "run" : "runs"}`;
+  return `${shown < runs.size ? `${formatNumber(shown)} of ` : ""}${count}${training ? `, ${training} training` : ""}`;
 }
 
 function updateRow(run) {
@@ -41,33 +76,100 @@ function updateRow(run) {
   if (!rows.has(run.name)) rows.set(run.name, { row: element("tr") });
   const entry = rows.get(run.name);
   if (entry.content !== content) {
-    const focused = [...entry.row.querySelectorAll("a")].indexOf(document.activeElement);
+    const controls = () => [...entry.row.querySelectorAll("a, button, input")];
+    const focused = controls().indexOf(document.activeElement);
     entry.row.replaceChildren(...cells(run));
-    if (focused >= 0) entry.row.querySelectorAll("a")[focused]?.focus();
+    entry.row.classList.toggle("is-hidden", run.notes.hidden);
+    if (focused >= 0) controls()[focused]?.focus();
     entry.content = content;
   }
   return entry.row;
 }
 
-function show(runs) {
-  table.hidden = !runs.length;
-  byId("empty").hidden = runs.length > 0;
-  note.textContent = describe(runs);
-  removeRows(new Set(runs.map((run) => run.name)));
+function draw() {
+  table.hidden = byId("filters").hidden = !runs.size;
+  byId("empty").hidden = runs.size > 0;
+  const chosen = filters();
+  const shown = sorted([...runs.values()].filter((run) => isShown(run, chosen)), order);
+  note.textContent = describe(shown.length);
   const body = table.tBodies[0];
-  runs.forEach((run, index) => {
-    const row = updateRow(run);
-    if (body.rows[index] !== row) body.insertBefore(row, body.rows[index] ?? null);
-  });
+  const wanted = shown.map(updateRow);
+  const isUnchanged = wanted.length === body.rows.length && wanted.every((row, index) => body.rows[index] === row);
+  if (!isUnchanged) {
+    const { activeElement } = document;
+    body.replaceChildren(...wanted);
+    if (body.contains(activeElement)) activeElement.focus();
+  }
 }
 
-poll(async () => {
-  try {
-    const { runs } = await fetchJson("/api/runs");
-    show(runs);
-    return runs.some(isTraining) ? 2000 : 4000;
-  } catch (error) {
-    note.textContent = error.message;
-    return 4000;
+function toggle(name, checkbox) {
+  if (checkbox.checked && selected.size >= MAX_SELECTED) {
+    checkbox.checked = false;
+    byId("comparison-error").textContent = `At most ${MAX_SELECTED} runs can be compared at once.`;
+    return;
   }
-}, 4000);
+  if (checkbox.checked) selected.add(name);
+  else selected.delete(name);
+  saveState("compared-runs", [...selected]);
+  compare();
+}
+
+/** Show the comparison of the selected runs; called again while one of them is training. */
+async function compare() {
+  const names = [...selected].filter((name) => runs.has(name));
+  byId("comparison").hidden = !names.length;
+  if (!names.length) return;
+  try {
+    const result = await fetchJson(`/api/comparison?${new URLSearchParams(names.map((name) => ["run", name]))}`);
+    if (names.join() !== [...selected].filter((name) => runs.has(name)).join()) return; // changed in the meantime
+    byId("comparison-error").textContent = "";
+    curves.show(result.runs.map((name) => ({ name, curves: result.curves[name] })));
+    byId("differences").replaceChildren(differencesTable(result, curves.colors));
+  } catch (error) {
+    byId("comparison-error").textContent = error.message;
+  }
+}
+
+function drawHead() {
+  const head = table.tHead.rows[0];
+  head.querySelectorAll("th:nth-child(n+3)").forEach((one) => one.remove());
+  for (const [by, { title, highestFirst = false }] of Object.entries(ORDERS).filter(([by]) => by !== "newest")) {
+    const button = element("button", { type: "button" }, title);
+    button.addEventListener("click", () => sortBy(by, order.by === by && !order.isReversed));
+    const direction = highestFirst !== order.isReversed ? "descending" : "ascending";
+    head.append(element("th", { scope: "col", "aria-sort": order.by === by ? direction : null }, button));
+  }
+  head.append(element("th", { scope: "col" }, element("span", { class: "visually-hidden" }, "Actions")));
+}
+
+function sortBy(by, isReversed = false) {
+  order = { by, isReversed };
+  byId("sort").value = by;
+  const focused = [...table.tHead.querySelectorAll("button")].indexOf(document.activeElement);
+  drawHead();
+  table.tHead.querySelectorAll("button")[focused]?.focus();
+  draw();
+}
+
+byId("sort").append(...Object.entries(ORDERS).map(([by, { title }]) => new Option(title, by)));
+byId("sort").addEventListener("change", () => sortBy(byId("sort").value));
+byId("filters").addEventListener("submit", (event) => event.preventDefault());
+byId("filters").addEventListener("input", draw);
+byId("clear").addEventListener("click", () => {
+  selected.clear();
+  saveState("compared-runs", []);
+  table.querySelectorAll("tbody input:checked").forEach((box) => { box.checked = false; });
+  compare();
+});
+drawHead();
+setInterval(draw, 30_000); // "2 minutes ago"
+followRuns((changed, removed, isFirst) => {
+  if (isFirst) for (const name of [...runs.keys()]) if (!changed.some((run) => run.name === name)) removed.push(name);
+  for (const name of removed) {
+    runs.delete(name);
+    rows.delete(name);
+  }
+  for (const run of changed) runs.set(run.name, run);
+  draw();
+  if (isFirst || removed.length || changed.some(({ name }) => selected.has(name))) compare();
+}, (error) => { note.textContent = error.message; });

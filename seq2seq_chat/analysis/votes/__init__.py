@@ -1,0 +1,1 @@
+"""Blind evaluation: people vote on pairs of replies, and statistics of their votes. No TensorFlow."""

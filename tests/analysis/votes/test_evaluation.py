@@ -1,0 +1,140 @@
+"""Evaluations on the disk: sides and order, repeated votes, and what a crash leaves."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from seq2seq_chat.analysis.votes.evaluation import (
+    Column,
+    Evaluation,
+    StoredReply,
+    create_evaluation,
+    describe_decoding,
+    distinct_votes,
+    list_evaluations,
+    votes_on_runs,
+)
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.system.errors import UserError
+
+COLUMNS = [
+    Column(run="one", decoding={"method": "beam", "beam_width": 5}),
+    Column(run="two", snapshot="10"),
+    Column(run="three"),
+]
+PROMPTS = [f"question {n}?" for n in range(20)]
+
+
+@pytest.fixture
+def evaluation(tmp_path: Path) -> Evaluation:
+    """An evaluation of three columns with all replies."""
+    evaluation = create_evaluation(tmp_path, "test", COLUMNS, [*PROMPTS, *PROMPTS[:3]])
+    for prompt, column in itertools.product(range(len(PROMPTS)), range(3)):
+        evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=f"reply of {column}", step=column))
+    return evaluation
+
+
+def test_every_pair_is_judged_once_for_every_prompt(evaluation: Evaluation) -> None:
+    pairs = list(itertools.combinations(range(3), 2))
+    assert sorted(evaluation.items) == [(prompt, pair) for prompt in range(20) for pair in pairs]
+    assert evaluation.items != sorted(evaluation.items)
+    assert Evaluation(evaluation.path).items == evaluation.items
+
+
+def test_sides_are_random_and_reproducible(evaluation: Evaluation) -> None:
+    sides = {judge: [evaluation.sides(n, judge) for n in range(60)] for judge in ("anna", "ben")}
+    for judge, chosen in sides.items():
+        assert [tuple(sorted(side)) for side in chosen] == [item.columns for item in evaluation.items]
+        assert [Evaluation(evaluation.path).sides(n, judge) for n in range(60)] == chosen
+        swapped = sum(left > right for left, right in chosen)
+        assert 13 < swapped < 47  # 4.3 standard deviations
+    assert sides["anna"] != sides["ben"]
+
+
+def test_a_vote_records_what_was_shown(evaluation: Evaluation) -> None:
+    vote = evaluation.add_vote("anna", 4, "right")
+    item, (left, right) = evaluation.items[4], evaluation.sides(4, "anna")
+    assert evaluation.votes() == [vote]
+    assert (vote.prompt, vote.item, vote.choice) == (PROMPTS[item.prompt], 4, "right")
+    assert (vote.left_reply, vote.right_reply) == (f"reply of {left}", f"reply of {right}")
+    assert (vote.left.run, vote.right.run) == (COLUMNS[left].run, COLUMNS[right].run)
+    assert (vote.left.step, vote.right.step) == (left, right)
+    assert vote.outcome == ("second" if vote.right == vote.systems[1] else "first")
+
+
+def test_a_repeated_vote_does_not_count(evaluation: Evaluation) -> None:
+    first = evaluation.add_vote("anna", 0, "left")
+    evaluation.add_vote("anna", 0, "right")
+    other = evaluation.add_vote("ben", 0, "right")
+    assert evaluation.votes() == [first, other]
+    assert evaluation.voted("anna") == {0: first}
+
+
+def test_the_same_judge_prompt_and_systems_in_two_evaluations_count_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        evaluation = create_evaluation(tmp_path, name, COLUMNS[:2], PROMPTS[:1])
+        for column in range(2):
+            evaluation.add_reply(StoredReply(prompt=0, column=column, text=str(column), step=1))
+        evaluation.add_vote("anna", 0, "both_bad")
+    assert len(list_evaluations(tmp_path)) == 2
+    assert len(votes_on_runs(tmp_path, ["one", "two"])) == 1
+    assert votes_on_runs(tmp_path, ["one", "three"]) == []
+    assert len(distinct_votes(vote for each in list_evaluations(tmp_path) for vote in each.votes())) == 1
+
+
+def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
+    """The file is cut at every byte of its last line, and voting goes on."""
+    votes = [evaluation.add_vote("anna", n, "left") for n in range(3)]
+    file = evaluation.path / "votes.jsonl"
+    content = file.read_bytes()
+    start = content.rindex(b"\n", 0, -1) + 1
+    for end in range(start, len(content), 17):
+        file.write_bytes(content[:end])
+        assert evaluation.votes() == votes[:2]
+        new = evaluation.add_vote("ben", 9, "both_good")
+        assert evaluation.votes() == [*votes[:2], new]
+    file.write_bytes(content[:-1])  # complete but for the line end
+    new = evaluation.add_vote("ben", 9, "both_good")
+    assert evaluation.votes() == [*votes, new]
+
+
+def test_lines_of_a_file_are_appended_only(evaluation: Evaluation) -> None:
+    file = evaluation.path / "votes.jsonl"
+    before = b""
+    for n in range(5):
+        evaluation.add_vote("anna", n, "left")
+        assert file.read_bytes().startswith(before)
+        before = file.read_bytes()
+    assert before.count(b"\n") == 5
+
+
+def test_the_first_reply_is_the_one_that_everyone_sees(evaluation: Evaluation) -> None:
+    evaluation.add_reply(StoredReply(prompt=0, column=0, text="another", step=9))
+    assert evaluation.replies()[0, 0].text == "reply of 0"
+    assert Counter(column for _, column in evaluation.replies()) == {0: 20, 1: 20, 2: 20}
+
+
+def test_a_damaged_evaluation(evaluation: Evaluation) -> None:
+    (evaluation.path / "evaluation.json").write_text('{"columns": []}', encoding="utf-8")
+    with pytest.raises(UserError, match="damaged"):
+        _ = Evaluation(evaluation.path).settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({}, "greedy"),
+        ({"method": "beam"}, "beam, beam_width 10"),
+        (
+            {"method": "beam", "beam_width": 5, "n_best": 5, "length_penalty": 1.0},
+            "beam, beam_width 5, length_penalty 1.0",
+        ),
+        ({"method": "sample", "temperature": 0.8, "seed": 3}, "sample, temperature 0.8, seed 3"),
+    ],
+)
+def test_names_of_decoding_settings(settings: dict[str, object], text: str) -> None:
+    assert describe_decoding(Decoding.model_validate(settings)) == text

@@ -1,0 +1,82 @@
+"""Blind evaluation in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from tests.webui.conftest import REPLY_TIMEOUT
+
+Serve = Callable[..., AbstractContextManager[str]]
+PROMPTS = ["you see the tree1 ?", "i like the song3 ?", "they know the house2 ?"]
+
+
+def add_columns(page: Any) -> None:
+    """Two columns: an early snapshot, and the newest weights at a high temperature."""
+    page.locator("#snapshot").select_option("10")
+    page.locator("#add").click()
+    page.locator("#snapshot").select_option("20")
+    page.locator("#decoding-button").click()
+    page.locator("label", has_text="Sampling").or_(page.locator("label", has_text="Sample")).first.click()
+    page.get_by_label("Temperature").fill("4")
+    page.keyboard.press("Escape")
+    page.locator("#decoding").wait_for(state="hidden")
+    page.locator("#add").click()
+
+
+def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Path, expect: Any) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n".join([*PROMPTS, ""]), encoding="utf-8")
+    with serve(results) as address:
+        page.goto(f"{address}/judge")
+        page.locator("#snapshot option").first.wait_for(state="attached")
+        page.get_by_role("button", name="Start judging").click()
+        expect(page.locator("#note")).to_contain_text("at least two columns")
+        add_columns(page)
+        expect(page.locator("#columns li")).to_have_count(2)
+        page.locator("#from-file").set_input_files(prompts)
+        expect(page.locator("#prompt-count")).to_have_text("3 prompts")
+        page.get_by_role("button", name="Start judging").click()
+        page.locator("#judge-name").fill("anna")
+        page.keyboard.press("Enter")
+        for number in range(3):
+            expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
+            assert "tiny" not in page.locator("#judging").inner_text()  # blind
+            prompt = page.locator("#prompt").inner_text()
+            replies = [page.locator(f"#{side} .message-text").inner_text() for side in ("left", "right")]
+            page.keyboard.press("1")
+            expect(page.locator("#left .revealed")).to_contain_text("tiny")
+            (file,) = (results / "votes").glob("*/votes.jsonl")
+            vote = json.loads(file.read_text(encoding="utf-8").splitlines()[number])
+            assert (vote["prompt"], vote["choice"], vote["judge"]) == (prompt, "left", "anna")
+            assert [vote["left_reply"] or "(empty)", vote["right_reply"] or "(empty)"] == replies
+            page.keyboard.press("Enter")
+        expect(page.locator("#status")).to_contain_text("Nothing is left")
+        expect(page.locator("#results")).to_contain_text("The left side won 100.0 %")
+        expect(page.locator("#results")).to_contain_text("anna (3)")
+        page.goto(f"{address}/judge")
+        cells = page.locator("#evaluations tbody td")
+        expect(cells).to_have_text(["2", "3", "3", "1"])
+
+
+def test_a_vote_is_repeated_after_the_server_was_restarted(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    with serve(results) as address:
+        port = int(address.rsplit(":", 1)[1])
+        page.goto(f"{address}/judge")
+        page.locator("#snapshot option").first.wait_for(state="attached")
+        add_columns(page)
+        page.locator("#prompts").fill("\n".join(PROMPTS))
+        page.get_by_role("button", name="Start judging").click()
+        page.locator("#judge-name").fill("anna")
+        page.keyboard.press("Enter")
+        expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
+    page.keyboard.press("4")
+    expect(page.locator("#status")).to_contain_text("does not respond")
+    with serve(results, port=port):
+        page.keyboard.press("4")
+        expect(page.locator("#status")).to_have_text("Your vote is saved.")
+    (file,) = (results / "votes").glob("*/votes.jsonl")
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 1

@@ -1,0 +1,155 @@
+"""The workbench of runs in a browser: search, sort, filter, notes, comparison, and changes as they happen."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_chat.runs.run import Run
+from tests.webui.conftest import REPLY_TIMEOUT
+
+Serve = Callable[..., AbstractContextManager[str]]
+
+
+@pytest.fixture
+def three_runs(results: Path) -> Path:
+    """The runs of 2026-05-01 to 03: alpha, beta with a spike in its loss, and gamma."""
+    for day, name in enumerate(("alpha", "beta", "gamma"), start=1):
+        shutil.copytree(results / "tiny", results / f"2026-05-0{day}_12-00-00_{name}")
+    shutil.rmtree(results / "tiny")
+    lines = [{"step": step, "kind": "train", "loss": 2.0 + 1 / step, "tokens": 1} for step in range(1, 200)]
+    lines[99]["loss"] = 1e6
+    lines.append({"step": 200, "kind": "validation", "loss": 1.0})
+    metrics = "".join(json.dumps(line) + "\n" for line in lines)
+    (results / "2026-05-02_12-00-00_beta" / "metrics.jsonl").write_text(metrics, encoding="utf-8")
+    return results
+
+
+def names(page: Any) -> list[str]:
+    return [text[20:] for text in page.locator("#runs tbody th a").all_inner_texts()]
+
+
+def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    with serve(three_runs) as address:
+        page.goto(f"{address}/runs")
+        expect(page.locator("#runs tbody tr")).to_have_count(3)
+        assert names(page) == ["gamma", "beta", "alpha"]
+        page.get_by_role("button", name="Run", exact=True).click()
+        assert names(page) == ["alpha", "beta", "gamma"]
+        page.get_by_role("button", name="Step", exact=True).click()
+        assert names(page)[0] == "beta"
+        expect(page.locator("th[aria-sort=descending]")).to_have_text("Step")
+        page.locator("#search").fill("GAM conversation")
+        expect(page.locator("#runs tbody tr")).to_have_count(1)
+        expect(page.locator("#note")).to_have_text("1 of 3 runs")
+        page.get_by_role("button", name="Star 2026-05-03").click()
+        expect(page.locator(".star")).to_have_attribute("aria-pressed", "true")
+        page.get_by_role("button", name="Edit the note of").click()
+        page.locator("#note-text").fill("much <b>better</b>")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".note-text")).to_have_text("much <b>better</b>")
+        page.locator("#search").fill("better")
+        expect(page.locator("#runs tbody tr")).to_have_count(1)
+        page.get_by_role("button", name="Hide 2026-05-03").click()
+        expect(page.locator("#runs tbody tr")).to_have_count(0)
+        page.locator("#hidden").check()
+        expect(page.locator("#runs tbody tr")).to_have_count(1)
+        stored = json.loads((three_runs / "2026-05-03_12-00-00_gamma" / "notes.json").read_text(encoding="utf-8"))
+        assert stored == {"star": True, "hidden": True, "text": "much <b>better</b>"}
+        page.goto(f"{address}/runs/2026-05-03")
+        expect(page.locator("#run-note")).to_have_text("much <b>better</b>")
+
+
+def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    chart = page.locator(".chart")
+    with serve(three_runs) as address:
+        page.goto(f"{address}/runs")
+        for name in ("beta", "alpha"):
+            page.get_by_label(re.compile(f"Compare .*{name}")).check()
+        expect(page.locator(".differences thead a")).to_have_text(["beta", "alpha"])
+        expect(page.locator(".differences")).to_contain_text("No setting differs.")
+        expect(page.locator(".u-legend .u-series")).to_have_count(5)  # steps, and two lines for each run
+        expect(chart).to_have_attribute("aria-label", re.compile(r"^Loss from [\d.]+ to \d(\.\d+)?, steps 0 to 200$"))
+        page.get_by_label("Clip spikes").uncheck()
+        expect(chart).to_have_attribute("aria-label", re.compile("to 1,000,000, steps"))
+        page.get_by_label("Clip spikes").check()
+        page.get_by_label("Log axis").check()
+        expect(chart).to_have_attribute("aria-label", re.compile("logarithmic"))
+        page.get_by_label("first step shown").fill("50")
+        page.get_by_label("last step shown").fill("150")
+        page.keyboard.press("Tab")
+        expect(chart).to_have_attribute("aria-label", re.compile("steps 50 to 150"))
+        page.get_by_role("button", name="All steps").click()
+        expect(chart).to_have_attribute("aria-label", re.compile("steps 0 to 200"))
+        box = page.locator(".u-over").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60, steps=5)
+        page.mouse.up()
+        page.wait_for_function(
+            "() => Math.abs(window.shownSteps.min - 50) <= 1 && Math.abs(window.shownSteps.max - 100) <= 1"
+        )
+        page.locator("label", has_text="BLEU").click()
+        expect(page.locator(".curves-caption")).to_have_text("No bleu has been recorded.")
+        page.reload()
+        expect(page.locator(".differences thead a")).to_have_text(["beta", "alpha"])
+
+
+def test_the_page_follows_a_training(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    run = Run(three_runs / "2026-05-02_12-00-00_beta")
+    with serve(three_runs) as address:
+        page.goto(f"{address}/runs")
+        page.get_by_label("Compare 2026-05-02").check()
+        row = page.locator("#runs tbody tr", has_text="beta")
+        with run.lock():
+            expect(row.locator(".state")).to_have_text("training")
+            with open(run.metrics_file, "a", encoding="utf-8") as file:
+                file.write('{"step": 250, "kind": "train", "loss": 1.5}\n')
+            expect(row.locator(".step")).to_contain_text("250 of 20")
+            expect(page.locator(".curves-caption")).to_contain_text("training 1.5 at step 250")
+        expect(row.locator(".state")).to_have_text("finished")
+
+
+def test_325_runs_on_a_phone(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    run = next(three_runs.iterdir())
+    for number in range(322):
+        folder = three_runs / f"2026-04-01_12-00-00_{'a_long_name_' * 5}{number}"
+        folder.mkdir()
+        for name in ("config.json", "metrics.jsonl", "end.json"):
+            shutil.copy(run / name, folder / name)
+    page.set_viewport_size({"width": 320, "height": 640})
+    with serve(three_runs) as address:
+        page.goto(f"{address}/runs")
+        expect(page.locator("#runs tbody tr")).to_have_count(325)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
+        link = page.locator("#runs tbody th a").last
+        assert link.evaluate("node => node.scrollWidth <= node.parentElement.clientWidth")  # not cut off
+        page.locator("#search").fill("name_ gamma")
+        expect(page.locator("#runs tbody tr")).to_have_count(0)
+        page.locator("#search").fill("321")
+        expect(page.locator("#runs tbody tr")).to_have_count(1)
+
+
+def test_a_new_snapshot_answers_the_same_questions(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    run = results / "tiny"
+    with serve(results) as address:
+        page.goto(f"{address}/runs/tiny")
+        page.locator("#questions-edit summary").click()
+        page.locator("#questions").fill("you see the tree1 ?\nwe like it")
+        page.get_by_role("button", name="Ask every snapshot").click()
+        heads = page.locator(".answers thead th")
+        expect(heads).to_have_text(["Question", "step 10", "step 20"], timeout=REPLY_TIMEOUT)
+        with Run(run).lock():  # it is training
+            shutil.copytree(run / "snapshots" / "20", run / "snapshots" / "30")
+            with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write('{"step": 30, "kind": "train", "loss": 1.5}\n')
+            expect(heads).to_have_text(["Question", "step 10", "step 20", "step 30"], timeout=REPLY_TIMEOUT)
+        replies = page.locator(".answers tbody tr").first.locator("td").all_inner_texts()
+        assert replies[1] == replies[2]  # the same weights

@@ -1,0 +1,177 @@
+"""The workbench of runs over HTTP: events, comparisons, notes and learning curves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.runs.notes import Notes, read_notes, write_notes
+from seq2seq_chat.runs.run import Run
+from tests.webui.conftest import error_of
+from webui.run_watch import RunWatch
+
+Cli = Callable[..., Any]
+
+
+def write_metrics(run: Path, lines: list[dict[str, Any]]) -> None:
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture
+def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the runs whenever a reader asks."""
+    monkeypatch.setattr("webui.run_watch.INTERVAL", 0.01)
+    monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
+
+
+@pytest.mark.usefixtures("short_interval")
+def test_events_tell_what_has_changed(client: FlaskClient, results: Path) -> None:
+    response = client.get("/api/events", buffered=False)
+    assert response.mimetype == "text/event-stream"
+    chunks = iter(response.response)
+
+    def next_event() -> Any:
+        for chunk in chunks:
+            text = chunk.decode() if isinstance(chunk, bytes) else chunk
+            if text.startswith("event: runs\ndata: "):
+                assert text.endswith("\n\n")
+                return json.loads(text.split("\ndata: ", 1)[1])
+        raise AssertionError("the stream has ended")
+
+    first = next_event()
+    assert first == {"runs": client.get("/api/runs").get_json()["runs"], "removed": []}
+    with open(results / "tiny" / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"step": 25, "kind": "train", "loss": 1.5}\n')
+    (changed,) = next_event()["runs"]
+    assert (changed["name"], changed["step"]) == ("tiny", 25)
+    shutil.copytree(results / "tiny", results / "new")
+    assert [run["name"] for run in next_event()["runs"]] == ["new"]
+    shutil.rmtree(results / "new")
+    assert next_event() == {"runs": [], "removed": ["new"]}
+    response.close()
+
+
+def test_streams_end_with_the_server(make_client: Callable[..., FlaskClient]) -> None:
+    from webui.app import close_app
+
+    client = make_client()
+    response = client.get("/api/events", buffered=False)
+    chunks = iter(response.response)
+    next(chunks)
+    close_app(client.application)
+    assert list(chunks) == []
+    response.close()
+
+
+@pytest.mark.usefixtures("short_interval")
+def test_many_readers_share_one_look_at_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webui.run_watch.INTERVAL", 60.0)
+    looks = []
+
+    def summaries() -> list[dict[str, Any]]:
+        looks.append(1)
+        return [{"name": "one"}]
+
+    watch = RunWatch(summaries)
+    assert all(watch.changes().runs == [{"name": "one"}] for _ in range(50))
+    assert len(looks) == 1
+    assert watch.changes(watch.changes().revision).runs == []
+
+
+def test_comparison_of_runs(client: FlaskClient, results: Path) -> None:
+    shutil.copytree(results / "tiny", results / "other")
+    file = results / "other" / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config["model"]["hidden_size"] = 24
+    file.write_text(json.dumps(config), encoding="utf-8")
+    body = client.get("/api/comparison?run=tiny&run=other&run=tiny").get_json()
+    assert body["runs"] == ["tiny", "other"]
+    assert body["settings"] == {"model.hidden_size": [16, 24]}
+    assert body["figures"]["steps"] == [20, 20]
+    assert body["curves"]["other"] == client.get("/api/runs/other").get_json()["curves"]
+
+
+def test_invalid_comparisons(client: FlaskClient, results: Path) -> None:
+    assert "run" in error_of(client.get("/api/comparison"), 400)
+    assert "20" in error_of(client.get("/api/comparison?" + "run=tiny&" * 21), 400)
+    assert "no run" in error_of(client.get("/api/comparison?run=missing"), 404)
+    (results / "tiny" / "config.json").write_text("{", encoding="utf-8")
+    assert "leave this run out" in error_of(client.get("/api/comparison?run=tiny"), 400)
+
+
+def test_curves_have_all_quantities(client: FlaskClient, results: Path) -> None:
+    write_metrics(
+        results / "tiny",
+        [
+            {"step": 5, "kind": "train", "loss": 4.0, "learning_rate": 0.1, "gradient_norm": 2.5},
+            {"step": 5, "kind": "validation", "loss": 3.5, "bleu": 12.25},
+            {"step": 10, "kind": "train", "loss": None, "learning_rate": 0.05},
+            {"step": 10, "kind": "validation", "loss": 3.25},
+        ],
+    )
+    assert client.get("/api/runs/tiny").get_json()["curves"] == {
+        "train": {"step": [5, 10], "loss": [4.0, None], "learning_rate": [0.1, 0.05], "gradient_norm": [2.5, None]},
+        "validation": {"step": [5, 10], "loss": [3.5, 3.25], "bleu": [12.25, None]},
+    }
+
+
+def test_notes_are_stored_in_the_run(client: FlaskClient, results: Path, cli: Cli) -> None:
+    stored = {"star": True, "hidden": False, "text": "the best one\n👍"}
+    assert client.get("/api/runs/tiny").get_json()["notes"] == {"star": False, "hidden": False, "text": ""}
+    assert client.put("/api/runs/tiny/notes", json=stored).get_json() == stored
+    assert client.get("/api/runs").get_json()["runs"][0]["notes"] == stored
+    assert json.loads((results / "tiny" / "notes.json").read_text(encoding="utf-8")) == stored
+    listed = json.loads(cli("experiments", "list", "--json", "--results", results).out)
+    assert listed["notes"] == stored
+    assert "text" in error_of(client.put("/api/runs/tiny/notes", json={"text": "a" * 10_001}), 400)
+    assert "star" in error_of(client.put("/api/runs/tiny/notes", json={"star": "yes"}), 400)
+    error_of(client.put("/api/runs/missing/notes", json=stored), 404)
+
+
+def damaged_notes() -> Iterator[str]:
+    yield from ("", "[]", "{", '{"star": 1}', '{"color": "red"}', '{"text": null}', "\x00", "[" * 100_000)
+
+
+@pytest.mark.parametrize("content", damaged_notes())
+def test_damaged_notes_are_empty(tmp_path: Path, content: str) -> None:
+    assert read_notes(tmp_path) == Notes()
+    (tmp_path / "notes.json").write_text(content, encoding="utf-8")
+    assert read_notes(tmp_path) == Notes()
+    write_notes(tmp_path, Notes(star=True))
+    assert read_notes(tmp_path) == Notes(star=True)
+
+
+QUESTIONS = ["you see the tree1 ?", "i like the song3 ?", "you see the tree1 ?"]
+
+
+def test_snapshots_answer_questions_once(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(results / "tiny")
+    for snapshot, step in (("10", 10), ("20", 20)):
+        body = {"snapshot": snapshot, "questions": QUESTIONS}
+        answer = client.post("/api/runs/tiny/answers", json=body).get_json()
+        bot = Chatbot.load(run, snapshot)
+        assert answer == {"step": step, "replies": [bot.reply(question).text for question in QUESTIONS]}
+        monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
+        assert client.post("/api/runs/tiny/answers", json=body).get_json() == answer
+        monkeypatch.undo()
+    lines = [json.loads(line) for line in run.answers_file.read_text(encoding="utf-8").splitlines()]
+    assert [(line["step"], line["question"]) for line in lines] == [
+        (step, question) for step in (10, 20) for question in QUESTIONS[:2]
+    ]
+
+
+def test_invalid_questions(client: FlaskClient) -> None:
+    def error(snapshot: str, questions: list[str], status: int) -> str:
+        body = {"snapshot": snapshot, "questions": questions}
+        return error_of(client.post("/api/runs/tiny/answers", json=body), status)
+
+    assert "no snapshot" in error("latest", QUESTIONS, 404)
+    assert "questions" in error("10", [], 400)
+    assert "10,000" in error("10", ["a" * 10_001], 413)

@@ -1,0 +1,203 @@
+"""The HTTP API of blind evaluations. Which system is on which side is told once the vote is on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from seq2seq_chat.analysis.votes.evaluation import (
+    Column,
+    Evaluation,
+    Item,
+    StoredReply,
+    create_evaluation,
+    list_evaluations,
+)
+from seq2seq_chat.analysis.votes.statistics import vote_statistics
+from seq2seq_chat.analysis.votes.tables import votes_as_json
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.system.errors import UserError
+from webui.api import error_response, find_run, json_response, request_json, wait_for_answer
+from webui.app_state import get_state
+from webui.decoding_options import single_reply
+from webui.evaluation_schemas import (
+    MAX_PROMPTS,
+    PROMPTS,
+    ColumnRequest,
+    PairRequest,
+    VoteRequest,
+    parse_evaluation_request,
+    revealed,
+)
+from webui.model_worker import Answer, Utterance
+from webui.run_registry import NotFoundError
+from webui.schemas import InvalidRequest, validate_request
+
+evaluations = Blueprint("evaluations", __name__)
+
+AHEAD = 8  # pairs whose replies are computed in one batch
+MAX_SAMPLES = 20_000  # read from the start of a test corpus
+
+_writing = threading.Lock()  # held while looking for a vote and writing it
+
+
+class VoteConflict(Exception):
+    """A judge has already cast another vote."""
+
+
+@evaluations.errorhandler(VoteConflict)
+def handle_conflict(error: VoteConflict) -> Response:
+    """Refuse a vote."""
+    return error_response(str(error), 409)
+
+
+@evaluations.get("/api/evaluations")
+def list_all() -> Response:
+    """List all evaluations, newest first."""
+    summaries = []
+    for evaluation in reversed(list_evaluations(get_state().registry.results)):
+        with contextlib.suppress(UserError):  # damaged
+            summaries.append(_summary(evaluation))
+    return json_response({"evaluations": summaries})
+
+
+@evaluations.post("/api/evaluations")
+def create() -> Response:
+    """Start an evaluation."""
+    state = get_state()
+    body = parse_evaluation_request(request_json(), state.limits)
+    columns = [_column(column) for column in body.columns]
+    if len(tasks := {find_run(column.run)[1].task for column in columns}) > 1:
+        raise InvalidRequest(
+            f"columns: their tasks differ ({', '.join(sorted(tasks))}), so there is nothing to compare."
+        )
+    if len({column.model_dump_json() for column in columns}) < len(columns):
+        raise InvalidRequest("columns: two are equal; choose another run, snapshot or decoding setting.")
+    return json_response(_summary(create_evaluation(state.registry.results, body.name, columns, body.prompts)))
+
+
+@evaluations.get("/api/evaluations/<name>")
+def results(name: str) -> Response:
+    """The columns of an evaluation and the statistics of its votes."""
+    evaluation = _find(name)
+    systems = [
+        {"run": column.run, "snapshot": column.snapshot, "decoding": evaluation.system(number, None).decoding}
+        for number, column in enumerate(evaluation.settings.columns)
+    ]
+    return json_response(
+        {**_summary(evaluation), "columns": systems, "statistics": votes_as_json(vote_statistics(evaluation.votes()))}
+    )
+
+
+@evaluations.post("/api/evaluations/<name>/pair")
+def next_pair(name: str) -> Response:
+    """The next pair of replies for a judge. Pairs of equal replies are left out."""
+    evaluation = _find(name)
+    judge = validate_request(PairRequest, request_json(), '{"judge": "anna"}').judge
+    voted = evaluation.voted(judge)
+    progress = {"voted": len(voted), "items": len(evaluation.items)}
+    unvoted = (index for index in range(len(evaluation.items)) if index not in voted)
+    while block := list(islice(unvoted, AHEAD)):
+        replies = _replies(evaluation, [evaluation.items[index] for index in block])
+        for index in block:
+            prompt = evaluation.items[index].prompt
+            left, right = (replies[prompt, column].text for column in evaluation.sides(index, judge))
+            if left.strip() != right.strip():
+                text = evaluation.settings.prompts[prompt]
+                return json_response({"item": index, "prompt": text, "left": left, "right": right, **progress})
+    return json_response({"item": None, "prompt": "", "left": "", "right": "", **progress})
+
+
+@evaluations.post("/api/evaluations/<name>/votes")
+def vote(name: str) -> Response:
+    """Record a vote, and reveal the systems. The same vote again is not recorded twice; another one is refused."""
+    evaluation = _find(name)
+    body = validate_request(VoteRequest, request_json(), '{"judge": "anna", "item": 0, "choice": "left"}')
+    if body.item >= len(evaluation.items):
+        raise InvalidRequest(f"item: must be less than {len(evaluation.items)}.")
+    item = evaluation.items[body.item]
+    with _writing:
+        previous = evaluation.voted(body.judge).get(body.item)
+        if previous is not None and previous.choice != body.choice:
+            raise VoteConflict("You have already voted on these replies, and their systems were revealed.")
+        if previous is None and not {(item.prompt, column) for column in item.columns} <= set(evaluation.replies()):
+            raise InvalidRequest("item: its replies have not been shown; request a pair first.")
+        return json_response(revealed(previous or evaluation.add_vote(body.judge, body.item, body.choice)))
+
+
+@evaluations.get("/api/runs/<name>/prompts")
+def prompts(name: str) -> Response:
+    """Sources of a run's test corpus, or else of its validation corpus, evenly spaced."""
+    run, config = find_run(name)
+    count = request.args.get("count", PROMPTS, type=int)
+    if not 1 <= count <= MAX_PROMPTS:
+        raise InvalidRequest(f"count: must be from 1 to {MAX_PROMPTS}.")
+    corpus = config.data.test or config.data.validation
+    if corpus is None:
+        raise NotFoundError(f"Run {run.name} has neither a test nor a validation corpus; write prompts instead.")
+    samples = islice(read_samples(corpus, config.data, run.codecs.tokenizers), MAX_SAMPLES)
+    sources = list(dict.fromkeys(sample.source for sample in samples))
+    step = max(1, len(sources) // count)
+    return json_response({"prompts": sources[::step][:count]})
+
+
+def _find(name: str) -> Evaluation:
+    """An evaluation by its name, which is looked up and never becomes a path. Raises NotFoundError."""
+    for evaluation in list_evaluations(get_state().registry.results):
+        if evaluation.path.name == name:
+            return evaluation
+    raise NotFoundError("There is no such evaluation. It may have been moved or deleted; choose another.")
+
+
+def _summary(evaluation: Evaluation) -> dict[str, Any]:
+    settings, votes = evaluation.settings, evaluation.votes()
+    return {
+        "name": evaluation.path.name,
+        "columns": len(settings.columns),
+        "prompts": len(settings.prompts),
+        "items": len(evaluation.items),
+        "votes": len(votes),
+        "judges": len({vote.judge for vote in votes}),
+    }
+
+
+def _column(chosen: ColumnRequest) -> Column:
+    """The column of a request, with its complete decoding settings.
+
+    Raises:
+        InvalidRequest: The run is a language model.
+        RunError: The run has no such weights.
+        ConfigError: The settings are invalid.
+    """
+    run, config = find_run(chosen.run)
+    if config.task == "language_model":
+        raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
+    run.weight_files(chosen.snapshot)
+    decoding = single_reply(config, chosen.decoding, get_state().limits)
+    return Column(run=run.path.name, snapshot=chosen.snapshot, decoding=decoding.model_dump(mode="json"))
+
+
+def _replies(evaluation: Evaluation, items: Sequence[Item]) -> dict[tuple[int, int], StoredReply]:
+    """All replies of an evaluation, after those that some items lack were computed and stored."""
+    stored = evaluation.replies()
+    wanted = dict.fromkeys((item.prompt, column) for item in items for column in item.columns)
+    futures = {key: _submit(evaluation, *key) for key in wanted if key not in stored}
+    for (prompt, column), future in futures.items():
+        answer = wait_for_answer(future)
+        evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=answer.reply.text, step=answer.step))
+    return evaluation.replies() if futures else stored
+
+
+def _submit(evaluation: Evaluation, prompt: int, column: int) -> Future[Answer]:
+    chosen = evaluation.settings.columns[column]
+    run, _ = find_run(chosen.run)
+    snapshot = None if chosen.snapshot == "latest" else chosen.snapshot
+    utterance = Utterance(evaluation.settings.prompts[prompt])
+    return get_state().pool.submit(run, snapshot, utterance, Decoding.model_validate(chosen.decoding))

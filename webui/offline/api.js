@@ -1,0 +1,105 @@
+// In place of the client of the server's HTTP API: the same functions, over a worker that holds the model.
+import { byId } from "./dom.js";
+
+/** An error message for the user; `status` is that of the server for the same error. */
+export class ApiError extends Error {
+  constructor(message, status = 400) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const MISSING = "This browser is too old for this page. Use Chrome or Edge 112, Firefox 116, Safari 17, or a newer version.";
+
+const requests = new Map(); // id → {resolve, reject, onTokens}
+const worker = new Worker(URL.createObjectURL(new Blob([`(${startWorker})()`], { type: "text/javascript" })));
+const about = load(); // what the page shows of the model
+
+worker.onerror = (event) => showStartup(`The model cannot be started: ${event.message ?? "the worker failed"}. Copy the file again, or use a current browser.`);
+worker.onmessage = ({ data: { id, result, tokens, error, stopped } }) => {
+  const request = requests.get(id);
+  if (tokens) {
+    request.onTokens(tokens);
+    return;
+  }
+  requests.delete(id);
+  if (error) request.reject(new ApiError(error, 503));
+  else if (stopped) request.reject(new DOMException("stopped", "AbortError"));
+  else request.resolve(result);
+};
+
+/** Send a request to the worker, which `signal` stops; `onTokens` is called with tokens of a text as they are written. */
+function ask(request, signal = null, onTokens = null) {
+  const id = crypto.getRandomValues(new Uint32Array(1))[0] || 1;
+  signal?.addEventListener("abort", () => worker.postMessage({ stop: id }), { once: true });
+  return new Promise((resolve, reject) => {
+    requests.set(id, { resolve, reject, onTokens });
+    worker.postMessage({ id, ...request });
+  });
+}
+
+function showStartup(message) {
+  byId("startup").textContent = message;
+  byId("startup").hidden = false;
+}
+
+async function load() {
+  if (!globalThis.DecompressionStream || !Array.prototype.toReversed) {
+    showStartup(MISSING);
+    throw new ApiError(MISSING);
+  }
+  showStartup("Loading the model …");
+  const data = byId("model");
+  try {
+    const result = await ask({ load: data.textContent });
+    byId("startup").hidden = true;
+    data.remove();
+    return result;
+  } catch (error) {
+    showStartup(error.message);
+    throw error;
+  }
+}
+
+/** What the server answers to a GET for the runs, or for one of them. */
+export async function fetchJson(path) {
+  const { run } = await about;
+  return path === "/api/runs" ? { runs: [run] } : run;
+}
+
+/** Request a reply. */
+export async function chat({ text, history, decoding }, signal = null) {
+  const { run } = await about;
+  const settings = { ...run.decoding.defaults[decoding.method], ...decoding };
+  check(text, settings);
+  return ask({ chat: { text, history, decoding: settings } }, signal);
+}
+
+/** Throw an ApiError if settings contradict each other or the text is too long. */
+function check(text, { method, n_best: count, beam_width: width, beam_groups: groups }) {
+  const maxLength = Number(document.body.dataset.maxTextLength);
+  if ([...text].length > maxLength) throw new ApiError(`The text is too long: at most ${maxLength} characters can be read at a time.`, 413);
+  if (method !== "beam") return;
+  if (count > width) throw new ApiError(`A beam of ${width} has no ${count} hypotheses. Show fewer, or raise the beam width.`);
+  if (width % groups) throw new ApiError(`A beam of ${width} does not divide evenly into ${groups} groups. Change one of them.`);
+}
+
+/** Request a text, and yield {tokens} as they are written, then {seed, seconds}. */
+export async function* fetchLines(path, { prompt, length, seed, temperature }, signal) {
+  const { run } = await about;
+  const lines = [];
+  let wake = null;
+  const add = (line) => {
+    lines.push(line);
+    wake?.();
+  };
+  const decoding = { ...run.config.decoding, temperature };
+  ask({ write: { prompt, length, seed, decoding } }, signal, (tokens) => add({ tokens })).then(add, (error) => add({ error }));
+  for (;;) {
+    while (!lines.length) await new Promise((resolve) => { wake = resolve; });
+    const line = lines.shift();
+    if (line.error) throw line.error;
+    yield line;
+    if (line.seconds !== undefined) return;
+  }
+}

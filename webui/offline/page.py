@@ -1,0 +1,174 @@
+"""One HTML file with a model and the page to talk to it, which needs no server and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import flask_bootstrap
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from seq2seq_chat.checkpoint.restore import load_language_model, load_trained_model
+from seq2seq_chat.config import LABELS, Decoding
+from seq2seq_chat.export.browser_model import JAVASCRIPT, pack_model
+from seq2seq_chat.export.saved_model import ExportError, ensure_empty
+from seq2seq_chat.runs.run import LATEST, Run
+from seq2seq_chat.system.files import atomic_folder
+from webui.decoding_options import decoding_options, default_settings
+from webui.limits import Limits
+from webui.offline.bundle import bundle
+from webui.offline.styles import used_rules
+
+PAGE = "index.html"
+PAGES = {"conversation": "chat", "translation": "translate", "language_model": "write"}
+SERVER_ONLY = ("rerank", "rerank_weight", "rerank_prefix_length", "replace_unknown", "unrolling")
+"""Decoding settings that the page does not have."""
+SHOWN_CLASSES = ("show", "showing", "hiding", "fade", "offcanvas-backdrop", "dropdown-menu-end")
+"""Classes that the scripts of Bootstrap add."""
+
+logger = logging.getLogger(__name__)
+
+_STATIC = Path(__file__).parents[1] / "static"
+_OFFLINE = Path(__file__).parent
+_BOOTSTRAP = Path(flask_bootstrap.__file__).parent / "static" / "bootstrap5"
+_SOURCE_MAP = re.compile(r"\n?(?://#|/\*#) sourceMappingURL=\S+(?: \*/)?\s*$")
+
+
+def export_page(run: Run, folder: str | Path, snapshot: str | None = None) -> Path:
+    """Write the page for the model of a run as the only file of a folder, atomically.
+
+    Logs a warning for each difference from the replies of ``chat``.
+
+    Args:
+        folder: The output folder; must be empty or not exist.
+        snapshot: Name of the snapshot; None for the newest weights.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: The folder exists and is not empty, or cannot be written; the run cannot be loaded, or its model
+            does not fit on a page.
+    """
+    folder = Path(os.path.abspath(folder))
+    ensure_empty(folder)
+    for difference in differences(run.config.decoding):
+        logger.warning("%s", difference)
+    page = build_page(run, snapshot)
+    try:
+        with atomic_folder(folder) as temporary:
+            (temporary / PAGE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ExportError(f"--output {folder} could not be written: {error.strerror}; choose another folder") from error
+    return folder / PAGE
+
+
+def build_page(run: Run, snapshot: str | None = None) -> str:
+    """The page for the model of a run; see :func:`export_page`."""
+    load = load_language_model if run.config.task == "language_model" else load_trained_model
+    trained, limits = load(run, snapshot), Limits()
+    about = {"step": trained.step, "run": _describe(run, snapshot or LATEST, trained.step, limits)}
+    model = base64.b85encode(pack_model(trained, run.config, about, run.name)).replace(b"<", b",").decode()
+    return _render(run, model, limits)
+
+
+def _describe(run: Run, snapshot: str, step: int, limits: Limits) -> dict[str, Any]:
+    """What the page's scripts read of a run, as in the answers of the server; without paths and text of its corpora."""
+    decoding = run.config.decoding
+    return {
+        "name": run.name,
+        "task": run.config.task,
+        "state": "finished",
+        "step": step,
+        "snapshots": [snapshot],
+        "samples": [],
+        "config": {"decoding": _settings(decoding.model_dump(mode="json"))},
+        "decoding": {
+            "options": [option for option in decoding_options(limits) if option["name"] not in SERVER_ONLY],
+            "defaults": {name: _settings(values) for name, values in default_settings(decoding, limits).items()},
+            "method": decoding.method,
+        },
+    }
+
+
+def _settings(decoding: dict[str, Any]) -> dict[str, Any]:
+    """Decoding settings without those that the page does not have."""
+    unsupported = (*SERVER_ONLY, "backward_run", "lexicon")
+    return {name: value for name, value in decoding.items() if name not in unsupported}
+
+
+def differences(decoding: Decoding) -> list[str]:
+    """A sentence for each setting of a run that the page does not have."""
+    sentences = []
+    if decoding.rerank != "none":
+        sentences.append(f"the page does not rerank, unlike the run (decoding.rerank {decoding.rerank})")
+    if decoding.replace_unknown:
+        sentences.append("the page does not replace <unknown>, unlike the run (decoding.replace_unknown)")
+    return sentences
+
+
+def _render(run: Run, model: str, limits: Limits) -> str:
+    page = PAGES[run.config.task]
+    script = bundle(page, [_OFFLINE, _STATIC / "js"])
+    worker = f'const startWorker = () => {{\n"use strict";\n{bundle("worker", [JAVASCRIPT])}}};\n'
+    scripts = [
+        *(_read(_BOOTSTRAP / name) for name in ("umd/popper.min.js", "js/bootstrap.min.js")),
+        f'"use strict";\n(async () => {{\n{worker}{script}}})();\n',
+    ]
+    head_scripts = [_read(_OFFLINE / "startup.js"), _read(_STATIC / "js" / "theme.js")]
+    environment = Environment(loader=PackageLoader("webui"), autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template(f"{page}.html")
+    content = {
+        "layout": "offline.html",
+        "title": re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", run.name),
+        "icon": f"data:image/svg+xml,{quote(_read(_STATIC / 'icon.svg'))}",
+        "labels": {task: names._asdict() for task, names in LABELS.items()},
+        "limits": limits,
+        "head_scripts": head_scripts,
+        "scripts": scripts,
+    }
+    styles = _styles(page, template.render(content, page_labels=None, policy="", styles="", model="") + script)
+    policy = _policy([*head_scripts, *scripts], styles)
+    return template.render(content, page_labels=None, policy=policy, styles=styles, model=model)
+
+
+def _styles(page: str, markup: str) -> str:
+    """Our style sheets, and the rules of Bootstrap for the classes in HTML and scripts."""
+    ours = [
+        "style.css",
+        "attention.css",
+        *{"translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
+    ]
+    names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
+    files = [*(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
+    return "\n".join([used_rules(_read(_BOOTSTRAP / "css" / "bootstrap.min.css"), names), *map(_read, files)])
+
+
+def _policy(scripts: list[str], styles: str) -> str:
+    """The content security policy: these scripts and styles only, a worker made of them, and no network."""
+    hashes = " ".join(map(_hash, scripts))
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {hashes}",
+            f"style-src {_hash(styles)}",
+            "img-src data:",  # icons of ours and of Bootstrap
+            "worker-src blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _read(file: Path) -> str:
+    return _SOURCE_MAP.sub("", file.read_text(encoding="utf-8"))

@@ -1,0 +1,114 @@
+// Voting on the pairs of an evaluation: reply, vote, see the systems, next.
+import { fetchJson } from "./api.js";
+import { byId, element, formatNumber } from "./dom.js";
+import { shortName } from "./run_picker.js";
+import { resultTables } from "./votes.js";
+
+const name = decodeURIComponent(location.pathname.split("/").at(-1));
+const path = `/api/evaluations/${encodeURIComponent(name)}`;
+const buttons = [...document.querySelectorAll(".choices button")];
+const next = byId("next");
+const status = byId("status");
+let judge = "";
+let pair = null; // shown, and not voted on yet
+
+function showReply(side, text) {
+  const card = byId(side);
+  card.classList.remove("preferred");
+  const reply = card.querySelector(".message-text");
+  reply.textContent = text.trim() ? text : "(empty)";
+  reply.classList.toggle("placeholder-text", !text.trim());
+  card.querySelector(".revealed").replaceChildren();
+}
+
+function reveal(side, system) {
+  const step = system.step === null ? "" : ` · step ${formatNumber(system.step)}`;
+  byId(side).querySelector(".revealed").append(element("strong", { dir: "auto", title: system.run }, shortName(system.run) + step), system.decoding);
+}
+
+function enable(isEnabled) {
+  for (const button of buttons) button.disabled = !isEnabled;
+}
+
+async function showNext() {
+  next.hidden = true;
+  enable(false);
+  status.textContent = "The models are replying …";
+  pair = await fetchJson(`${path}/pair`, { body: { judge } });
+  byId("progress").max = pair.items;
+  byId("progress").value = pair.voted;
+  byId("note").textContent = `${formatNumber(pair.voted)} of ${formatNumber(pair.items)} pairs`;
+  for (const button of buttons) button.setAttribute("aria-pressed", "false");
+  byId("prompt").textContent = pair.prompt;
+  showReply("left", pair.left);
+  showReply("right", pair.right);
+  status.textContent = "";
+  document.querySelectorAll(".prompt-box, .pair, .choices").forEach((part) => { part.hidden = pair.item === null; });
+  if (pair.item === null) {
+    status.textContent = "Nothing is left to vote on; pairs with equal replies were left out. Thank you!";
+    await showResults();
+  } else {
+    enable(true);
+  }
+}
+
+async function vote(choice) {
+  const { item } = pair;
+  enable(false);
+  const systems = await fetchJson(`${path}/votes`, { body: { judge, item, choice } });
+  pair = null;
+  for (const side of ["left", "right"]) reveal(side, systems[side]);
+  if (choice === "left" || choice === "right") byId(choice).classList.add("preferred");
+  for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.choice === choice));
+  status.textContent = "Your vote is saved.";
+  next.hidden = false;
+  next.focus();
+  if (!byId("results").hidden) await showResults();
+}
+
+/** Run an action; an error is shown, and the pair can be voted on again. */
+async function attempt(action) {
+  try {
+    await action();
+  } catch (error) {
+    status.textContent = error.message;
+    enable(pair !== null && pair.item !== null);
+    next.hidden = pair !== null && error.status !== 409;
+  }
+}
+
+async function showResults() {
+  byId("results").replaceChildren(...resultTables(await fetchJson(path)));
+  byId("results").hidden = false;
+  byId("results-hint").hidden = true;
+  byId("show-results").hidden = true;
+}
+
+byId("name").textContent = shortName(name);
+byId("name").title = name;
+try {
+  byId("judge-name").value = localStorage.getItem("judge") ?? "";
+} catch {
+  // storage is disabled: the name is typed again
+}
+byId("judge-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  judge = byId("judge-name").value.trim();
+  if (!judge) return;
+  try {
+    localStorage.setItem("judge", judge);
+  } catch {
+    // not remembered
+  }
+  byId("judge-form").hidden = true;
+  byId("judging").hidden = false;
+  attempt(showNext);
+});
+for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice)));
+next.addEventListener("click", () => attempt(showNext));
+byId("show-results").addEventListener("click", () => attempt(showResults));
+document.addEventListener("keydown", (event) => {
+  const button = buttons[Number(event.key) - 1];
+  const isTyping = event.target.closest("input, textarea, select");
+  if (button && !button.disabled && !isTyping && !event.ctrlKey && !event.altKey && !event.metaKey && !byId("judging").hidden) button.click();
+});

@@ -1,0 +1,91 @@
+// The page of blind evaluations: a table of them, and the form of a new one.
+import { fetchJson } from "./api.js";
+import { DecodingForm } from "./decoding.js";
+import { address, byId, element, formatNumber } from "./dom.js";
+import { RunPicker, modelLabel } from "./run_picker.js";
+
+const form = new DecodingForm();
+const note = byId("note");
+const prompts = byId("prompts");
+const picker = new RunPicker((details) => { if (details) form.setRun(details); }, report);
+let columns = []; // {run, snapshot, decoding}
+
+function report(error) {
+  note.textContent = error.message;
+}
+
+function lines() {
+  return prompts.value.split("\n").map((line) => line.trim()).filter(Boolean);
+}
+
+function countPrompts() {
+  const count = lines().length;
+  byId("prompt-count").textContent = count ? `${formatNumber(count)} ${count === 1 ? "prompt" : "prompts"}` : "";
+}
+
+function setPrompts(texts) {
+  prompts.value = texts.map((text) => text.replace(/\s+/g, " ").trim()).filter(Boolean).join("\n");
+  countPrompts();
+}
+
+function drawColumns() {
+  byId("columns").replaceChildren(...columns.map((column, index) => {
+    const label = modelLabel(column);
+    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove ${label}` });
+    remove.addEventListener("click", () => {
+      columns = columns.filter((_, other) => other !== index);
+      drawColumns();
+    });
+    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, label, remove);
+  }));
+}
+
+function addColumn() {
+  const { run, snapshot } = picker.selection;
+  const { n_best: _, ...decoding } = form.value; // a column has one reply
+  const column = { run, snapshot, decoding };
+  note.textContent = "";
+  if (!run) return;
+  if (columns.some((other) => JSON.stringify(other) === JSON.stringify(column))) note.textContent = "This column exists already; choose another run, snapshot or decoding setting.";
+  else columns.push(column);
+  drawColumns();
+}
+
+async function start() {
+  if (columns.length < 2) throw new Error("Add at least two columns to compare.");
+  if (!lines().length) throw new Error("Write at least one prompt, or take some from a corpus or a file.");
+  const body = { name: byId("evaluation-name").value, columns, prompts: lines() };
+  const { name } = await fetchJson("/api/evaluations", { body });
+  location.assign(address(`/judge/${encodeURIComponent(name)}`));
+}
+
+async function showEvaluations() {
+  const { evaluations } = await fetchJson("/api/evaluations");
+  const table = byId("evaluations");
+  table.hidden = !evaluations.length;
+  table.tBodies[0].replaceChildren(...evaluations.map((one) => element("tr", {},
+    element("th", { scope: "row" }, element("a", { href: address(`/judge/${encodeURIComponent(one.name)}`), dir: "auto" }, one.name)),
+    [one.columns, one.prompts, one.votes, one.judges].map((count) => element("td", { class: "num" }, formatNumber(count))))));
+}
+
+byId("add").addEventListener("click", addColumn);
+prompts.addEventListener("input", countPrompts);
+byId("from-corpus").addEventListener("click", async () => {
+  note.textContent = "";
+  try {
+    setPrompts((await fetchJson(`/api/runs/${encodeURIComponent(picker.selection.run)}/prompts`)).prompts);
+  } catch (error) {
+    report(error);
+  }
+});
+byId("from-file").addEventListener("change", async ({ target }) => {
+  if (target.files.length) setPrompts((await target.files[0].text()).split("\n"));
+  target.value = "";
+});
+byId("new-evaluation").addEventListener("submit", (event) => {
+  event.preventDefault();
+  start().catch(report);
+});
+
+showEvaluations().catch(report);
+await picker.start();

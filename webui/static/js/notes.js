@@ -1,0 +1,28 @@
+// Notes about runs: a star, hidden or not, and a text.
+import { fetchJson } from "./api.js";
+import { byId, element } from "./dom.js";
+
+/** Change some of the notes of a run; the notes that are then stored. */
+export function saveNotes(run, changes) {
+  return fetchJson(`/api/runs/${encodeURIComponent(run.name)}/notes`, { method: "PUT", body: { ...run.notes, ...changes } });
+}
+
+/** Ask for the text of a note; null if the dialog was cancelled. */
+export function askForNote(run) {
+  const dialog = byId("note-dialog");
+  byId("note-run").textContent = run.name;
+  byId("note-text").value = run.notes.text;
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "save" ? byId("note-text").value.trim() : null), { once: true });
+  });
+}
+
+/** A button that shows and toggles the star of a run; `onToggle` saves it. */
+export function starButton(run, onToggle) {
+  const label = `Star ${run.name}`;
+  const button = element("button", { type: "button", class: "star", "aria-pressed": String(run.notes.star), "aria-label": label, title: run.notes.star ? "Remove the star" : "Star" }, run.notes.star ? "★" : "☆");
+  button.addEventListener("click", onToggle);
+  return button;
+}

@@ -1,0 +1,31 @@
+// Which runs a table shows, and in which order.
+import { taskTitle } from "./run_fields.js";
+import { shortName } from "./run_picker.js";
+
+const number = (value, missing = Infinity) => value ?? missing;
+
+/** The orders of the table: a key for each run, and whether the highest comes first. */
+export const ORDERS = {
+  newest: { title: "Newest", key: (run) => (shortName(run.name) === run.name ? "" : run.name), highestFirst: true },
+  name: { title: "Run", key: (run) => shortName(run.name).toLowerCase() },
+  state: { title: "State", key: (run) => run.state },
+  step: { title: "Step", key: (run) => run.step, highestFirst: true },
+  perplexity: { title: "Perplexity", key: (run) => number(run.best_perplexity) },
+  bleu: { title: "BLEU", key: (run) => number(run.best_bleu, -1), highestFirst: true },
+  changed: { title: "Changed", key: (run) => run.changed, highestFirst: true },
+};
+
+/** Whether a run is shown; `filters` is {search, state, task, starred, hidden}. Each word of the search must occur. */
+export function isShown(run, { search, state, task, starred, hidden }) {
+  const text = `${run.name} ${run.notes.text} ${taskTitle(run.task)}`.toLowerCase();
+  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word))
+    && (!state || run.state === state) && (!task || run.task === task) && (!starred || run.notes.star) && (hidden || !run.notes.hidden);
+}
+
+/** Runs in an order of ORDERS, or the opposite one. */
+export function sorted(runs, { by, isReversed }) {
+  const { key, highestFirst = false } = ORDERS[by];
+  const direction = highestFirst === isReversed ? 1 : -1;
+  const keys = new Map(runs.map((run) => [run, key(run)]));
+  return [...runs].sort((one, other) => (keys.get(one) < keys.get(other) ? -direction : keys.get(one) > keys.get(other) ? direction : 0));
+}
