@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +135,10 @@ def test_notes_are_stored_in_the_run(client: FlaskClient, results: Path, cli: Cl
     error_of(client.put("/api/runs/missing/notes", json=stored), 404)
 
 
-def damaged_notes() -> Iterator[str]:
-    yield from ("", "[]", "{", '{"star": 1}', '{"color": "red"}', '{"text": null}', "\x00", "[" * 100_000)
+DAMAGED_NOTES = ["", "[]", "{", '{"star": 1}', '{"color": "red"}', '{"text": null}', "\x00", "[" * 100_000]
 
 
-@pytest.mark.parametrize("content", damaged_notes())
+@pytest.mark.parametrize("content", DAMAGED_NOTES, ids=range(len(DAMAGED_NOTES)))
 def test_damaged_notes_are_empty(tmp_path: Path, content: str) -> None:
     assert read_notes(tmp_path) == Notes()
     (tmp_path / "notes.json").write_text(content, encoding="utf-8")
