@@ -133,6 +133,15 @@ def open_page(page: Any, address: str, path: str = "/") -> Any:
     return page
 
 
+def open_any_page(page: Any, address: str, path: str) -> None:
+    """Open a page and wait for its content; those of runs keep a connection open."""
+    page.goto(address + path)
+    if path.startswith("/runs"):
+        page.wait_for_function("() => !document.getElementById('note').textContent.startsWith('Loading')")
+    else:
+        page.wait_for_load_state("networkidle")
+
+
 def choose_beam(page: Any) -> None:
     page.locator("#decoding-button").click()
     page.locator("label", has_text="Beam search").click()
