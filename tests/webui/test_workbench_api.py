@@ -152,18 +152,14 @@ QUESTIONS = ["you see the tree1 ?", "i like the song3 ?", "you see the tree1 ?"]
 
 def test_snapshots_answer_questions_once(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(results / "tiny")
-    for snapshot, step in (("10", 10), ("20", 20)):
-        body = {"snapshot": snapshot, "questions": QUESTIONS}
-        answer = client.post("/api/runs/tiny/answers", json=body).get_json()
-        bot = Chatbot.load(run, snapshot)
-        assert answer == {"step": step, "replies": [bot.reply(question).text for question in QUESTIONS]}
-        monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
-        assert client.post("/api/runs/tiny/answers", json=body).get_json() == answer
-        monkeypatch.undo()
+    body = {"snapshot": "10", "questions": QUESTIONS}
+    answer = client.post("/api/runs/tiny/answers", json=body).get_json()
+    bot = Chatbot.load(run, "10")
+    assert answer == {"step": 10, "replies": [bot.reply(question).text for question in QUESTIONS]}
+    monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
+    assert client.post("/api/runs/tiny/answers", json=body).get_json() == answer
     lines = [json.loads(line) for line in run.answers_file.read_text(encoding="utf-8").splitlines()]
-    assert [(line["step"], line["question"]) for line in lines] == [
-        (step, question) for step in (10, 20) for question in QUESTIONS[:2]
-    ]
+    assert [(line["step"], line["question"]) for line in lines] == [(10, question) for question in QUESTIONS[:2]]
 
 
 def test_invalid_questions(client: FlaskClient) -> None:
