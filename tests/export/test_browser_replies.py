@@ -49,8 +49,13 @@ def compare(
     texts: Sequence[str],
     searches: Sequence[Decoding],
     histories: Sequence[Sequence[str]] | None = None,
+    tolerance: float = 1e-3,
 ) -> int:
-    """Compare all hypotheses with those of the chatbot; returns how many there were."""
+    """Compare all hypotheses with those of the chatbot; returns how many there were.
+
+    Large random weights amplify the rounding of TensorFlow's sums in single precision, so that scores differ by more
+    than those of a trained model.
+    """
     data = encode_model(trained, config)
     round_weights(trained.model)
     bot = Chatbot(trained.model, trained.codecs, config)
@@ -60,16 +65,16 @@ def compare(
         requests = [[text, [*history], settings] for text, history in zip(texts, histories, strict=True)]
         output = javascript(REPLIES, {"model": data, "requests": requests})
         for text, reply, answer in zip(texts, bot.replies(texts, decoding, histories), output, strict=True):
-            compare_reply(text, reply, answer)
+            compare_reply(text, reply, answer, tolerance)
             count += len(answer["alternatives"])
     return count
 
 
-def compare_reply(text: str, reply: Reply, answer: dict[str, Any]) -> None:
+def compare_reply(text: str, reply: Reply, answer: dict[str, Any], tolerance: float) -> None:
     assert answer["reply"] == reply.text, text
     assert [one["text"] for one in answer["alternatives"]] == [one.text for one in reply.hypotheses], text
     scores = [one["score"] for one in answer["alternatives"]]
-    np.testing.assert_allclose(scores, [one.score for one in reply.hypotheses], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(scores, [one.score for one in reply.hypotheses], atol=tolerance)
     assert answer["source_words"] == reply.source_words and answer["unknown_words"] == reply.unknown_words
     if reply.hypotheses:
         assert answer["reply_words"] == reply.hypotheses[0].words
@@ -80,7 +85,7 @@ def test_200_utterances(javascript: Evaluate, tiny_run: Any) -> None:
     run, rng = find_run(str(tiny_run)), random.Random(4)
     words = run.codecs.source.vocabulary.words[4:]
     texts = [" ".join(rng.choices([*words, "zebra"], k=rng.randint(1, 10))) for _ in range(200)]
-    count = compare(javascript, load_trained_model(run), run.config, [*texts, "", "***"], SEARCHES[:2])
+    count = compare(javascript, load_trained_model(run), run.config, [*texts, "", "***"], SEARCHES[:2], tolerance=1e-4)
     assert count > 800
 
 
