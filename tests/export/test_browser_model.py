@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seq2seq_chat.checkpoint.restore import TrainedModel
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, Model
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export import browser_model
 from seq2seq_chat.export.browser_model import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor, round_weights
@@ -111,6 +111,17 @@ def test_a_matrix_that_would_lose_too_much_keeps_its_floats() -> None:
     matrix[:, 7] = 40  # a scale of 40 / 127 rounds normal numbers with an error of 9 % of their size
     packed = pack_tensor("embedding/source", matrix)
     assert packed.dtype == "float32" and np.array_equal(packed.values(), matrix)
+
+
+def test_every_kind_of_model_is_supported() -> None:
+    for setting, values in browser_model.SUPPORTED.items():
+        assert set(values) == set(get_args(Model.model_fields[setting].annotation))
+
+
+def test_a_kind_of_model_that_is_not_supported_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(browser_model.SUPPORTED, "cell", ("gru",))
+    with pytest.raises(UserError, match=r"model\.cell lstm, which pages do not support"):
+        pack_model(random_trained(small_config()), small_config(), {}, "run")
 
 
 def test_models_that_do_not_fit_or_diverged_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
