@@ -83,20 +83,6 @@ def serving(results: Path, port: int = 0, limits: Limits = LIMITS, token: str | 
         yield f"http://127.0.0.1:{server.effective_port}"
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """The system's Chromium, one process for all tests."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("there is no Chromium; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A page with an empty profile. Errors in its console, of scripts or of the security policy, fail the test."""
