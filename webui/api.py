@@ -27,6 +27,7 @@ from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, strip_paths
 from webui.schemas import (
+    ChatRequest,
     InvalidRequest,
     RequestTooLarge,
     chat_reply,
@@ -44,15 +45,14 @@ def chat() -> Response:
     """Reply to an utterance."""
     start = time.perf_counter()
     state = get_state()
-    body = parse_chat_request(request_json(), state.limits)
+    body = parse_chat_request(request_json(), state.limits, ChatRequest)
     run, config = find_run(body.run)
-    if config.task == "language_model":
-        raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
-    if config.task == "translation" and body.history:
-        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
+    check_task(run, config, body)
     decoding = merge_decoding(config.decoding, body.decoding, state.limits)
     try:
-        future = state.pool.submit(run, _snapshot(body.snapshot), Utterance(body.text, tuple(body.history)), decoding)
+        future = state.pool.submit(
+            run, snapshot_name(body.snapshot), Utterance(body.text, tuple(body.history)), decoding
+        )
     except RunError as error:
         raise NotFoundError(str(error)) from error
     answer = wait_for_answer(future)
@@ -97,7 +97,7 @@ def generate() -> Response:
     )
     return stream_response(
         run,
-        _snapshot(body.snapshot),
+        snapshot_name(body.snapshot),
         stream,
         text_block,
         lambda: {"seed": seed, "seconds": round(time.perf_counter() - start, 4)},
@@ -183,11 +183,21 @@ def find_run(name: str) -> tuple[Run, Config]:
         raise ModelUnavailable(str(error)) from error
 
 
-def _snapshot(name: str | None) -> str | None:
+def check_task(run: Run, config: Config, body: ChatRequest) -> None:
+    """Raise InvalidRequest if a run does not reply, or not with a history."""
+    if config.task == "language_model":
+        raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
+    if config.task == "translation" and body.history:
+        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
+
+
+def snapshot_name(name: str | None) -> str | None:
+    """The snapshot that a request names; None for the newest weights."""
     return None if name == "latest" else name
 
 
 def request_json() -> Any:
+    """The body of the request. Raises InvalidRequest."""
     if not request.is_json:
         raise InvalidRequest("The request must be JSON, with the header Content-Type: application/json.")
     try:
