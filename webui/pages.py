@@ -17,6 +17,7 @@ PAGES = {
     "/compare": "compare",
     "/judge": "judge",
     "/judge/<name>": "evaluation",
+    "/search": "search",
     "/runs": "runs",
     "/runs/<name>": "run",
 }
