@@ -61,6 +61,7 @@ def test_the_tree_shows_the_beam_of_each_step(page: Any, server: str, expect: An
     assert sorted(ranks) == ["1", "2", "3"]
 
 
+@pytest.mark.slow
 def test_reasons_and_attention_follow_the_cursor(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     page.get_by_label("Beam width").fill("2")
@@ -108,6 +109,7 @@ def test_a_word_is_forced_and_the_search_goes_on(page: Any, server: str, expect:
     expect(page.locator("#forced")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_the_slider_searches_again_and_shows_what_changes(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     page.get_by_label("Beam width").fill("2")
@@ -128,6 +130,7 @@ def test_the_slider_searches_again_and_shows_what_changes(page: Any, server: str
     assert numbers == [f"{best[name]:.2f}".replace("-", "−") for name in ("score", "divisor", "rank")]
 
 
+@pytest.mark.slow
 def test_stop(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     held: list[Any] = []
@@ -141,6 +144,7 @@ def test_stop(page: Any, server: str, expect: Any) -> None:
     search(page)
 
 
+@pytest.mark.slow
 def test_keyboard(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     search(page)
@@ -160,7 +164,7 @@ def test_keyboard(page: Any, server: str, expect: Any) -> None:
     expect(page.locator("#alternatives tbody tr")).to_have_count(10)
 
 
-@pytest.mark.parametrize("width", [320, 2560])
+@pytest.mark.parametrize("width", [320, pytest.param(2560, marks=pytest.mark.slow)])
 def test_the_page_fits(page: Any, server: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     open_page(page, server, PATH)
