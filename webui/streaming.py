@@ -47,7 +47,7 @@ def stream_response(
     except RunError as error:
         raise NotFoundError(str(error)) from error
     try:
-        first = stream.read_block(timeout)
+        first = stream.read(timeout)
     except FutureTimeout:
         stream.stop()
         raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
@@ -58,7 +58,7 @@ def stream_response(
         while block is not None:
             yield to_json(block)
             try:
-                block = stream.read_block(timeout)
+                block = stream.read(timeout)
             except FutureTimeout:
                 yield {"error": "The model took too long to continue. Please try again."}
                 return
@@ -69,5 +69,6 @@ def stream_response(
             yield end()
 
     response = Response((json.dumps(line) + "\n" for line in lines(first)), mimetype="application/x-ndjson")
+    response.headers["X-Accel-Buffering"] = "no"  # nginx sends each line at once
     response.call_on_close(stream.stop)
     return response

@@ -12,9 +12,9 @@ from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import Hypotheses
-from seq2seq_chat.decoding.stepwise import Candidate, Node, SearchStep
+from seq2seq_chat.decoding.observed_beam import Candidate, Node, SearchStep
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.inference.stepwise_search import StepwiseSearch
+from seq2seq_chat.inference.observed_search import ObservedSearch
 
 END = SPECIAL_WORDS[EOS]
 
@@ -35,7 +35,7 @@ class WatchedSearch:
 
     def __init__(
         self,
-        search: StepwiseSearch,
+        search: ObservedSearch,
         ids: npt.NDArray[np.int32],
         length: npt.NDArray[np.int32],
         source: SourceText,

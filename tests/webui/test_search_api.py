@@ -17,7 +17,7 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.stepwise_search import StepwiseSearch
+from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import LIMITS
 from webui.schemas import ChatReply
@@ -164,9 +164,9 @@ def test_closing_the_connection_stops_the_search(
     serve: Callable[..., AbstractContextManager[str]], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, read = threading.Event(), threading.Event()
-    original = StepwiseSearch.__call__
+    original = ObservedSearch.__call__
 
-    def slow(self: StepwiseSearch, *arguments: Any) -> Iterator[Any]:
+    def slow(self: ObservedSearch, *arguments: Any) -> Iterator[Any]:
         try:
             for step in original(self, *arguments):
                 yield step
@@ -177,7 +177,7 @@ def test_closing_the_connection_stops_the_search(
             stopped.set()
 
     closed = threading.Event()
-    monkeypatch.setattr(StepwiseSearch, "__call__", slow)
+    monkeypatch.setattr(ObservedSearch, "__call__", slow)
     with serve(results, limits=LIMITS) as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=TIMEOUT)
         body = json.dumps({"run": "tiny", "text": QUESTION})

@@ -187,3 +187,17 @@ def test_axe_finds_no_violations(page: Any, server: str, width: int, colors: str
     results = Axe().run(page).response
     assert len(results["passes"]) > 10
     assert not results["violations"], [(one["id"], one["nodes"][0]["html"][:200]) for one in results["violations"]]
+
+
+@pytest.mark.slow
+def test_a_reply_links_to_its_search(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/?run=tiny")
+    page.locator("#text").fill(QUESTION)
+    page.keyboard.press("Enter")
+    reply = page.locator(".from-model .message-text")
+    reply.wait_for(timeout=REPLY_TIMEOUT)
+    text = reply.inner_text()
+    page.locator(".why-box summary").click()
+    page.get_by_role("link", name="Watch the search").click()
+    expect(page.locator("#ranking .hypothesis").first).to_have_text(text)
+    expect(page.get_by_label("Beam width")).to_have_value("1")  # a greedy reply

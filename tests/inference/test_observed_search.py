@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, PAD
+from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.inference.stepwise_search import StepwiseSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from tests.random_weights import randomize
 
@@ -65,7 +65,7 @@ def test_the_result_is_that_of_the_compiled_search(
     architecture: dict[str, Any], variants: list[dict[str, Any]], utterances: tuple[np.ndarray, np.ndarray]
 ) -> None:
     model = random_model(**architecture)
-    watched = StepwiseSearch(model)
+    watched = ObservedSearch(model)
     source, lengths = utterances
     for settings in variants:
         decoding = Decoding(method="beam", **settings)
@@ -91,7 +91,7 @@ def test_a_forced_prefix_is_scored_by_the_model(utterances: tuple[np.ndarray, np
     source, lengths = utterances[0][:1], utterances[1][:1]
     decoding = Decoding(method="beam", beam_width=3, n_best=3, no_repeat_ngram_size=1)
     prefix = (7, 7, 12)
-    *_, last = StepwiseSearch(model)(source, lengths, decoding, prefix)
+    *_, last = ObservedSearch(model)(source, lengths, decoding, prefix)
     assert len(last.beam) == 3
     for node in last.beam:
         assert node.words[:3] == prefix

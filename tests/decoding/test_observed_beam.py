@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.decoding.hypotheses import StepOutput
 from seq2seq_chat.decoding.logit_rules import LogitRule, no_repeat_ngram_rule
+from seq2seq_chat.decoding.observed_beam import Proposals, Propose, SearchStep, observed_beam_search, propose_words
 from seq2seq_chat.decoding.search import SearchInputs
-from seq2seq_chat.decoding.stepwise import Proposals, Propose, SearchStep, propose_words, stepwise_beam_search
 
 
 def proposer(inputs: SearchInputs) -> Propose:
@@ -35,7 +35,7 @@ def proposer(inputs: SearchInputs) -> Propose:
 
 
 def search(inputs: SearchInputs, **options: Any) -> list[SearchStep]:
-    return list(stepwise_beam_search(proposer(inputs), inputs.steps, **options))
+    return list(observed_beam_search(proposer(inputs), inputs.steps, **options))
 
 
 def fates(step: SearchStep) -> list[list[tuple[int, str]]]:

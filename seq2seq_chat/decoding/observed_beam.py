@@ -116,7 +116,7 @@ def propose_words(
     return (words, tf.where(is_allowed, after, before), is_allowed, output.attention), output.state
 
 
-def stepwise_beam_search(
+def observed_beam_search(
     propose: Propose,
     steps: int,
     *,
@@ -164,7 +164,7 @@ def ranked(beams: Sequence[Sequence[Node]]) -> list[Node]:
 
 
 class _Search:
-    """The bookkeeping of a step; arguments as those of :func:`stepwise_beam_search`."""
+    """The bookkeeping of a step; arguments as those of :func:`observed_beam_search`."""
 
     def __init__(self, width: int, n_best: int, groups: int, diversity: float, divisors: list[float]) -> None:
         self.considered = width + 1  # words of a hypothesis; one more, as the end marker may rank lower than its score

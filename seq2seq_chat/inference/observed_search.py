@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.logit_rules import configured_rules
+from seq2seq_chat.decoding.observed_beam import Proposals, Propose, SearchStep, observed_beam_search, propose_words
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.search import SearchInputs
-from seq2seq_chat.decoding.stepwise import Proposals, Propose, SearchStep, propose_words, stepwise_beam_search
 from seq2seq_chat.inference.reply_search import model_step
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -21,7 +21,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 INT = tf.TensorSpec([], tf.int32)
 
 
-class StepwiseSearch:
+class ObservedSearch:
     """Searches for replies to one encoded utterance, with one graph for all settings.
 
     Args:
@@ -53,7 +53,7 @@ class StepwiseSearch:
         decoding: Decoding,
         prefix: Sequence[int] = (),
     ) -> Iterator[SearchStep]:
-        """The steps of a search, see :func:`stepwise_beam_search`; decoding.method is taken to be beam.
+        """The steps of a search, see :func:`observed_beam_search`; decoding.method is taken to be beam.
 
         Args:
             source: ids [1, source steps].
@@ -61,7 +61,7 @@ class StepwiseSearch:
             decoding: the settings; reranking is no part of a search.
             prefix: ids of the words that a reply starts with.
         """
-        return stepwise_beam_search(
+        return observed_beam_search(
             self._proposer(source, length, decoding),
             self._model.config.decoder_steps,
             width=decoding.beam_width,
