@@ -18,6 +18,7 @@ PAGES = {
     "/judge": "judge",
     "/judge/<name>": "evaluation",
     "/search": "search",
+    "/talk": "talk",
     "/runs": "runs",
     "/runs/<name>": "run",
 }
