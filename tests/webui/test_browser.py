@@ -393,7 +393,9 @@ def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
     expect(message.locator(".map")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/translate", "/write", "/compare", "/judge", "/judge/x", "/runs", "/runs/tiny"])
+@pytest.mark.parametrize(
+    "path", ["/", "/translate", "/write", "/compare", "/judge", "/judge/x", "/search", "/talk", "/runs", "/runs/tiny"]
+)
 def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 640})
     open_any_page(page, shared_server, path)

@@ -4,7 +4,9 @@ import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
+import { labelsOf } from "./labels.js";
 import { RunPicker, modelLabel } from "./run_picker.js";
+import { searchLink } from "./search_request.js";
 
 const MAX_SAVED = 200; // messages restored after a reload
 const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
@@ -43,11 +45,18 @@ function scrollToEnd() {
   scroll.scrollTop = scroll.scrollHeight;
 }
 
+/** A link to the search for a reply, which follows the message that it answers. */
+function linkToSearch(reply) {
+  const index = messages.indexOf(reply);
+  const text = messages[index - 1]?.text;
+  return text === undefined ? null : searchLink({ ...reply, text, history: textsOf(messages.slice(0, index - 1)) });
+}
+
 function show(message) {
   byId("welcome").hidden = true;
   log.append(message.who === "you"
     ? userMessage(message.text)
-    : element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(message.answer, modelLabel(message))));
+    : element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(message.answer, modelLabel(message), labelsOf("conversation"), linkToSearch(message))));
 }
 
 function add(message) {
@@ -56,10 +65,10 @@ function add(message) {
   show(message);
 }
 
-/** The conversation so far, as the API expects it: user and model in turns, within the server's limits. */
-function history() {
+/** The turns of a conversation, as the API expects it: user and model in turns, within the server's limits. */
+function textsOf(turns) {
   const maxHistory = Number(document.body.dataset.maxHistory);
-  const texts = messages.map((message) => (message.who === "you" ? message.text : message.answer.reply));
+  const texts = turns.map((message) => (message.who === "you" ? message.text : message.answer.reply));
   return texts.slice(-maxHistory).map((text) => text.slice(0, composer.maxLength));
 }
 
@@ -69,7 +78,7 @@ function send(text) {
     note.textContent = "There is no run to chat with yet.";
     return false;
   }
-  const previous = history();
+  const previous = textsOf(messages);
   add({ who: "you", text, time: new Date().toISOString() });
   requestReply(text, previous);
   return true;

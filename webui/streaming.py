@@ -1,0 +1,74 @@
+"""Responses that are sent while a model computes them: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from flask import Response
+
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
+from webui.app_state import get_state
+from webui.model_stream import Block, ModelStream
+from webui.model_worker import STREAM_FAILED, ModelUnavailable, ServerBusy
+from webui.run_registry import NotFoundError
+
+
+def stream_response(
+    run: Run,
+    snapshot: str | None,
+    stream: ModelStream[Block],
+    to_json: Callable[[Block], dict[str, Any]],
+    end: Callable[[], dict[str, Any]] | None = None,
+) -> Response:
+    """Compute a stream with a run's model, and send its blocks as lines; an error that occurs later is the last line.
+
+    Closing the connection stops the stream.
+
+    Args:
+        run: The run.
+        snapshot: Name of the weights; None for the newest.
+        stream: What to compute.
+        to_json: The line of a block.
+        end: The line after the last block.
+
+    Raises:
+        NotFoundError: The run has no such weights.
+        ServerBusy: Too much is queued for the model, or it takes too long.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    state = get_state()
+    timeout = state.limits.timeout
+    try:
+        state.pool.compute(run, snapshot, stream)
+    except RunError as error:
+        raise NotFoundError(str(error)) from error
+    try:
+        first = stream.read(timeout)
+    except FutureTimeout:
+        stream.stop()
+        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except UserError as error:
+        raise ModelUnavailable(str(error)) from error
+
+    def lines(block: Block | None) -> Iterator[dict[str, Any]]:
+        while block is not None:
+            yield to_json(block)
+            try:
+                block = stream.read(timeout)
+            except FutureTimeout:
+                yield {"error": "The model took too long to continue. Please try again."}
+                return
+            except UserError:
+                yield {"error": STREAM_FAILED}
+                return
+        if end is not None:
+            yield end()
+
+    response = Response((json.dumps(line) + "\n" for line in lines(first)), mimetype="application/x-ndjson")
+    response.headers["X-Accel-Buffering"] = "no"  # nginx sends each line at once
+    response.call_on_close(stream.stop)
+    return response
