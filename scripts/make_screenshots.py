@@ -45,6 +45,7 @@ DOCUMENTED = {
     "web_chat_phone_light",
     "web_compare_desktop_dark",
     "web_run_phone_dark",
+    "web_search_desktop_light",
     "web_settings_phone_light",
     "web_translate_desktop_light",
     "web_translate_phone_dark",
@@ -151,6 +152,25 @@ def compare(page: Page, address: str) -> None:
         say(page, utterance)
 
 
+def search(page: Page, address: str) -> None:
+    """The search for a reply, with a word selected that was pruned at once."""
+    page.goto(f"{address}/search")
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    page.get_by_label("Beam width").fill("4")
+    page.locator("#text").fill(UTTERANCES[-1])
+    page.keyboard.press("Enter")
+    page.locator("#ranking").wait_for(timeout=120_000)
+    page.locator(".tree-word.outranked").first.click()
+
+
+def talk(page: Page, address: str) -> None:
+    """A model talks with itself."""
+    page.goto(f"{address}/talk")
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    page.get_by_role("button", name="Talk").click()
+    page.locator("#copy").wait_for(timeout=120_000)
+
+
 def run_page(page: Page, address: str) -> None:
     """The page of a run."""
     page.goto(f"{address}/runs")
@@ -175,7 +195,9 @@ PAGES: dict[str, Callable[[Page, str], None]] = {
     "compare": compare,
     "run": run_page,
     "runs": runs_page,
+    "search": search,
     "settings": settings,
+    "talk": talk,
 }
 
 

@@ -275,3 +275,17 @@ def run_copy(tiny_run: Path, tmp_path: Path) -> Path:
     copied = tmp_path / "results" / tiny_run.name
     shutil.copytree(tiny_run, copied)
     return copied
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, one process for all tests."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("there is no Chromium; apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -108,7 +108,8 @@ def test_wheel_contents(tmp_path: Path) -> None:
     sample = {f"seq2seq_chat/sample/{name}.txt" for name in texts}
     sample |= {f"seq2seq_chat/sample/dates_{name}.tsv" for name in ("train", "validation", "test")}
     template = {"seq2seq_chat/analysis/report/templates/report.html"}
-    assert {name for name in names if not name.endswith(".py")} == sample | template
+    scripts = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.js")}
+    assert scripts and {name for name in names if not name.endswith(".py")} == sample | template | scripts
 
 
 def test_help_does_not_import_tensorflow() -> None:

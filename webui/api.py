@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -16,24 +15,25 @@ from werkzeug.exceptions import HTTPException
 from seq2seq_chat import __version__
 from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.data.vocabulary import VocabularyError
-from seq2seq_chat.inference.generator import GeneratedToken, random_seed
-from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.inference.generator import Generator, random_seed
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
 from webui.chat_answers import ChatQuestion, reply_events
+from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, strip_paths
 from webui.schemas import (
+    ChatRequest,
     InvalidRequest,
     RequestTooLarge,
     parse_chat_request,
     parse_generate_request,
     text_block,
 )
-from webui.stream import Part, Stream
-from webui.text_stream import TextStream
+from webui.streaming import read_first, send_stream, stream_response
 
 api = Blueprint("api", __name__)
 
@@ -66,9 +66,9 @@ def chat_stream() -> Response:
     """Reply to an utterance with server-sent events, as the reply grows."""
     state, question = get_state(), _question()
     stream = question.send(state.pool.stream)
-    first = _first_part(stream, state.limits.timeout)
+    first = read_first(stream, state.limits.timeout)
     events = reply_events(question, stream, first, state.limits.timeout)
-    return _streamed_response(events, "text/event-stream", stream)
+    return send_stream(events, "text/event-stream", stream)
 
 
 @api.post("/api/generate")
@@ -82,31 +82,17 @@ def generate() -> Response:
         raise InvalidRequest(f"run {run.name} is no language model: its task is {config.task}; use /api/chat.")
     changes = body.model_dump(include={"temperature", "top_k", "top_p", "seed"}, exclude_none=True)
     decoding = override_decoding(config.decoding, **changes)
-    stream = TextStream(body.prompt, body.length, decoding, random_seed(decoding))
-    try:
-        state.pool.write(run, _snapshot(body.snapshot), stream)
-    except RunError as error:
-        raise NotFoundError(str(error)) from error
-    first = _first_part(stream, state.limits.timeout)
-    lines = (json.dumps(line) + "\n" for line in _text_lines(stream, first, start, state.limits.timeout))
-    return _streamed_response(lines, "application/x-ndjson", stream)
-
-
-def _text_lines(
-    stream: TextStream, block: list[GeneratedToken] | None, start: float, timeout: float
-) -> Iterator[dict[str, Any]]:
-    """The lines of a text whose first block is given; an error that occurs later is the last line."""
-    while block is not None:
-        yield text_block(block)
-        try:
-            block = stream.read(timeout)
-        except FutureTimeout:
-            yield {"error": "The model took too long to continue. Please try again."}
-            return
-        except UserError:
-            yield {"error": "The model failed on this prompt."}
-            return
-    yield {"seed": stream.seed, "seconds": round(time.perf_counter() - start, 4)}
+    seed = random_seed(decoding)
+    stream = ModelStream(
+        Generator, lambda generator: generator.explained_stream(body.prompt, body.length, decoding, seed)
+    )
+    return stream_response(
+        run,
+        snapshot_name(body.snapshot),
+        stream,
+        text_block,
+        lambda: {"seed": seed, "seconds": round(time.perf_counter() - start, 4)},
+    )
 
 
 @api.get("/api/runs")
@@ -181,26 +167,10 @@ MESSAGE_OF_STATUS = {
 def _question() -> ChatQuestion:
     """The question of the current request."""
     state = get_state()
-    body = parse_chat_request(request_json(), state.limits)
-    return ChatQuestion(state, body, *find_run(body.run))
-
-
-def _first_part(stream: Stream[Part], timeout: float) -> Part | None:
-    """Wait for the first part of a stream, so that what fails before it has a status of its own."""
-    try:
-        return stream.read(timeout)
-    except FutureTimeout:
-        stream.stop()
-        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
-    except UserError as error:
-        raise ModelUnavailable(str(error)) from error
-
-
-def _streamed_response(lines: Iterator[str], mimetype: str, stream: Stream[Any]) -> Response:
-    """A response that stops the model when the client closes the connection."""
-    response = Response(lines, mimetype=mimetype, headers={"X-Accel-Buffering": "no"})  # nginx sends it at once
-    response.call_on_close(stream.stop)
-    return response
+    body = parse_chat_request(request_json(), state.limits, ChatRequest)
+    run, config = find_run(body.run)
+    check_task(run, config, body)
+    return ChatQuestion(state, body, run, config)
 
 
 def find_run(name: str) -> tuple[Run, Config]:
@@ -213,11 +183,21 @@ def find_run(name: str) -> tuple[Run, Config]:
         raise ModelUnavailable(str(error)) from error
 
 
-def _snapshot(name: str | None) -> str | None:
+def check_task(run: Run, config: Config, body: ChatRequest) -> None:
+    """Raise InvalidRequest if a run does not reply, or not with a history."""
+    if config.task == "language_model":
+        raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
+    if config.task == "translation" and body.history:
+        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
+
+
+def snapshot_name(name: str | None) -> str | None:
+    """The snapshot that a request names; None for the newest weights."""
     return None if name == "latest" else name
 
 
 def request_json() -> Any:
+    """The body of the request. Raises InvalidRequest."""
     if not request.is_json:
         raise InvalidRequest("The request must be JSON, with the header Content-Type: application/json.")
     try:

@@ -18,6 +18,7 @@ from webui.report_files import files
 from webui.run_details import run_summary
 from webui.run_registry import NotFoundError, RunRegistry
 from webui.run_watch import RunWatch
+from webui.search_api import searches
 from webui.security import secure
 from webui.workbench_api import workbench
 
@@ -40,7 +41,7 @@ def create_app(
     registry = RunRegistry(results)
     watch = RunWatch(lambda: [run_summary(summary, registry.results) for summary in registry.summaries()])
     app.extensions[EXTENSION] = AppState(registry, ModelPool(limits), limits, token, watch, local)
-    for blueprint in (api, evaluations, files, pages, workbench):
+    for blueprint in (api, evaluations, files, pages, searches, workbench):
         app.register_blueprint(blueprint)
     secure(app)
 

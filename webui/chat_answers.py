@@ -18,7 +18,7 @@ from webui.app_state import AppState
 from webui.decoding_options import merge_decoding
 from webui.model_worker import Answer, ReplyStream, Utterance
 from webui.run_registry import NotFoundError, find_weights, strip_paths
-from webui.schemas import ChatRequest, InvalidRequest, chat_reply, recent_turns
+from webui.schemas import ChatRequest, chat_reply, recent_turns
 
 Result = TypeVar("Result")
 
@@ -27,15 +27,10 @@ class ChatQuestion:
     """A request for a reply, and the model that it is for.
 
     Raises:
-        InvalidRequest: The run does not reply to such requests.
         ConfigError: The decoding settings are invalid.
     """
 
     def __init__(self, state: AppState, body: ChatRequest, run: Run, config: Config) -> None:
-        if config.task == "language_model":
-            raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
-        if config.task == "translation" and body.history:
-            raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
         self._started = time.perf_counter()
         self._state, self._body, self._run, self._config = state, body, run, config
         self._decoding = merge_decoding(config.decoding, body.decoding, state.limits)

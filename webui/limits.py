@@ -10,8 +10,8 @@ class Limits:
     """Resource limits of a server; the defaults suit a laptop."""
 
     max_models: int = 4  # in memory at once; the least recently used one is evicted
-    max_queued: int = 256  # utterances and texts queued for one model; more are rejected with 503
-    max_queued_total: int = 512  # utterances and texts queued for all models
+    max_queued: int = 256  # utterances, texts and searches queued for one model; more are rejected with 503
+    max_queued_total: int = 512  # the same for all models
     max_batch_size: int = 64  # utterances decoded together
     timeout: float = (
         60.0  # seconds that a request waits for its reply, or for more of its text, before it fails with 503

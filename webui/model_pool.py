@@ -1,9 +1,9 @@
 """Trained models in memory, shared by all users.
 
 Each model has its own worker thread, which loads it, decodes queued utterances with equal decoding settings in one
-batch or writes its texts in turns, a block at a time, and releases the model. So loading one model never blocks
-another, and no lock is held during computation. A :class:`ModelPool` limits the number of models and of queued
-utterances and texts; beyond that it raises :class:`ServerBusy`.
+batch or computes its texts and searches in turns, a block at a time, and releases the model. So loading one model never
+blocks another, and no lock is held during computation. A :class:`ModelPool` limits the number of models and of queued
+utterances and streams; beyond that it raises :class:`ServerBusy`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
+from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ReplyStream, ServerBusy, Utterance
 from webui.run_registry import weights_version
-from webui.text_stream import TextStream
 
 VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
 
@@ -54,13 +54,13 @@ class ModelPool:
         self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, stream))
         return stream
 
-    def write(self, run: Run, snapshot: str | None, stream: TextStream) -> None:
-        """Queue a text for a language model; see :meth:`submit`."""
+    def compute(self, run: Run, snapshot: str | None, stream: ModelStream[Any]) -> None:
+        """Queue a text or a search; see :meth:`submit`."""
         self._submit(run, snapshot, stream)
 
     def _submit(self, run: Run, snapshot: str | None, job: Job) -> None:
         version = self._version(run, snapshot)
-        model_type = Generator if isinstance(job, TextStream) else Chatbot
+        model_type = job.model_type if isinstance(job, ModelStream) else Chatbot
         with self._lock:
             if self._pending >= self.limits.max_queued_total:
                 raise ServerBusy("The server is busy. Please try again in a moment.")

@@ -15,13 +15,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
-from seq2seq_chat.inference.generator import Generator, random_seed
+from seq2seq_chat.inference.generator import random_seed
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
+from webui.model_stream import ModelStream
 from webui.stream import Stream
-from webui.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
+
+STREAM_FAILED = "The model failed on this text."
 
 
 class ServerBusy(Exception):
@@ -65,7 +67,7 @@ class ChatJob(NamedTuple):
     stream: ReplyStream | None = None  # if the text is to be read while it grows
 
 
-Job: TypeAlias = ChatJob | TextStream
+Job: TypeAlias = ChatJob | ModelStream[Any]
 
 
 class ModelWorker(threading.Thread):
@@ -138,7 +140,7 @@ class ModelWorker(threading.Thread):
             chats = [job for job in jobs if isinstance(job, ChatJob)]
             for decoding in dict.fromkeys(job.decoding for job in chats):
                 self._reply(model, decoding, [job for job in chats if job.decoding == decoding])
-            self._write(model, [job for job in jobs if isinstance(job, TextStream)])
+            self._compute(model, [job for job in jobs if isinstance(job, ModelStream)])
 
     def _next_jobs(self) -> list[Job]:
         """Wait for the next jobs, oldest first; empty when the worker is closed and its queue is empty."""
@@ -173,16 +175,14 @@ class ModelWorker(threading.Thread):
             unreadable = [] if reply.source_words else [bot.unreadable]
             job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
 
-    def _write(self, generator: Generator, streams: list[TextStream]) -> None:
-        """Write a block of each stream; those that are not complete are queued again, behind all others."""
+    def _compute(self, model: Any, streams: list[ModelStream[Any]]) -> None:
+        """Compute a block of each stream; those that are not complete are queued again, behind all others."""
         for stream in streams:
             try:
-                is_complete = stream.write_block(generator)
+                is_complete = stream.compute_block(model)
             except Exception as error:
-                logger.exception("model %s could not continue a text", self.name)
-                stream.future.set_exception(
-                    error if isinstance(error, UserError) else ModelUnavailable("The model failed on this prompt.")
-                )
+                logger.exception("model %s failed in a text or a search", self.name)
+                stream.future.set_exception(error if isinstance(error, UserError) else ModelUnavailable(STREAM_FAILED))
                 continue
             if not is_complete:
                 with self._changed:

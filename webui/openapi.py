@@ -19,6 +19,7 @@ from webui.openapi_parts import (
     STRING,
     TEMPLATE,
     content,
+    line_responses,
     list_schema,
     object_schema,
     reference,
@@ -34,11 +35,13 @@ from webui.schemas import (
     TextBlock,
     TextEnd,
 )
+from webui.search_openapi import SEARCH_BODIES, search_paths
 from webui.workbench_openapi import curves_schema, workbench_paths
 
 BODIES = (
     *(ChatRequest, ChatReply, ReplyText, GenerateRequest, TextBlock, TextEnd, NotesRequest, ErrorResponse),
     *EVALUATION_BODIES,
+    *SEARCH_BODIES,
 )
 
 
@@ -49,9 +52,10 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
     schemas: dict[str, Any] = definitions["$defs"]
     decoding = decoding_schema(limits)
     schemas |= decoding.pop("$defs", {})
-    request = schemas["ChatRequest"]["properties"]
-    request["decoding"] = schemas["ColumnRequest"]["properties"]["decoding"] = decoding
-    request["text"]["maxLength"] = limits.max_text_length
+    schemas["ColumnRequest"]["properties"]["decoding"] = decoding
+    for request in (schemas[name]["properties"] for name in ("ChatRequest", "SearchRequest")):
+        request["decoding"] = decoding
+        request["text"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["prompt"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
     schemas["ChatReply"]["required"] = sorted(schemas["ChatReply"]["properties"])
@@ -92,17 +96,13 @@ def _paths() -> dict[str, Any]:
         "summary": "Reply to an utterance, word by word",
         "responses": chat["responses"] | {"200": events},
     }
-    lines = {"anyOf": [reference(name) for name in ("TextBlock", "TextEnd", "ErrorResponse")]}
-    written = {
-        "description": "One JSON object a line: blocks of tokens as they are written, and then TextEnd, or an error. "
-        "Closing the connection stops the text.",
-        "content": {"application/x-ndjson": {"schema": lines}},
-    }
     generate = {
         "operationId": "generate",
         "summary": "Write a text with a language model",
         "requestBody": {"required": True, "content": content("GenerateRequest")},
-        "responses": responses("", {}, 400, 401, 403, 404, 413, 503) | {"200": written},
+        "responses": line_responses(
+            "blocks of tokens as they are written, and then TextEnd, or an error", "TextBlock", "TextEnd"
+        ),
     }
     runs = {
         "operationId": "listRuns",
@@ -128,6 +128,7 @@ def _paths() -> dict[str, Any]:
         "/api/runs/{name}": {"get": run},
         "/healthz": {"get": health},
         **evaluation_paths(),
+        **search_paths(),
         **workbench_paths(),
     }
 

@@ -49,6 +49,16 @@ def content(schema: Any) -> dict[str, Any]:
     return {"application/json": {"schema": reference(schema) if isinstance(schema, str) else schema}}
 
 
+def line_responses(description: str, *lines: str) -> dict[str, Any]:
+    """The responses of a stream with one JSON object a line; ``lines`` are the names of their schemas."""
+    schema = {"anyOf": [reference(name) for name in (*lines, "ErrorResponse")]}
+    stream = {
+        "description": f"One JSON object a line: {description}. Closing the connection stops the computation.",
+        "content": {"application/x-ndjson": {"schema": schema}},
+    }
+    return responses("", {}, 400, 401, 403, 404, 413, 503) | {"200": stream}
+
+
 def responses(description: str, schema: Any, *errors: int) -> dict[str, Any]:
     """The response with status 200, and those of errors; ``schema`` is a schema or the name of one."""
     result: dict[str, Any] = {"200": {"description": description, "content": content(schema)}}

@@ -17,6 +17,8 @@ PAGES = {
     "/compare": "compare",
     "/judge": "judge",
     "/judge/<name>": "evaluation",
+    "/search": "search",
+    "/talk": "talk",
     "/runs": "runs",
     "/runs/<name>": "run",
 }

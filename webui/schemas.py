@@ -20,6 +20,7 @@ MAX_QUESTIONS = 100
 MAX_COMPARED = 20  # runs in a comparison
 
 Request = TypeVar("Request", bound=BaseModel)
+Chat = TypeVar("Chat", bound="ChatRequest")
 
 
 class InvalidRequest(Exception):
@@ -171,14 +172,14 @@ class ErrorResponse(BaseModel):
     error: str
 
 
-def parse_chat_request(body: object, limits: Limits) -> ChatRequest:
-    """Validate the body of a chat request.
+def parse_chat_request(body: object, limits: Limits, model: type[Chat]) -> Chat:
+    """Validate the body of a request with an utterance, whose schema is ``model``.
 
     Raises:
         InvalidRequest: The body is not a valid chat request.
         RequestTooLarge: The text is too long.
     """
-    chat = validate_request(ChatRequest, body, '{"run": "latest", "text": "hello"}')
+    chat = validate_request(model, body, '{"run": "latest", "text": "hello"}')
     if len(chat.text) > limits.max_text_length:
         raise RequestTooLarge(
             f"An utterance may have at most {limits.max_text_length:,} characters, not {len(chat.text):,}."

@@ -28,6 +28,12 @@ FORMAT = 1
 ALIGNMENT = 4  # bytes
 JAVASCRIPT = Path(__file__).parent / "javascript"
 MAX_PARAMETERS = 64_000_000  # about 70 MB of text; a phone hardly loads more
+SUPPORTED = {
+    "cell": ("lstm", "gru", "rnn"),
+    "attention": ("additive", "concat", "dot", "general", "none"),
+    "output": ("attentional", "maxout"),
+}
+"""The values of settings of the model that the JavaScript knows."""
 ALLOWED_ERROR = 0.01  # relative, of a rounded matrix
 MAX_ERROR = 0.02  # of the finest rounding; a matrix that loses more keeps 32-bit floats
 
@@ -42,9 +48,10 @@ def pack_model(trained: TrainedModel[Any], config: Config, about: Mapping[str, A
         name: Names the run in error messages.
 
     Raises:
-        UserError: The model is too large for a page, or its weights are not finite.
+        UserError: The model is too large for a page or of a kind that pages do not have, or its weights are not finite.
     """
     weights = {variable_name(variable): variable.numpy() for variable in trained.model.trainable_variables}
+    _ensure_supported(config, name)
     _ensure_exportable(weights, name)
     tensors = {tensor: pack_tensor(tensor, values) for tensor, values in weights.items()}
     header = {
@@ -130,6 +137,12 @@ def _describe_codecs(codecs: Codecs) -> list[dict[str, Any]]:
     """Source and target, or one object if they share a codec."""
     distinct = [codecs.source] if codecs.is_shared else [codecs.source, codecs.target]
     return [{"tokenizer": describe_tokenizer(codec.tokenizer), "words": codec.vocabulary.words} for codec in distinct]
+
+
+def _ensure_supported(config: Config, name: str) -> None:
+    for setting, values in SUPPORTED.items():
+        if (value := getattr(config.model, setting)) not in values:
+            raise UserError(f"run {name} has model.{setting} {value}, which pages do not support; use another --format")
 
 
 def _ensure_exportable(weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:

@@ -26,9 +26,11 @@ from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
 from seq2seq_chat.decoding.sampling import Seeds
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
+from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.inference.reply_search import OnStep, ReplySearch, is_dynamic
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.inference.watched_search import WatchedSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
@@ -171,6 +173,20 @@ class Chatbot:
             return on_step(list(texts))
 
         return report
+
+    def watch(
+        self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
+    ) -> WatchedSearch:
+        """The search for a reply to an utterance, step by step; see :class:`WatchedSearch`. Raises LexiconError."""
+        words = self.codecs.source.tokenizer.encode(text)
+        source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
+        ids, length = self._source_ids([source])
+        read, reader = SourceText(source, text), self.reader(decoding)
+        return WatchedSearch(self._observed_search, ids, length, read, self.codecs.target, reader, decoding, prefix)
+
+    @functools.cached_property
+    def _observed_search(self) -> ObservedSearch:
+        return ObservedSearch(self._model)
 
     def _unknown_share(self, words: list[str]) -> float:
         """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""

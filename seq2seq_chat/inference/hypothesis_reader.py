@@ -57,14 +57,27 @@ class HypothesisReader:
         """
         ids = strip_ids(hypothesis.words[: hypothesis.lengths])
         words = self._codecs.target.words(ids)
-        tokens = source.tokens[max(0, len(source.tokens) - hypothesis.attention.shape[1]) :]
-        attention = hypothesis.attention[: len(ids), : len(tokens)]
-        if self._reverse_input:
-            attention = attention[:, ::-1]  # back to the order of the text
-        rows = attention.tolist() if attention.shape[1] else []
+        rows = self.attention(hypothesis.attention[: len(ids)], source)
         if not (self.replaces_unknown and rows and UNKNOWN in ids):
             return words, rows
+        tokens = source.tokens[-hypothesis.attention.shape[1] :]
         return self._replace_unknown(ids, rows, SourceText(tokens, source.text))
+
+    def attention(self, weights: np.ndarray, source: SourceText) -> list[list[float]]:
+        """The attention to each token of the source that was read, in the order of the text.
+
+        Args:
+            weights: Of the encoder's steps, [n, source steps].
+            source: See :meth:`read`.
+
+        Returns:
+            n rows with a column for each token, or none without attention or source.
+        """
+        weights = weights[:, : len(source.tokens)]
+        if self._reverse_input:
+            weights = weights[:, ::-1]
+        rows: list[list[float]] = weights.tolist() if weights.shape[1] else []
+        return rows
 
     def _replace_unknown(
         self, ids: list[int], rows: list[list[float]], source: SourceText

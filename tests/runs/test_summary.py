@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from seq2seq_chat.runs.notes import Notes
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import read_end, summarize
 
@@ -78,6 +79,7 @@ def test_an_end_with_an_invalid_step(run: Run) -> None:
         0,
         None,
         None,
+        Notes(),
     )
 
 

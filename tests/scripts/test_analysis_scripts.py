@@ -134,3 +134,13 @@ def test_study_of_memory(tmp_path: Path) -> None:
             for norms in (measured["before"], measured["after"]):
                 assert len(norms) == int(gap) + 3
                 assert min(norms) >= 0 < norms[0]
+
+
+@pytest.mark.slow
+def test_what_rounding_the_weights_costs(tiny_run: Path, tmp_path: Path) -> None:
+    arguments = [str(tiny_run), "--limit", "8", "--json", str(tmp_path / "rows.json")]
+    result = CliRunner().invoke(import_module("measure_rounding").main, arguments)
+    assert (result.exit_code, result.stderr) == (0, ""), result.exception
+    own, rounded = json.loads((tmp_path / "rows.json").read_text(encoding="utf-8"))["rows"]
+    assert own["same replies"] == "100.0 %"
+    assert 0 < abs(float(rounded["perplexity"]) / float(own["perplexity"]) - 1) < 0.05  # rounded, but not by much

@@ -84,20 +84,6 @@ def serving(results: Path, port: int = 0, limits: Limits = LIMITS, token: str | 
         yield f"http://127.0.0.1:{server.effective_port}"
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """The system's Chromium, one process for all tests."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("there is no Chromium; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A page with an empty profile. Errors in its console, of scripts or of the security policy, fail the test."""
@@ -140,6 +126,15 @@ def fulfill_reply(route: Any, answer: dict[str, Any]) -> None:
         route.fulfill(body=f"event: reply\ndata: {json.dumps(answer)}\n\n", content_type="text/event-stream")
     else:
         route.fulfill(json=answer)
+
+
+def open_any_page(page: Any, address: str, path: str) -> None:
+    """Open a page and wait for its content; those of runs keep a connection open."""
+    page.goto(address + path)
+    if path.startswith("/runs"):
+        page.wait_for_function("() => !document.getElementById('note').textContent.startsWith('Loading')")
+    else:
+        page.wait_for_load_state("networkidle")
 
 
 def choose_beam(page: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, fulfill_reply, open_page
+from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, fulfill_reply, open_any_page, open_page
 
 Serve = Callable[..., AbstractContextManager[str]]
 QUESTION = "you see the tree1 ?"
@@ -403,11 +403,12 @@ def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
     expect(message.locator(".map")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/translate", "/write", "/compare", "/judge", "/judge/x", "/runs", "/runs/tiny"])
+@pytest.mark.parametrize(
+    "path", ["/", "/translate", "/write", "/compare", "/judge", "/judge/x", "/search", "/talk", "/runs", "/runs/tiny"]
+)
 def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 640})
-    page.goto(shared_server + path)
-    page.wait_for_load_state("networkidle")
+    open_any_page(page, shared_server, path)
     if path == "/":
         choose_beam(page)
         explanation(send(page, "you see the zebra and the tree1 ?")).wait_for()
@@ -449,8 +450,7 @@ def test_axe_finds_no_violations(page: Any, shared_server: str, colors: str, wid
     page.locator("#decoding.show:not(.showing)").wait_for()
     check("settings")
     for path in ("/translate", "/write", "/compare", "/judge", "/judge/x", "/runs", "/runs/tiny"):
-        page.goto(shared_server + path)
-        page.wait_for_load_state("networkidle")
+        open_any_page(page, shared_server, path)
         check(path)
     assert not violations, "\n".join(map(str, violations))
 

@@ -225,7 +225,7 @@ def test_an_error_after_the_first_block_is_the_last_line(
     finally:
         close_app(app)
     assert len(block["tokens"]) == 100
-    assert last == {"error": "The model failed on this prompt."}
+    assert last == {"error": "The model failed on this text."}
 
 
 def test_a_model_that_cannot_be_loaded_is_503(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

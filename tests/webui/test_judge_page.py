@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.webui.conftest import REPLY_TIMEOUT
 
 Serve = Callable[..., AbstractContextManager[str]]
@@ -62,6 +64,7 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         expect(cells).to_have_text(["2", "3", "3", "1"])
 
 
+@pytest.mark.slow
 def test_a_vote_is_repeated_after_the_server_was_restarted(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         port = int(address.rsplit(":", 1)[1])

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 
 from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
-API_ENDPOINTS = ("api.", "evaluations.", "workbench.")
+API_ENDPOINTS = ("api.", "evaluations.", "searches.", "workbench.")
 
 
 def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
@@ -25,6 +25,8 @@ def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     assert set(document["paths"]) == routes - {"/api/openapi.json"}
     schemas = document["components"]["schemas"]
     assert set(schemas["ChatRequest"]["properties"]) == set(ChatRequest.model_fields)
+    assert set(schemas["SearchRequest"]["properties"]) == {*ChatRequest.model_fields, "prefix"}
+    assert schemas["SearchRequest"]["properties"]["text"]["maxLength"] == 10_000
     assert set(schemas["ChatReply"]["properties"]) == set(ChatReply.model_fields)
     assert set(schemas["GenerateRequest"]["properties"]) == set(GenerateRequest.model_fields)
     assert schemas["GenerateRequest"]["properties"]["length"]["maximum"] == 5_000

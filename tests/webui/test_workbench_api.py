@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +135,10 @@ def test_notes_are_stored_in_the_run(client: FlaskClient, results: Path, cli: Cl
     error_of(client.put("/api/runs/missing/notes", json=stored), 404)
 
 
-def damaged_notes() -> Iterator[str]:
-    yield from ("", "[]", "{", '{"star": 1}', '{"color": "red"}', '{"text": null}', "\x00", "[" * 100_000)
+DAMAGED_NOTES = ["", "[]", "{", '{"star": 1}', '{"color": "red"}', '{"text": null}', "\x00", "[" * 100_000]
 
 
-@pytest.mark.parametrize("content", damaged_notes())
+@pytest.mark.parametrize("content", DAMAGED_NOTES, ids=range(len(DAMAGED_NOTES)))
 def test_damaged_notes_are_empty(tmp_path: Path, content: str) -> None:
     assert read_notes(tmp_path) == Notes()
     (tmp_path / "notes.json").write_text(content, encoding="utf-8")
@@ -153,18 +152,14 @@ QUESTIONS = ["you see the tree1 ?", "i like the song3 ?", "you see the tree1 ?"]
 
 def test_snapshots_answer_questions_once(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(results / "tiny")
-    for snapshot, step in (("10", 10), ("20", 20)):
-        body = {"snapshot": snapshot, "questions": QUESTIONS}
-        answer = client.post("/api/runs/tiny/answers", json=body).get_json()
-        bot = Chatbot.load(run, snapshot)
-        assert answer == {"step": step, "replies": [bot.reply(question).text for question in QUESTIONS]}
-        monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
-        assert client.post("/api/runs/tiny/answers", json=body).get_json() == answer
-        monkeypatch.undo()
+    body = {"snapshot": "10", "questions": QUESTIONS}
+    answer = client.post("/api/runs/tiny/answers", json=body).get_json()
+    bot = Chatbot.load(run, "10")
+    assert answer == {"step": 10, "replies": [bot.reply(question).text for question in QUESTIONS]}
+    monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
+    assert client.post("/api/runs/tiny/answers", json=body).get_json() == answer
     lines = [json.loads(line) for line in run.answers_file.read_text(encoding="utf-8").splitlines()]
-    assert [(line["step"], line["question"]) for line in lines] == [
-        (step, question) for step in (10, 20) for question in QUESTIONS[:2]
-    ]
+    assert [(line["step"], line["question"]) for line in lines] == [(10, question) for question in QUESTIONS[:2]]
 
 
 def test_invalid_questions(client: FlaskClient) -> None:

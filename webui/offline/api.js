@@ -75,6 +75,13 @@ export async function chat({ text, history, decoding }, signal = null) {
   return ask({ chat: { text, history, decoding: settings } }, signal);
 }
 
+/** The same for the page that shows replies as they grow; here they are complete at once. */
+export async function streamChat({ run, decoding, ...body }, signal) {
+  const seed = decoding.seed ?? crypto.getRandomValues(new Uint32Array(1))[0] >>> 1;
+  const answer = await chat({ ...body, decoding: { ...decoding, seed } }, signal);
+  return { ...answer, run, seed: decoding.method === "sample" ? seed : null };
+}
+
 /** Throw an ApiError if settings contradict each other or the text is too long. */
 function check(text, { method, n_best: count, beam_width: width, beam_groups: groups }) {
   const maxLength = Number(document.body.dataset.maxTextLength);

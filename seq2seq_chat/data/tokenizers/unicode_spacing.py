@@ -43,7 +43,7 @@ KINDS = {
     _Kind.SPECIAL: r"<\w+>",
     _Kind.ADDRESS: r"https?://|www\.",
     _Kind.IDEOGRAPH: IDEOGRAPH,
-    _Kind.COMPLEX: r"[\p{Line_Break=SA}\p{Tibetan}&&[\p{L}\p{M}]]",
+    _Kind.COMPLEX: r"[[\p{Line_Break=SA}\p{Tibetan}]&&[\p{L}\p{M}]]",
     _Kind.NUMBER: r"\p{Nd}",
     _Kind.WORD: r"[\p{L}\p{N}\p{M}]",
     _Kind.WIDE: r"[\u3001-\u303F\u30FB\uFE10-\uFE1F\uFE30-\uFE4F\uFF01-\uFF65]",

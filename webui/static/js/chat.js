@@ -24,7 +24,7 @@ const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
 const note = byId("note");
-const actions = { edit, select, showReply, request: requestReply, copy: copyReply, link: copyLink };
+const actions = { edit, select, showReply, request: requestReply, copy: copyReply, link: copyLink, history: recentHistory };
 
 function showRun(details) {
   note.textContent = "";

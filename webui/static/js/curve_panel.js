@@ -88,7 +88,11 @@ export class CurvePanel {
     const steps = lines.flatMap((line) => line.steps);
     const last = Math.max(1, ...steps);
     const zoom = this.zoom ? [this.zoom[0], Math.min(this.zoom[1], last)] : [0, last];
-    this.limits.forEach((input, end) => { input.value = this.zoom ? String(Math.round(zoom[end])) : ""; input.placeholder = String([0, last][end]); });
+    this.limits.forEach((input, end) => {
+      const whole = [0, last][end];
+      input.value = zoom[end] === whole ? "" : String(zoom[end]);
+      input.placeholder = String(whole);
+    });
     const shown = lines.map((line) => line.drawn.filter((value, index) => line.steps[index] >= zoom[0] && line.steps[index] <= zoom[1] && !(log && value <= 0)));
     const ranges = shown.filter((values) => values.some((value) => value !== null)).map((values) => (clip ? rangeWithoutSpikes(values) : rangeOf(values)));
     this.caption.textContent = ranges.length ? this.describe(lines, title, unit) : `No ${title.toLowerCase()} has been recorded.`;

@@ -10,12 +10,12 @@ export function userMessage(text) {
   return element("div", { class: "message you" }, element("span", { class: "visually-hidden" }, "You: "), element("p", { class: "message-text", dir: "auto" }, text));
 }
 
-/** A reply; `label` names the model and the decoding method, `labels` are those of the task. */
-export function replyMessage(answer, label, labels = labelsOf("conversation")) {
+/** A reply; `label` names the model and the decoding method, `labels` are those of the task, `link` is one to its search. */
+export function replyMessage(answer, label, labels = labelsOf("conversation"), link = null) {
   const readable = answer.source_words.length > 0;
   const reply = readable ? answer.reply : UNREADABLE;
   const text = element("p", { class: readable && reply.trim() ? "message-text" : "message-text placeholder-text", dir: "auto" }, reply.trim() ? reply : `(empty ${labels.output})`);
-  return element("div", { class: "from-model" }, text, ...answer.warnings.map(warning), readable ? explanation(answer, label, labels) : null);
+  return element("div", { class: "from-model" }, text, ...answer.warnings.map(warning), readable ? explanation(answer, label, labels, link) : null);
 }
 
 /** An error in place of a reply; `retry`, if given, is called by a button. */
@@ -40,14 +40,14 @@ export function warning(text) {
   return element("p", { class: "warning" }, element("strong", {}, "Note: "), text);
 }
 
-function explanation(answer, label, labels) {
+function explanation(answer, label, labels, link) {
   const summary = element("summary", {}, element("span", { class: "why" }, "why"),
     element("span", { class: "meta" }, ` ${label} · ${formatSeconds(answer.seconds)}`,
       answer.unknown_words.length ? element("span", { class: "tag" }, `${answer.unknown_words.length} unknown`) : null));
   const details = element("details", { class: "why-box" }, summary);
   details.addEventListener("toggle", () => { // built when first opened, to keep long conversations light
     if (details.open && details.children.length === 1) {
-      details.append(element("div", { class: "why-inner" }, hypotheses(answer, labels), attention(answer, labels), unknownWords(answer), facts(answer, labels)));
+      details.append(element("div", { class: "why-inner" }, hypotheses(answer, labels), attention(answer, labels), unknownWords(answer), facts(answer, labels), link && element("p", { class: "mt-3" }, link)));
     }
   });
   return details;

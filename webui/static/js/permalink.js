@@ -1,13 +1,11 @@
 // Permanent links to a reply: all that the model needs to give it again, and the reply itself, to compare.
-import { address } from "./dom.js";
-
 const NAME = "reply";
 
 /** The address of a reply to a text, in the part of the URL that browsers do not send to servers. */
 export function linkTo({ run, snapshot, decoding, answer }, text, history) {
   const seeded = answer.seed === null ? decoding : { ...decoding, seed: answer.seed };
   const link = { run, snapshot, step: answer.step, decoding: seeded, history, text, reply: answer.reply };
-  return `${location.origin}${address("/")}#${new URLSearchParams({ [NAME]: JSON.stringify(link) })}`;
+  return `${location.href.replace(/[?#].*$/, "")}#${new URLSearchParams({ [NAME]: JSON.stringify(link) })}`;
 }
 
 /** The link that was opened, {run, snapshot, step, decoding, history, text, reply}; null if there is none. */

@@ -15,6 +15,7 @@ const rows = new Map(); // name → {row, content}: only rows with new content a
 const runs = new Map(); // name → summary
 const selected = new Set(loadState("compared-runs") ?? []);
 const curves = new CurvePanel(byId("curves"));
+let isOpen = loadState("comparison-open") ?? false;
 let order = { by: "newest", isReversed: false };
 
 const filters = () => ({ search: byId("search").value.trim(), state: byId("state").value, task: byId("task").value, starred: byId("starred").checked, hidden: byId("hidden").checked });
@@ -103,22 +104,33 @@ function draw() {
 }
 
 function toggle(name, checkbox) {
-  if (checkbox.checked && selected.size >= MAX_SELECTED) {
-    checkbox.checked = false;
-    byId("comparison-error").textContent = `At most ${MAX_SELECTED} runs can be compared at once.`;
-    return;
-  }
-  if (checkbox.checked) selected.add(name);
+  const isFull = selected.size >= MAX_SELECTED;
+  if (checkbox.checked && isFull) checkbox.checked = false;
+  else if (checkbox.checked) selected.add(name);
   else selected.delete(name);
+  showSelection();
+  if (isFull && !checkbox.checked && selected.size === MAX_SELECTED) byId("selection-count").textContent = `At most ${MAX_SELECTED} runs can be compared at once.`;
+}
+
+function showSelection() {
+  const names = [...selected].filter((name) => runs.has(name));
   saveState("compared-runs", [...selected]);
+  byId("selection").hidden = !names.length;
+  byId("selection-count").textContent = `${names.length} ${names.length === 1 ? "run" : "runs"} selected`;
   compare();
+}
+
+function openComparison(isOpened) {
+  isOpen = isOpened;
+  saveState("comparison-open", isOpen);
+  return compare();
 }
 
 /** Show the comparison of the selected runs; called again while one of them is training. */
 async function compare() {
   const names = [...selected].filter((name) => runs.has(name));
-  byId("comparison").hidden = !names.length;
-  if (!names.length) return;
+  byId("comparison").hidden = !isOpen || !names.length;
+  if (byId("comparison").hidden) return;
   try {
     const result = await fetchJson(`/api/comparison?${new URLSearchParams(names.map((name) => ["run", name]))}`);
     if (names.join() !== [...selected].filter((name) => runs.has(name)).join()) return; // changed in the meantime
@@ -157,9 +169,13 @@ byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("filters").addEventListener("input", draw);
 byId("clear").addEventListener("click", () => {
   selected.clear();
-  saveState("compared-runs", []);
   table.querySelectorAll("tbody input:checked").forEach((box) => { box.checked = false; });
-  compare();
+  showSelection();
+});
+byId("close").addEventListener("click", () => openComparison(false));
+byId("compare").addEventListener("click", async () => {
+  await openComparison(true);
+  byId("comparison").scrollIntoView({ block: "start" });
 });
 drawHead();
 setInterval(draw, 30_000); // "2 minutes ago"
@@ -171,5 +187,5 @@ followRuns((changed, removed, isFirst) => {
   }
   for (const run of changed) runs.set(run.name, run);
   draw();
-  if (isFirst || removed.length || changed.some(({ name }) => selected.has(name))) compare();
+  if (isFirst || removed.length || changed.some(({ name }) => selected.has(name))) showSelection();
 }, (error) => { note.textContent = error.message; });

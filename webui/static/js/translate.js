@@ -7,6 +7,7 @@ import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { capitalize, labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
 import { RunPicker, modelLabel } from "./run_picker.js";
+import { searchLink } from "./search_request.js";
 import { tokenElement } from "./tokens.js";
 
 const MAX_LINES = 100;
@@ -114,7 +115,7 @@ async function request(requested) {
 async function fetchAnswer(text, { run, snapshot, decoding }, signal) {
   const body = { run, snapshot: snapshot === "latest" ? null : snapshot, text, history: [], decoding };
   const answer = await chat(body, signal, (reason) => { byId("status").textContent = reason; });
-  return { ...answer, label: modelLabel({ run, snapshot, decoding }) };
+  return { ...answer, model: { run, snapshot, decoding }, label: modelLabel({ run, snapshot, decoding }) };
 }
 
 function drawLine(line) {
@@ -158,8 +159,9 @@ function showDetails(line) {
   picture.classList.add("wide");
   const reference = references.get(source);
   const more = [["Model", answer.label], ...(reference === undefined ? [] : [[capitalize(labels.reference), reference]])];
+  const link = answer.source_words.length ? searchLink({ ...answer.model, text: source, history: [] }) : null;
   details.replaceChildren(...(lines.length > 1 ? [element("p", { class: "of-line", dir: "auto" }, source)] : []),
-    picture, hypotheses(answer, labels), element("div", {}, unknownWords(answer), facts(answer, labels, more)));
+    picture, hypotheses(answer, labels), element("div", {}, unknownWords(answer), facts(answer, labels, more), element("p", { class: "mt-3" }, link)));
 }
 
 /** The buttons, the examples and the status, which tells the model and the time when all is done. */

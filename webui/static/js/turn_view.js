@@ -1,12 +1,15 @@
 // A turn of a conversation: the message, its reply or what happened instead, and what can be done with both.
 import { replyOf } from "./conversation.js";
 import { element } from "./dom.js";
+import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
 import { modelLabel } from "./run_picker.js";
+import { searchLink } from "./search_request.js";
 
 /**
  * The elements of a turn. `state` is undefined, {indicator}, {error} or {stopped: true}; `actions` are the functions
- * edit(turn, text), select(turn), showReply(turn, index), request(turn), copy(turn) and link(turn).
+ * edit(turn, text), select(turn), showReply(turn, index), request(turn), copy(turn), link(turn), and history(turn), which
+ * returns the messages before the turn.
  */
 export function turnElements(turn, versions, state, actions) {
   const reply = replyOf(turn);
@@ -66,7 +69,7 @@ function replyElements(turn, reply, actions) {
   const again = button("Another reply", "again", () => actions.request(turn, true));
   return [
     reply.linked ? element("p", { class: `linked ${reply.linked.isSame ? "" : "warning"}`, role: "status" }, reply.linked.note) : null,
-    element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(reply.answer, modelLabel(reply))),
+    element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(reply.answer, modelLabel(reply), labelsOf("conversation"), searchLink({ ...reply, text: turn.text, history: actions.history(turn) }))),
     element("div", { class: "turn-actions" }, switcher("reply", turn.shown, turn.replies.length, (index) => actions.showReply(turn, index)),
       button("Copy", "copy", () => actions.copy(turn)), again, button("Link", "link", () => actions.link(turn))),
   ];

@@ -1,0 +1,111 @@
+"""The page on which models talk to each other: turns, seeds, and marks on what repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.webui.conftest import REPLY_TIMEOUT, open_page, serving
+
+
+@pytest.fixture(scope="module")
+def server(shared_results: Any) -> Iterator[str]:
+    with serving(shared_results) as address:
+        yield address
+
+
+def talk(page: Any, text: str, turns: int) -> list[str]:
+    """Talk on an open page; the replies."""
+    page.get_by_label("First message").fill(text)
+    page.get_by_label("Turns").fill(str(turns))
+    page.get_by_role("button", name="Talk").click()
+    page.locator("#copy").wait_for(timeout=REPLY_TIMEOUT)
+    return page.locator(".turn p").all_inner_texts()[1:]
+
+
+def loop_by_definition(texts: str) -> list[int] | None:
+    """[length, start] of the shortest end that repeats what is before it, extended backwards as far as it repeats."""
+    for length in range(1, len(texts) // 2 + 1):
+        for start in range(len(texts) - 2 * length + 1):
+            if all(texts[i] == texts[i + length] for i in range(start, len(texts) - length)):
+                return [length, start]
+    return None
+
+
+def test_loops_equal_their_definition(page: Any, server: str) -> None:
+    """All conversations of up to six turns with two texts, and some by hand."""
+    open_page(page, server, "/talk?run=tiny")
+    texts = ["".join(one) for n in range(7) for one in product("ab", repeat=n)]
+    texts += ["abcabc", "xabcabc", "abcab", "xyabab"]
+    script = """async (texts) => {
+        const { findLoop, repeatedTurn } = await import("/static/js/repetition.js");
+        return texts.map((text) => {
+            const loop = findLoop([...text]);
+            return [loop && [loop.length, loop.start], [...text].map((_, index) => repeatedTurn([...text], index))];
+        });
+    }"""
+    for text, (loop, repeated) in zip(texts, page.evaluate(script, texts), strict=True):
+        assert loop == loop_by_definition(text), text
+        assert repeated == [None if text.index(one) == n else text.index(one) for n, one in enumerate(text)]
+    assert loop_by_definition("xyabab") == [2, 2]
+
+
+def test_a_model_talks_with_itself_until_it_loops(page: Any, server: str, expect: Any) -> None:
+    """Each turn is the model's reply to the one before, as over HTTP."""
+    open_page(page, server, "/talk?run=tiny")
+    replies = talk(page, "you see the tree1 ?", 12)
+    text = "you see the tree1 ?"
+    for reply in replies:
+        answer = page.request.post(f"{server}/api/chat", data={"run": "tiny", "text": text}).json()
+        assert (answer["reply"] or "(empty reply)") == reply
+        text = answer["reply"]
+    length, start = loop_by_definition(replies) or [0, 0]  # a list of texts works as a text does
+    assert len(replies) == 12 or length
+    expect(page.locator(".turn .tag")).to_have_count(len(replies) - len(set(replies)))
+    expect(page.locator(".turn.in-loop")).to_have_count(len(replies) - start if length else 0)
+    expect(page.locator("#summary")).to_contain_text(f"{len(set(replies))} of them distinct")
+
+
+@pytest.mark.slow
+def test_two_snapshots_talk_with_a_seed(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/talk?run=tiny")
+    page.get_by_label("Talks to").select_option("other")
+    page.locator("#partner-snapshot").select_option("10")
+    page.locator("#decoding-button").click()
+    page.locator("label", has_text="Sampling").click()
+    page.locator("#decoding .btn-close").click()
+    page.locator("#decoding").wait_for(state="hidden")
+    page.locator("#seed").fill("7")
+    page.get_by_label("End when they go round in a loop").uncheck()
+    first = talk(page, "hello", 6)
+    assert len(first) == 6
+    expect(page.locator(".turn-head")).to_contain_text(["first message", "tiny", "other", "tiny"])
+    expect(page.locator("#summary")).to_contain_text("seed 7")
+    assert talk(page, "hello", 6) == first
+
+
+@pytest.mark.slow
+def test_stop(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/talk?run=tiny")
+    held: list[Any] = []
+    page.route("**/api/chat", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.get_by_role("button", name="Talk").click()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#summary")).to_contain_text("Stopped. 0 replies")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "colors"), [(320, "dark"), (1100, "light")])
+def test_axe_finds_no_violations(page: Any, server: str, width: int, colors: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=colors)
+    open_page(page, server, "/talk?run=tiny")
+    talk(page, "you see the tree1 ?", 8)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    results = Axe().run(page).response
+    assert not results["violations"], [(one["id"], one["nodes"][0]["html"][:200]) for one in results["violations"]]

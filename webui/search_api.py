@@ -1,0 +1,40 @@
+"""The HTTP interface of a search that is watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from seq2seq_chat.inference.chatbot import Chatbot
+from webui.api import check_task, find_run, request_json, snapshot_name
+from webui.app_state import get_state
+from webui.decoding_options import merge_decoding
+from webui.model_stream import ModelStream
+from webui.run_registry import strip_paths
+from webui.schemas import InvalidRequest, parse_chat_request, recent_turns
+from webui.search_schemas import SearchRequest, search_lines
+from webui.streaming import stream_response
+
+searches = Blueprint("searches", __name__)
+
+
+@searches.post("/api/search")
+def search() -> Response:
+    """Search for a reply, and send each step as it is made: a line of JSON for the start, each step, and the end."""
+    state = get_state()
+    body = parse_chat_request(request_json(), state.limits, SearchRequest)
+    run, config = find_run(body.run)
+    check_task(run, config, body)
+    if body.decoding.get("method", "beam") != "beam":
+        raise InvalidRequest("decoding: only beam search can be watched; leave method out.")
+    decoding = merge_decoding(config.decoding, {**body.decoding, "method": "beam"}, state.limits)
+    body = body.model_copy(update={"history": recent_turns(body.history, state.limits)})
+    stream = ModelStream(Chatbot, lambda bot: search_lines(bot, body, decoding))
+
+    def without_paths(line: dict[str, Any]) -> dict[str, Any]:
+        if "warnings" in line:
+            line["warnings"] = [strip_paths(warning, state.registry.results) for warning in line["warnings"]]
+        return line
+
+    return stream_response(run, snapshot_name(body.snapshot), stream, without_paths)

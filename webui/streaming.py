@@ -1,0 +1,89 @@
+"""Responses that are sent while a model computes them: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from flask import Response
+
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
+from webui.app_state import get_state
+from webui.model_stream import Block, ModelStream
+from webui.model_worker import STREAM_FAILED, ModelUnavailable, ServerBusy
+from webui.run_registry import NotFoundError
+from webui.stream import Part, Stream
+
+
+def stream_response(
+    run: Run,
+    snapshot: str | None,
+    stream: ModelStream[Block],
+    to_json: Callable[[Block], dict[str, Any]],
+    end: Callable[[], dict[str, Any]] | None = None,
+) -> Response:
+    """Compute a stream with a run's model, and send its blocks as lines; an error that occurs later is the last line.
+
+    Closing the connection stops the stream.
+
+    Args:
+        run: The run.
+        snapshot: Name of the weights; None for the newest.
+        stream: What to compute.
+        to_json: The line of a block.
+        end: The line after the last block.
+
+    Raises:
+        NotFoundError: The run has no such weights.
+        ServerBusy: Too much is queued for the model, or it takes too long.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    state = get_state()
+    timeout = state.limits.timeout
+    try:
+        state.pool.compute(run, snapshot, stream)
+    except RunError as error:
+        raise NotFoundError(str(error)) from error
+    first = read_first(stream, timeout)
+
+    def lines(block: Block | None) -> Iterator[dict[str, Any]]:
+        while block is not None:
+            yield to_json(block)
+            try:
+                block = stream.read(timeout)
+            except FutureTimeout:
+                yield {"error": "The model took too long to continue. Please try again."}
+                return
+            except UserError:
+                yield {"error": STREAM_FAILED}
+                return
+        if end is not None:
+            yield end()
+
+    return send_stream((json.dumps(line) + "\n" for line in lines(first)), "application/x-ndjson", stream)
+
+
+def read_first(stream: Stream[Part], timeout: float) -> Part | None:
+    """The first part of a stream, so that an error before it has a status of its own.
+
+    Raises:
+        ServerBusy: It takes too long.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    try:
+        return stream.read(timeout)
+    except FutureTimeout:
+        stream.stop()
+        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except UserError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def send_stream(parts: Iterator[str], mimetype: str, stream: Stream[Any]) -> Response:
+    """A response that is sent part by part; closing the connection stops the stream."""
+    response = Response(parts, mimetype=mimetype, headers={"X-Accel-Buffering": "no"})  # nginx sends each part at once
+    response.call_on_close(stream.stop)
+    return response
