@@ -539,7 +539,7 @@ def test_timeout(make_client: Callable[..., FlaskClient], monkeypatch: pytest.Mo
 
 
 def test_internal_errors_hide_details(make_client: Callable[..., FlaskClient], monkeypatch: Any) -> None:
-    monkeypatch.setattr("webui.api.chat_reply", lambda *_: 1 / 0)
+    monkeypatch.setattr("webui.chat_answers.chat_reply", lambda *_: 1 / 0)
     assert "zero" not in error_of(chat(make_client()), 500)
 
 

@@ -14,6 +14,7 @@ const MISSING = "This browser is too old for this page. Use Chrome or Edge 112, 
 const requests = new Map(); // id → {resolve, reject, onTokens}
 const worker = new Worker(URL.createObjectURL(new Blob([`(${startWorker})()`], { type: "text/javascript" })));
 const about = load(); // what the page shows of the model
+about.catch(() => {}); // shown by load(), maybe before a request waits for it
 
 worker.onerror = (event) => showStartup(`The model cannot be started: ${event.message ?? "the worker failed"}. Copy the file again, or use a current browser.`);
 worker.onmessage = ({ data: { id, result, tokens, error, stopped } }) => {
