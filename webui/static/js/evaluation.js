@@ -112,3 +112,4 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select");
   if (button && !button.disabled && !isTyping && !event.ctrlKey && !event.altKey && !event.metaKey && !byId("judging").hidden) button.click();
 });
+for (const id of ["judge-name", "start"]) byId(id).disabled = false; // before this script, the browser would send the form
