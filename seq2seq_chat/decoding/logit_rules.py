@@ -12,8 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import NEG_INF, NO_WORD, StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer
 from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose
+from seq2seq_chat.decoding.result import NEG_INF, NO_WORD
 
 LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, reorder_state, repeat_rows
+from seq2seq_chat.decoding.hypotheses import StepOutput, allowed_logits, reorder_state, repeat_rows
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar, choose
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
@@ -73,13 +73,3 @@ def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     cumulative = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
     points = tf.cast(uniform, tf.float64) * cumulative[:, -1]
     return tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
-
-
-def uniform_numbers(seed: int, source: np.ndarray, n: int, steps: int) -> np.ndarray:
-    """Random numbers in [0, 1) for each utterance.
-
-    source: ids int32 [batch, source steps] → float64 [batch, n, steps].
-    """
-    if not len(source):
-        return np.zeros([0, n, steps])
-    return np.stack([np.random.default_rng([seed, *row.tolist()]).random([n, steps]) for row in source])

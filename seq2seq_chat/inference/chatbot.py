@@ -22,8 +22,8 @@ from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
-from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic

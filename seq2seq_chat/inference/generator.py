@@ -16,9 +16,9 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
-from seq2seq_chat.decoding.hypotheses import NEG_INF
 from seq2seq_chat.decoding.logit_rules import forbidden_words
 from seq2seq_chat.decoding.parameters import SearchParameters
+from seq2seq_chat.decoding.result import NEG_INF
 from seq2seq_chat.decoding.sampling import Distribution, sample_words, truncated_softmax
 from seq2seq_chat.inference.text_scorer import state_specs
 from seq2seq_chat.model.language_model import LanguageModel, States

@@ -12,12 +12,14 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax, uniform_numbers
+from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
+from seq2seq_chat.decoding.uniform import uniform_numbers
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.system.errors import UserError

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.inference.scorer import Scorer
 
 

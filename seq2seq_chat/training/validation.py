@@ -16,7 +16,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import samples_at
 from seq2seq_chat.data.source_text import SourceText, read_source_texts
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer

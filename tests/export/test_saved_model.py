@@ -18,7 +18,8 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, empty_hypotheses
+from seq2seq_chat.decoding.hypotheses import empty_hypotheses
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.export.reply_model import ReplyModel
 from seq2seq_chat.export.saved_model import copy_differences, export_saved_model, exported_searches
 from seq2seq_chat.inference.chatbot import Chatbot

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference import reply_search
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.reply_search import ReplySearch

@@ -13,7 +13,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec, Codecs, convert_tokens
 from seq2seq_chat.data.tokenizers import TokenizerSettings, train_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.terminal import explain
 from seq2seq_chat.runs.find import find_run

@@ -1,0 +1,19 @@
+"""The result of a search, for any engine: its tensors are TensorFlow's inside a graph, NumPy's outside."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
+NO_WORD = -1  # an id that no word has
+
+
+class Hypotheses(NamedTuple):
+    """The hypotheses of a batch of utterances, best first."""
+
+    words: Any  # int32 [batch, n, steps]; with the end marker, then padding
+    lengths: Any  # int32 [batch, n]; words of each, including the end marker
+    scores: Any  # [batch, n]; sum of log-probabilities in nats; -inf if there is no such hypothesis
+    ended: Any  # bool [batch, n]; true: by the end marker, false: truncated at the step limit
+    attention: Any  # [batch, n, steps, source steps]
+    ranks: Any  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
