@@ -8,6 +8,7 @@ from typing import NamedTuple
 from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.runs.run import LATEST, Run, snapshot_name, snapshot_step
 
 
@@ -33,7 +34,7 @@ class LoadedRun:
         trained = load_trained_model(run, snapshot)
         self.model, self.codecs, self.step = trained.model, trained.codecs, trained.step
         self.snapshot = snapshot or LATEST
-        self.chatbot = Chatbot(self.model, self.codecs, self.config, results=run.path.parent)
+        self.chatbot = Chatbot(TensorFlowEngine(self.model), self.codecs, self.config, results=run.path.parent)
         self._scorers: dict[int, Scorer] = {}
 
     @property

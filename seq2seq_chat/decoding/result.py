@@ -1,8 +1,10 @@
-"""The result of a search, for any engine: its tensors are TensorFlow's inside a graph, NumPy's outside."""
+"""Results of searches and scorers, for any engine: tensors are TensorFlow's inside a graph, NumPy's outside."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+import numpy as np
 
 NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
 NO_WORD = -1  # an id that no word has
@@ -17,3 +19,11 @@ class Hypotheses(NamedTuple):
     ended: Any  # bool [batch, n]; true: by the end marker, false: truncated at the step limit
     attention: Any  # [batch, n, steps, source steps]
     ranks: Any  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
+
+
+class SampleScores(NamedTuple):
+    """Scores of the samples of a dataset, each [samples]."""
+
+    nats: np.ndarray
+    tokens: np.ndarray  # target tokens, including the end marker
+    correct: np.ndarray

@@ -216,7 +216,7 @@ def test_context_reversed_input_and_copied_words(tmp_path: Path, changes: list[s
     )
     run = random_run(tmp_path, config, codecs_of(config))
     bot, decoding = Chatbot.load(run), run.config.decoding
-    model = ReplyModel(bot._model, run.path, run.config, {"greedy": decoding})
+    model = ReplyModel(bot.engine.model, run.path, run.config, {"greedy": decoding})
     output = model.functions["greedy"](tf.constant(TEXTS), tf.constant(HISTORIES))
     texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
     expected = bot.replies(texts, decoding, HISTORIES)

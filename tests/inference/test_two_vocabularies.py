@@ -15,6 +15,7 @@ from seq2seq_chat.data.tokenizers import TokenizerSettings, train_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.inference.terminal import explain
 from seq2seq_chat.runs.find import find_run
 from tests.random_runs import make_codec, random_model, random_run, small_config
@@ -30,7 +31,7 @@ BEAM = Decoding(method="beam", beam_width=6, n_best=6)
 def make_bot(source: Codec, target: Codec, *changes: str) -> Chatbot:
     names = f"data.tokenizer={source.tokenizer.name}", f"data.target_tokenizer={target.tokenizer.name}"
     config = small_config(*names, *changes)
-    return Chatbot(random_model(config, Codecs(source, target)), Codecs(source, target), config)
+    return Chatbot(TensorFlowEngine(random_model(config, Codecs(source, target))), Codecs(source, target), config)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,7 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
         ids = replies.vocabulary.ids(read)[-12:]
         batch = np.zeros([1, 12], np.int32), np.zeros([1, 6], np.int32)
         batch[0][0, : len(ids)], batch[1][0] = ids, target_ids
-        loss = backward._model.loss(batch[0], np.array([len(ids)]), batch[1], np.array([6]))
+        loss = backward.engine.model.loss(batch[0], np.array([len(ids)]), batch[1], np.array([6]))
         expected = 0.2 * hypothesis.score - 0.8 * float(loss.nats)
         assert hypothesis.rank == pytest.approx(expected, abs=1e-3)
     ranks = [hypothesis.rank for hypothesis in hypotheses]
