@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from seq2seq_chat.cli.options import results_option
@@ -35,11 +37,14 @@ from seq2seq_chat.system.errors import UserError
 )
 def serve(results: str, host: str, port: int, token: str | None, models: int, waiting: int, cores: int | None) -> None:
     """Serve the web UI and the HTTP API."""
-    from seq2seq_chat.system.versions import load_tensorflow
+    from seq2seq_chat.runs.find import list_runs
+    from seq2seq_chat.system.versions import UnsupportedVersion, load_tensorflow
 
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise UserError("--token: must consist of ASCII letters, digits and punctuation, without spaces")
-    load_tensorflow()
+    has_exported = any(run.is_exported for run in list_runs(results))
+    with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
+        load_tensorflow()
     from webui.limits import Limits
     from webui.server import serve as serve_pages
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.vocabulary import GO, PAD, UNKNOWN
 
 if TYPE_CHECKING:  # engines without TensorFlow use the parameters, too
     import tensorflow as tf
@@ -58,6 +59,11 @@ class SearchParameters(NamedTuple):
         types = {bool: tf.bool, int: tf.int32, float: tf.float32}
         defaults = cls.of_settings(Decoding())
         return [tf.TensorSpec([], types[type(value)], name) for name, value in zip(cls._fields, defaults, strict=True)]
+
+
+def never_written(allow_unknown: bool) -> list[int]:
+    """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
+    return [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
 
 
 def graph_settings(decoding: Decoding) -> Decoding:

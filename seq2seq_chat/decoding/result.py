@@ -8,6 +8,7 @@ import numpy as np
 
 NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
 NO_WORD = -1  # an id that no word has
+ALTERNATIVES = 5  # most probable tokens that explain a sampled one
 
 
 class Hypotheses(NamedTuple):
@@ -27,3 +28,11 @@ class SampleScores(NamedTuple):
     nats: np.ndarray
     tokens: np.ndarray  # target tokens, including the end marker
     correct: np.ndarray
+
+
+class Block(NamedTuple):
+    """Tokens that were sampled one after the other; the last two fields are None unless they are asked for."""
+
+    ids: Any  # [rows, steps]
+    probabilities: Any  # of the most probable tokens and then the sampled one, [rows, steps, k + 1]
+    most_probable: Any  # ids, [rows, steps, k]

@@ -8,8 +8,12 @@ from typing import Any
 
 from seq2seq_chat.config import Config
 
-PACKAGES = ("click", "numpy", "onnxruntime", "pydantic", "tqdm", "zstandard")
-"""What `chat` and `generate` import for an exported model."""
+PACKAGES = (
+    *("click", "numpy", "onnxruntime", "pydantic", "tqdm", "zstandard"),  # all commands
+    *("sacrebleu", "scipy"),  # evaluate
+    *("Bootstrap-Flask", "Flask", "waitress"),  # serve
+)
+"""What `chat`, `generate`, `evaluate` and `serve` import for an exported model."""
 TOKENIZER_PACKAGES: Mapping[str, tuple[str, ...]] = {"subword": ("sentencepiece",)}
 
 README = """\

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.decoding.result import Hypotheses, SampleScores
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.versions import load_tensorflow
 
 
 class Search(Protocol):
@@ -22,7 +26,7 @@ class Search(Protocol):
         """
 
 
-class PairScorer(Protocol):
+class ExactScorer(Protocol):
     """Computes exact log-probabilities of targets."""
 
     source_steps: int
@@ -33,13 +37,24 @@ class PairScorer(Protocol):
     ) -> np.ndarray:
         """log P(target | source) of pairs in nats, [n]; see :meth:`Scorer.log_probabilities`."""
 
+    def score_samples(
+        self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray
+    ) -> SampleScores:
+        """The scores of samples of a dataset; see :meth:`Scorer.score_samples`."""
+
 
 class ReplyEngine(Protocol):
     """A model of conversations or translations, as a chatbot uses it."""
 
     @property
-    def scorer(self) -> PairScorer:
+    def scorer(self) -> ExactScorer:
         """Scores targets with the model."""
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the current weights, in hex."""
+
+    def sample_scorer(self, max_rows: int) -> ExactScorer:
+        """A scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
 
     def search(self, decoding: Decoding) -> Search:
         """A search with the given settings, without reranking."""
@@ -60,14 +75,16 @@ def load_engine(run: Run, snapshot: str | None = None) -> LoadedEngine:
     Raises:
         RunError, MismatchError: See :func:`load_trained_model`.
         ExportedModelError: The exported model is damaged, or needs a newer version.
+        UnsupportedVersion: TensorFlow is missing, which a run needs.
     """
     if run.is_exported:
         from seq2seq_chat.portable.reply_engine import load_exported_engine
 
         exported = load_exported_engine(run, snapshot)
         return LoadedEngine(exported, run.codecs, exported.model.step_number, [])
+    load_tensorflow()
     from seq2seq_chat.checkpoint.restore import load_trained_model
     from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 
     trained = load_trained_model(run, snapshot)
-    return LoadedEngine(TensorFlowEngine(trained.model), trained.codecs, trained.step, trained.warnings)
+    return LoadedEngine(TensorFlowEngine(trained.model, constant=True), trained.codecs, trained.step, trained.warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
@@ -19,12 +20,18 @@ UNCOMPILED_SETTINGS = (
 
 
 class TensorFlowEngine:
-    """Compiles searches and a scorer for a model. Its variables may change between calls."""
+    """Compiles searches and a scorer for a model.
 
-    def __init__(self, model: Seq2Seq) -> None:
-        self.model = model
+    Args:
+        model: Its variables may change between calls.
+        constant: Whether they do not, which makes searches faster.
+    """
+
+    def __init__(self, model: Seq2Seq, constant: bool = False) -> None:
+        self.model, self._constant = model, constant
         self.scorer = Scorer(model)
         self._searches: dict[Decoding, ReplySearch] = {}  # least recently used first
+        self._sample_scorers: dict[int, Scorer] = {}
 
     def search(self, decoding: Decoding) -> ReplySearch:
         """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
@@ -39,5 +46,25 @@ class TensorFlowEngine:
         return search.with_parameters(SearchParameters.of_settings(decoding))
 
     @functools.cached_property
-    def _step_weights(self) -> StepWeights:
-        return self.model.step_weights()
+    def _step_weights(self) -> StepWeights | None:
+        return self.model.step_weights() if self._constant else None
+
+    def assign(self, other: Seq2Seq) -> None:
+        """Take the weights of another model of the same architecture, also if they are otherwise constant."""
+        for variable, value in zip(self.model.trainable_variables, other.trainable_variables, strict=True):
+            variable.assign(value)
+        self._searches.clear()
+        self.__dict__.pop("_step_weights", None)
+
+    def sample_scorer(self, max_rows: int) -> Scorer:
+        """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+        if max_rows not in self._sample_scorers:
+            self._sample_scorers[max_rows] = Scorer(self.model, max_rows=max_rows, count_correct=True)
+        return self._sample_scorers[max_rows]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the current weights, in hex."""
+        digest = hashlib.sha256()
+        for variable in self.model.trainable_variables:
+            digest.update(variable.numpy().tobytes())
+        return digest.hexdigest()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.parameters import SearchParameters
+from seq2seq_chat.data.vocabulary import EOS, PAD
+from seq2seq_chat.decoding.parameters import SearchParameters, never_written
 from seq2seq_chat.decoding.result import NEG_INF
 from seq2seq_chat.portable.steps import StepOutput, log_normalizer
 
@@ -20,7 +20,7 @@ def configured_rules(parameters: SearchParameters) -> list[LogitRule]:
     rules: list[LogitRule] = []
     if parameters.repetition_penalty != 1:
         rules.append(repetition_penalty_rule(float(parameters.repetition_penalty)))
-    rules.append(forbid([PAD, GO] if parameters.allow_unknown else [PAD, GO, UNKNOWN]))
+    rules.append(forbid(never_written(bool(parameters.allow_unknown))))
     if parameters.min_length > 0:
         rules.append(min_length_rule(int(parameters.min_length)))
     if parameters.no_repeat_ngram_size > 0:

@@ -55,8 +55,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} has format {version} of exported models, but this version reads only up to {FORMAT}; "
             "update seq2seq-chat"
         )
-    checksum = manifest.pop(CHECKSUM, None)
-    if checksum != _own_checksum(manifest):
+    if manifest.get(CHECKSUM) != _own_checksum(manifest):
         raise ExportedModelError(f"{path} was altered: it does not match its checksum; {RESTORE}")
     for name, file in manifest["files"].items():
         _verify(folder / name, file)
@@ -85,4 +84,6 @@ def _file_checksum(path: Path) -> str:
 
 
 def _own_checksum(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    """The checksum of all contents but the checksum itself."""
+    contents = {name: value for name, value in manifest.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()

@@ -13,6 +13,7 @@ from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.decoding.uniform import uniform_numbers
 from seq2seq_chat.portable.beam import BeamSettings, beam_search
 from seq2seq_chat.portable.logit_rules import configured_rules
+from seq2seq_chat.portable.manifest import CHECKSUM
 from seq2seq_chat.portable.sampling import sampling_search
 from seq2seq_chat.portable.scorer import ArrayScorer
 from seq2seq_chat.portable.search import SearchInputs, sequential_search
@@ -48,6 +49,14 @@ class OnnxEngine:
             return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
 
         return search
+
+    def sample_scorer(self, max_rows: int) -> ArrayScorer:
+        """A scorer of samples, which counts correct tokens."""
+        return self.scorer
+
+    def fingerprint(self) -> str:
+        """SHA-256 of ``model.json``, which has those of the graphs, in hex."""
+        return str(self.model.manifest[CHECKSUM])
 
     def _search(self, source: np.ndarray, lengths: np.ndarray, decoding: Decoding, seed: int) -> Hypotheses:
         """Search for replies to a batch of utterances."""

@@ -11,6 +11,7 @@ import onnxruntime
 
 from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, ExportedModelError, read_manifest
 from seq2seq_chat.portable.steps import Arrays, StepOutput
+from seq2seq_chat.portable.threads import thread_limit
 
 
 class ExportedModel:
@@ -76,6 +77,7 @@ def open_session(path: Path, manifest: Mapping[str, Any]) -> onnxruntime.Inferen
         ExportedModelError: ONNX Runtime cannot read it.
     """
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = thread_limit()
     options.log_severity_level = 4  # an error is reported once, by the exception
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
