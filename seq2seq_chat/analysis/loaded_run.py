@@ -21,7 +21,7 @@ class Snapshot(NamedTuple):
 
 
 class LoadedRun:
-    """A run with its model. Loading another snapshot changes the weights only, so those of the scorer are compiled once.
+    """A run with its model. Loading another snapshot changes the weights only; graphs of the scorer stay compiled.
 
     Attributes:
         run, config, codecs, chatbot: the run, or an exported model, and the objects built from it.
