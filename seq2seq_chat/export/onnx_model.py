@@ -123,14 +123,21 @@ def decoder_graph(model: Seq2Seq | LanguageModel, weights: WeightFormat) -> onnx
 
     logits = layers.logits(model.output, hidden)
     graph.output(logits, "logits", "float32", ["rows", model.vocabulary_size])
-    normalizer = graph.op("ReduceLogSumExp", logits, axes=[1], keepdims=0)
-    graph.output(normalizer, "normalizer", "float32", ["rows"])
+    graph.output(_log_normalizer(graph, logits), "normalizer", "float32", ["rows"])
     next_state = [part for layer in next_states for part in layer] + ([hidden] if decoder.feeds_output else [])
     for tensor, value in zip(state_tensors(decoder), next_state, strict=True):
         tensor.give(graph, value, "next_")
     if attention is not None:
         graph.output(attention, "attention", "float32", ["rows", "steps"])
     return graph.model()
+
+
+def _log_normalizer(graph: GraphBuilder, logits: Value) -> Value:
+    """log Σ exp of every row, from its most probable word: logit - log p. ReduceLogSumExp is less exact and slower."""
+    largest, probable = (
+        graph.op("ReduceMax", values, axes=[1], keepdims=0) for values in (logits, graph.op("Softmax", logits, axis=-1))
+    )
+    return graph.op("Sub", largest, graph.op("Log", probable))
 
 
 def _word_mask(graph: GraphBuilder, source: Value, lengths: Value) -> Value:
