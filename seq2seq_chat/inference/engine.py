@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.decoding.result import Hypotheses, SampleScores
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.versions import load_tensorflow
+
+if TYPE_CHECKING:
+    from seq2seq_chat.inference.observed_search import ObservedSearch
 
 
 class Search(Protocol):
@@ -55,6 +58,10 @@ class ReplyEngine(Protocol):
 
     def sample_scorer(self, max_rows: int) -> ExactScorer:
         """A scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+
+    @property
+    def observed_search(self) -> ObservedSearch:
+        """The beam search, one step at a time. Raises RunError for an exported model."""
 
     def search(self, decoding: Decoding) -> Search:
         """A search with the given settings, without reranking."""

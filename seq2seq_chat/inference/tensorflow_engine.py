@@ -7,6 +7,7 @@ import hashlib
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
@@ -48,6 +49,11 @@ class TensorFlowEngine:
     @functools.cached_property
     def _step_weights(self) -> StepWeights | None:
         return self.model.step_weights() if self._constant else None
+
+    @functools.cached_property
+    def observed_search(self) -> ObservedSearch:
+        """The compiled beam search, one step at a time."""
+        return ObservedSearch(self.model)
 
     def assign(self, other: Seq2Seq) -> None:
         """Take the weights of another model of the same architecture, also if they are otherwise constant."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 
@@ -49,6 +50,11 @@ class OnnxEngine:
             return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
 
         return search
+
+    @property
+    def observed_search(self) -> NoReturn:
+        """Raises RunError."""
+        raise RunError("the search of an exported model cannot be watched step by step; use the run it is from")
 
     def sample_scorer(self, max_rows: int) -> ArrayScorer:
         """A scorer of samples, which counts correct tokens."""

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.decoding.hypotheses import StepOutput
 from seq2seq_chat.decoding.logit_rules import LogitRule, no_repeat_ngram_rule
-from seq2seq_chat.decoding.observed_beam import Proposals, Propose, SearchStep, observed_beam_search, propose_words
+from seq2seq_chat.decoding.observed_beam import Proposals, Propose, observed_beam_search, propose_words
 from seq2seq_chat.decoding.search import SearchInputs
+from seq2seq_chat.decoding.search_steps import SearchStep
 
 
 def proposer(inputs: SearchInputs) -> Propose:
