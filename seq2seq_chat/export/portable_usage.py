@@ -11,7 +11,7 @@ from seq2seq_chat.config import Config
 PACKAGES = (
     *("click", "numpy", "onnxruntime", "pydantic", "tqdm", "zstandard"),  # all commands
     *("sacrebleu", "scipy"),  # evaluate
-    *("Bootstrap-Flask", "Flask", "waitress"),  # serve
+    *("Bootstrap-Flask", "choix", "Flask", "waitress"),  # serve
 )
 """What `chat`, `generate`, `evaluate` and `serve` import for an exported model."""
 TOKENIZER_PACKAGES: Mapping[str, tuple[str, ...]] = {"subword": ("sentencepiece",)}

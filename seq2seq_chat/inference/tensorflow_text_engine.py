@@ -11,9 +11,11 @@ import tensorflow as tf
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.result import ALTERNATIVES, NEG_INF, Block
 from seq2seq_chat.decoding.sampling import Distribution, sample_words, truncated_softmax
-from seq2seq_chat.inference.text_engine import States as StateArrays
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel, States
+
+StateArrays = list[np.ndarray]
+"""The parts of a model's state, [rows, hidden] each."""
 
 LIMIT_TYPES = (tf.float32, tf.int32, tf.float32)  # of temperature, top_k and top_p
 
