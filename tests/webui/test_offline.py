@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.checkpoint.restore import load_trained_model
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.browser_model import round_weights
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.find import find_run
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
-from webui.offline.page import PAGE
+from webui.offline.page import PAGE, SETTINGS, differences
 
 Cli = Callable[..., Any]
 FAILED = "Copy the file again"
@@ -206,6 +207,15 @@ def test_axe_finds_no_violations(offline_page: Any, offline_chat: Path, width: i
     assert len(results["passes"]) > 10  # axe did run
     assert not results["violations"], json.dumps(results["violations"])[:2000]
     assert not offline_page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
+
+
+def test_settings_that_the_page_does_not_have_are_named() -> None:
+    decoding = Decoding(method="beam", beam_width=4, rerank="anti_language_model", unrolling="static")
+    expected = ['the page does not have decoding.rerank, which is "anti_language_model" in the run']
+    assert differences(decoding) == expected
+    assert differences(Decoding(method="sample", top_p=0.5)) == []
+    server_only = {"rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown", "lexicon"}
+    assert {*SETTINGS} == {*Decoding.model_fields} - server_only - {"unrolling"}
 
 
 def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
