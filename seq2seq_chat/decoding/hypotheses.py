@@ -31,7 +31,7 @@ StepFunction = Callable[[tf.Tensor, Any, Any], StepOutput]
 
 
 class Hypotheses(NamedTuple):
-    """The hypotheses of a batch of utterances, best first."""
+    """The hypotheses of a batch of utterances: best first, or samples in the order of sampling."""
 
     words: tf.Tensor  # int32 [batch, n, steps]; with the end marker, then padding
     lengths: tf.Tensor  # int32 [batch, n]; words of each, including the end marker

@@ -6,22 +6,26 @@ or in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, reorder_state, repeat_rows
+from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, repeat_rows
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar, choose
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
+Seeds = int | Sequence[int] | npt.NDArray[np.int64]
 Distribution = Callable[[tf.Tensor], tf.Tensor]
 """Logits → probabilities of the next word, both [rows, vocabulary]."""
 
 
 def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Distribution) -> Hypotheses:
-    """Several sampled hypotheses for each utterance, most probable first.
+    """Several sampled hypotheses for each utterance, in the order in which they were sampled.
+
+    So the first one is a fair sample; the most probable of several would not be.
 
     Args:
         inputs: the model and its limits.
@@ -38,8 +42,7 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Dist
     repeated = inputs._replace(state=repeat_rows(inputs.state, n), memory=repeat_rows(inputs.memory, n))
     rows = sequential_search(repeated, choose)
     shape = [inputs.batch, n]
-    hypotheses = Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
-    return reorder_state(hypotheses, tf.math.top_k(hypotheses.scores, n).indices)
+    return Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
 
 
 def truncated_softmax(temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Scalar = ALL_PROBABILITY) -> Distribution:
@@ -75,11 +78,12 @@ def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
 
 
-def uniform_numbers(seed: int, source: np.ndarray, n: int, steps: int) -> np.ndarray:
+def uniform_numbers(seeds: Seeds, source: np.ndarray, n: int, steps: int) -> np.ndarray:
     """Random numbers in [0, 1) for each utterance.
 
-    source: ids int32 [batch, source steps] → float64 [batch, n, steps].
+    seeds: one for each utterance, or one for all, source: ids int32 [batch, source steps] → float64 [batch, n, steps].
     """
-    if not len(source):
-        return np.zeros([0, n, steps])
-    return np.stack([np.random.default_rng([seed, *row.tolist()]).random([n, steps]) for row in source])
+    numbers = np.zeros([len(source), n, steps])
+    for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist()):
+        numbers[row] = np.random.default_rng([seed, *source[row].tolist()]).random([n, steps])
+    return numbers

@@ -14,6 +14,7 @@ const MISSING = "This browser is too old for this page. Use Chrome or Edge 112, 
 const requests = new Map(); // id → {resolve, reject, onTokens}
 const worker = new Worker(URL.createObjectURL(new Blob([`(${startWorker})()`], { type: "text/javascript" })));
 const about = load(); // what the page shows of the model
+about.catch(() => {}); // shown by load(), maybe before a request waits for it
 
 worker.onerror = (event) => showStartup(`The model cannot be started: ${event.message ?? "the worker failed"}. Copy the file again, or use a current browser.`);
 worker.onmessage = ({ data: { id, result, tokens, error, stopped } }) => {
@@ -73,6 +74,13 @@ export async function chat({ text, history, decoding }, signal = null) {
   const settings = { ...run.decoding.defaults[decoding.method], ...decoding };
   check(text, settings);
   return ask({ chat: { text, history, decoding: settings } }, signal);
+}
+
+/** The same for the page that shows replies as they grow; here they are complete at once. */
+export async function streamChat({ run, decoding, ...body }, signal) {
+  const seed = decoding.seed ?? crypto.getRandomValues(new Uint32Array(1))[0] >>> 1;
+  const answer = await chat({ ...body, decoding: { ...decoding, seed } }, signal);
+  return { ...answer, run, seed: decoding.method === "sample" ? seed : null };
 }
 
 /** Throw an ApiError if settings contradict each other or the text is too long. */

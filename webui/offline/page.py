@@ -91,6 +91,8 @@ def _describe(run: Run, snapshot: str, step: int, limits: Limits) -> dict[str, A
         "task": run.config.task,
         "state": "finished",
         "step": step,
+        "newest_step": step,
+        "context_turns": run.config.data.context_turns,
         "snapshots": [snapshot],
         "samples": [],
         "config": {"decoding": _settings(decoding.model_dump(mode="json"))},
@@ -147,7 +149,7 @@ def _styles(page: str, markup: str) -> str:
     ours = [
         "style.css",
         "attention.css",
-        *{"translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
+        *{"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
     ]
     names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
     files = [*(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
