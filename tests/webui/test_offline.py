@@ -165,7 +165,7 @@ def test_a_damaged_file_says_so(browser: Any, offline_chat: Path, tmp_path: Path
     pattern = {
         "model": r'id="model">.{200}',
         "script": r"In place of the client",
-        "style": r"Theme over Bootstrap",
+        "style": r"--accent-strong",
         "bootstrap": r"@popperjs",
         "worker": r"four rows at a time",
     }[part]

@@ -145,15 +145,15 @@ def _render(run: Run, model: str, limits: Limits) -> str:
 
 
 def _styles(page: str, markup: str) -> str:
-    """Our style sheets, and the rules of Bootstrap for the classes in HTML and scripts."""
+    """The rules of Bootstrap and of our style sheets for the classes in HTML and scripts."""
     ours = [
         "style.css",
         "attention.css",
         *{"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
     ]
     names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
-    files = [*(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
-    return "\n".join([used_rules(_read(_BOOTSTRAP / "css" / "bootstrap.min.css"), names), *map(_read, files)])
+    files = [_BOOTSTRAP / "css" / "bootstrap.min.css", *(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
+    return "\n".join(used_rules(_read(file), names) for file in files)
 
 
 def _policy(scripts: list[str], styles: str) -> str:
