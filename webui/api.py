@@ -13,16 +13,15 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.config import Config, ConfigError, override_decoding, unused_settings
+from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.data.vocabulary import VocabularyError
 from seq2seq_chat.inference.generator import Generator, random_seed
-from seq2seq_chat.inference.terminal import notes
-from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
-from webui.decoding_options import merge_decoding
+from webui.chat_answers import ChatQuestion, reply_events
 from webui.model_stream import ModelStream
-from webui.model_worker import Answer, ModelUnavailable, ServerBusy, Utterance
+from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, strip_paths
@@ -30,12 +29,11 @@ from webui.schemas import (
     ChatRequest,
     InvalidRequest,
     RequestTooLarge,
-    chat_reply,
     parse_chat_request,
     parse_generate_request,
     text_block,
 )
-from webui.streaming import stream_response
+from webui.streaming import read_first, send_stream, stream_response
 
 api = Blueprint("api", __name__)
 
@@ -43,25 +41,8 @@ api = Blueprint("api", __name__)
 @api.post("/api/chat")
 def chat() -> Response:
     """Reply to an utterance."""
-    start = time.perf_counter()
-    state = get_state()
-    body = parse_chat_request(request_json(), state.limits, ChatRequest)
-    run, config = find_run(body.run)
-    check_task(run, config, body)
-    decoding = merge_decoding(config.decoding, body.decoding, state.limits)
-    try:
-        future = state.pool.submit(
-            run, snapshot_name(body.snapshot), Utterance(body.text, tuple(body.history)), decoding
-        )
-    except RunError as error:
-        raise NotFoundError(str(error)) from error
-    answer = wait_for_answer(future)
-    reply = chat_reply(answer, time.perf_counter() - start)
-    unused = set(unused_settings(config.model_copy(update={"decoding": decoding}))) - set(unused_settings(config))
-    warnings = [*answer.warnings, *sorted(unused)]
-    warnings += notes(answer.reply)
-    reply["warnings"] = [strip_paths(warning, state.registry.results) for warning in warnings]
-    return json_response(reply)
+    question = _question()
+    return json_response(question.reply(wait_for_answer(question.send(get_state().pool.submit))))
 
 
 def wait_for_answer(future: Future[Answer]) -> Answer:
@@ -78,6 +59,16 @@ def wait_for_answer(future: Future[Answer]) -> Answer:
         raise ServerBusy("The model took too long to reply. Please try again.", retry_after=10) from None
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
+
+
+@api.post("/api/chat/stream")
+def chat_stream() -> Response:
+    """Reply to an utterance with server-sent events, as the reply grows."""
+    state, question = get_state(), _question()
+    stream = question.send(state.pool.stream)
+    first = read_first(stream, state.limits.timeout)
+    events = reply_events(question, stream, first, state.limits.timeout)
+    return send_stream(events, "text/event-stream", stream)
 
 
 @api.post("/api/generate")
@@ -171,6 +162,15 @@ MESSAGE_OF_STATUS = {
     405: "Method not allowed.",
     413: "The request body is too large.",
 }
+
+
+def _question() -> ChatQuestion:
+    """The question of the current request."""
+    state = get_state()
+    body = parse_chat_request(request_json(), state.limits, ChatRequest)
+    run, config = find_run(body.run)
+    check_task(run, config, body)
+    return ChatQuestion(state, body, run, config)
 
 
 def find_run(name: str) -> tuple[Run, Config]:

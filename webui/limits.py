@@ -16,9 +16,10 @@ class Limits:
     timeout: float = (
         60.0  # seconds that a request waits for its reply, or for more of its text, before it fails with 503
     )
-    max_body_bytes: int = 256 * 1024
-    max_text_length: int = 10_000  # characters of a prompt or an utterance, including those in the history
-    max_history: int = 100  # turns before the utterance in a request
+    max_body_bytes: int = 4 * 2**20
+    max_text_length: int = 10_000  # characters of a prompt or an utterance
+    max_history: int = 100  # turns before the utterance that are used; older ones are left out
+    max_history_length: int = 100_000  # characters of these turns
     max_generated: int = 5_000  # tokens of a text
     max_beam_width: int = 100  # also the maximum number of replies to one utterance
 

@@ -20,7 +20,7 @@ from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
 from webui.model_stream import ModelStream
-from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ServerBusy, Utterance
+from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ReplyStream, ServerBusy, Utterance
 from webui.run_registry import weights_version
 
 VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
@@ -47,6 +47,12 @@ class ModelPool:
         job = ChatJob(utterance, decoding, Future())
         self._submit(run, snapshot, job)
         return job.future
+
+    def stream(self, run: Run, snapshot: str | None, utterance: Utterance, decoding: Decoding) -> ReplyStream:
+        """Queue an utterance, whose reply can be read while it grows; see :meth:`submit`."""
+        stream = ReplyStream()
+        self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, stream))
+        return stream
 
     def compute(self, run: Run, snapshot: str | None, stream: ModelStream[Any]) -> None:
         """Queue a text or a search; see :meth:`submit`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import logging
 import threading
@@ -14,9 +15,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
+from seq2seq_chat.inference.generator import random_seed
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
 from webui.model_stream import ModelStream
+from webui.stream import Stream
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ class Utterance(NamedTuple):
 
     text: str
     history: tuple[str, ...] = ()  # oldest first, user and model in turns
+    seed: int | None = None  # of sampling; None: that of the decoding settings
 
 
 class Answer(NamedTuple):
@@ -50,12 +54,17 @@ class Answer(NamedTuple):
     warnings: list[str]  # about damaged checkpoints that were skipped, and text that cannot be read
 
 
+class ReplyStream(Stream[str]):
+    """The text of a reply, again and again as it grows; ``future`` is that of its :class:`Answer`."""
+
+
 class ChatJob(NamedTuple):
     """An utterance and the future of its reply."""
 
     utterance: Utterance
     decoding: Decoding
     future: Future[Answer]
+    stream: ReplyStream | None = None  # if the text is to be read while it grows
 
 
 Job: TypeAlias = ChatJob | ModelStream[Any]
@@ -147,7 +156,11 @@ class ModelWorker(threading.Thread):
     def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         try:
             utterances = [job.utterance for job in jobs]
-            replies = bot.replies([u.text for u in utterances], decoding, [u.history for u in utterances])
+            texts, histories, seeds = map(list, zip(*utterances, strict=True))
+            seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
+            is_streamed = any(job.stream for job in jobs)
+            on_step = functools.partial(_write_texts, jobs) if is_streamed else None
+            replies = bot.replies(texts, decoding, histories, seeds, on_step)
         except Exception as error:
             if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
                 for job in jobs:
@@ -182,6 +195,14 @@ class ModelWorker(threading.Thread):
         for job in jobs:
             if _is_running(job.future):
                 job.future.set_exception(error)
+
+
+def _write_texts(jobs: list[ChatJob], texts: list[str]) -> bool:
+    """Write the replies so far to the streams; whether anyone still waits for one."""
+    for job, text in zip(jobs, texts, strict=True):
+        if job.stream is not None:
+            job.stream.write(text)
+    return any(job.stream is None or not job.stream.is_stopped for job in jobs)
 
 
 def _is_running(future: Future[Any]) -> bool:

@@ -26,11 +26,13 @@ from webui.openapi_parts import (
     responses,
 )
 from webui.schemas import (
+    AnswersRequest,
     ChatReply,
     ChatRequest,
     ErrorResponse,
     GenerateRequest,
     NotesRequest,
+    ReplyText,
     TextBlock,
     TextEnd,
 )
@@ -38,9 +40,8 @@ from webui.search_openapi import SEARCH_BODIES, search_paths
 from webui.workbench_openapi import curves_schema, workbench_paths
 
 BODIES = (
-    *(ChatRequest, ChatReply, GenerateRequest, TextBlock, TextEnd, NotesRequest, ErrorResponse),
-    *EVALUATION_BODIES,
-    *SEARCH_BODIES,
+    *(ChatRequest, ChatReply, ReplyText, GenerateRequest, TextBlock, TextEnd, ErrorResponse),
+    *(NotesRequest, AnswersRequest, *EVALUATION_BODIES, *SEARCH_BODIES),
 )
 
 
@@ -54,8 +55,7 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
     schemas["ColumnRequest"]["properties"]["decoding"] = decoding
     for request in (schemas[name]["properties"] for name in ("ChatRequest", "SearchRequest")):
         request["decoding"] = decoding
-        request["text"]["maxLength"] = request["history"]["items"]["maxLength"] = limits.max_text_length
-        request["history"]["maxItems"] = limits.max_history
+        request["text"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["prompt"]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
     schemas["ChatReply"]["required"] = sorted(schemas["ChatReply"]["properties"])
@@ -80,11 +80,21 @@ def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    chat = {
+    chat: dict[str, Any] = {
         "operationId": "chat",
         "summary": "Reply to an utterance",
         "requestBody": {"required": True, "content": content("ChatRequest")},
         "responses": responses("The reply", "ChatReply", 400, 401, 403, 404, 413, 503),
+    }
+    events = {
+        "description": "Server-sent events: `text` with a ReplyText whenever the reply changes, and then `reply` with "
+        "a ChatReply or `error` with an ErrorResponse. Closing the connection stops the search.",
+        "content": {"text/event-stream": {"schema": STRING}},
+    }
+    chat_stream = chat | {
+        "operationId": "chatStream",
+        "summary": "Reply to an utterance, word by word",
+        "responses": chat["responses"] | {"200": events},
     }
     generate = {
         "operationId": "generate",
@@ -112,6 +122,7 @@ def _paths() -> dict[str, Any]:
     }
     return {
         "/api/chat": {"post": chat},
+        "/api/chat/stream": {"post": chat_stream},
         "/api/generate": {"post": generate},
         "/api/runs": {"get": runs},
         "/api/runs/{name}": {"get": run},
@@ -127,6 +138,7 @@ def _run_summary() -> dict[str, Any]:
         name=STRING,
         state={"enum": ["training", "finished", "interrupted", "failed"]},
         step=COUNT | {"description": "step of the newest metrics"},
+        newest_step=OPTIONAL_COUNT | {"description": "training steps of the newest weights; null before the first"},
         steps=OPTIONAL_COUNT | {"description": "planned number of steps"},
         best_perplexity={"type": ["number", "null"], "description": "validation perplexity of the best weights"},
         best_bleu={"type": ["number", "null"], "description": "validation BLEU of a translation"},

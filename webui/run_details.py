@@ -27,9 +27,10 @@ MEDIA_TYPES = {
 
 
 def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
-    """The summary of a run, without paths of the server."""
+    """The summary of a run and the step of its newest weights, without paths of the server."""
     reason = strip_paths(summary.reason, results) if summary.reason else None
-    return summary._asdict() | {"reason": reason, "notes": summary.notes._asdict()}
+    newest_step = Run(results / summary.name).newest_step
+    return summary._asdict() | {"reason": reason, "notes": summary.notes._asdict(), "newest_step": newest_step}
 
 
 def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:

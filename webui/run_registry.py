@@ -10,7 +10,7 @@ from typing import Any
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.find import NoSuchRun, list_runs, match_run
 from seq2seq_chat.runs.notes import FILE as NOTES
-from seq2seq_chat.runs.run import BEST, LATEST, Run
+from seq2seq_chat.runs.run import BEST, LATEST, Run, RunError, snapshot_step
 from seq2seq_chat.runs.summary import Summary, summarize
 from seq2seq_chat.system.errors import UserError
 
@@ -28,6 +28,7 @@ class RunRegistry:
         self.results = Path(results)
         self._lock = threading.Lock()
         self._runs: dict[str, Run] = {}
+        self._names: set[str] = set()  # of all runs so far
         self._listed_at = -LISTING_TTL
         self._summaries: dict[str, tuple[Any, Summary]] = {}
         self._configs: dict[str, tuple[Any, Config]] = {}
@@ -37,11 +38,14 @@ class RunRegistry:
         with self._lock:
             if time.monotonic() - self._listed_at >= LISTING_TTL:
                 self._runs = {run.path.name: run for run in list_runs(self.results) if _is_valid_name(run.path.name)}
+                self._names.update(self._runs)
                 self._listed_at = time.monotonic()
             return dict(self._runs)
 
     def find(self, name: str) -> Run:
         """Find a run as the command line does: by its name, a unique prefix of it, or ``latest``.
+
+        The name of a run that was deleted is no prefix of another.
 
         Raises:
             NotFoundError: There is no such run.
@@ -49,8 +53,9 @@ class RunRegistry:
         """
         try:
             run = match_run(name, list(self.runs().values()))
-            if (run.path / "config.json").is_file():
+            if (run.path.name == name or name not in self._names) and (run.path / "config.json").is_file():
                 return run
+            self._listed_at = -LISTING_TTL  # the listing is out of date
         except NoSuchRun:
             pass
         shortened = name if len(name) <= 60 else name[:57] + "…"
@@ -90,6 +95,28 @@ def snapshots(run: Run) -> list[str]:
     """The available weights of a run: ``latest``, ``best`` and the snapshots, earliest first."""
     best = [BEST] if run.best_path.is_file() else []
     return [LATEST, *best, *run.snapshots()]
+
+
+def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None:
+    """The snapshot with the weights of a request; None for the newest.
+
+    Args:
+        run: The run.
+        snapshot: Name of a snapshot, ``best``, ``latest`` or None.
+        step: If given, the weights of ``latest`` are those of this step.
+
+    Raises:
+        RunError: The run has no weights of this step.
+    """
+    if snapshot not in (None, LATEST):
+        return snapshot
+    newest = run.newest_step
+    if step is None or newest is None or step == newest:
+        return None
+    for name in run.snapshots():
+        if snapshot_step(name) == step:
+            return name
+    raise RunError(f"run {run.name} has no weights of step {step:,} any more; its newest are of step {newest:,}")
 
 
 def weights_version(run: Run, snapshot: str | None) -> tuple[Any, ...]:

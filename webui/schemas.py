@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
@@ -56,8 +57,13 @@ class ChatRequest(BaseModel):
     run: RunName
     text: Text = Field(description="the utterance")
     snapshot: SnapshotName = None
+    step: int | None = Field(
+        None, ge=0, description="training steps of the weights; 404 if the run has no such weights any more"
+    )
     history: list[Text] = Field(
-        [], description="the conversation so far, oldest first: user and model in turns; empty for translation runs"
+        [],
+        description="the conversation so far, oldest first: user and model in turns; empty for translation runs. If it "
+        "is too long, the oldest turns are left out, and `warnings` says so",
     )
     decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
 
@@ -135,7 +141,9 @@ class ChatReply(BaseModel):
     """A reply, with all hypotheses and the attention."""
 
     reply: str = Field(description="as people write it; empty if the utterance has no tokens")
-    alternatives: list[Alternative] = Field(description="all hypotheses, best first; the first is the reply")
+    alternatives: list[Alternative] = Field(
+        description="all hypotheses, best first; samples in the order of sampling; the first is the reply"
+    )
     unknown_words: list[str] = Field(description="tokens of the utterance that are not in the vocabulary of the source")
     attention: list[list[float]] = Field(
         description="one row per token of the reply, one column per source token; each row sums to 1"
@@ -143,11 +151,19 @@ class ChatReply(BaseModel):
     source_words: list[str] = Field(description="the tokens that the model read")
     reply_words: list[str] = Field(description="the tokens of the reply")
     seconds: float = Field(description="time taken on the server")
+    run: str = Field(description="full name of the run")
     step: int | None = Field(description="training steps of the weights")
+    seed: int | None = Field(description="of sampling, with which the same request gives the same reply; else null")
     warnings: list[str] = Field(
         description="about damaged files of the model, decoding settings that have no effect, and text that the model "
         "cannot read"
     )
+
+
+class ReplyText(BaseModel):
+    """A reply that is not complete."""
+
+    text: str = Field(description="the most probable reply so far; with beam search, earlier words may still change")
 
 
 class ErrorResponse(BaseModel):
@@ -161,15 +177,21 @@ def parse_chat_request(body: object, limits: Limits, model: type[Chat]) -> Chat:
 
     Raises:
         InvalidRequest: The body is not a valid chat request.
-        RequestTooLarge: The text or the history is too long.
+        RequestTooLarge: The text is too long.
     """
     chat = validate_request(model, body, '{"run": "latest", "text": "hello"}')
-    length = max(map(len, [chat.text, *chat.history]))
-    if length > limits.max_text_length:
-        raise RequestTooLarge(f"An utterance may have at most {limits.max_text_length:,} characters, not {length:,}.")
-    if len(chat.history) > limits.max_history:
-        raise RequestTooLarge(f"The history may have at most {limits.max_history} utterances, not {len(chat.history)}.")
+    if len(chat.text) > limits.max_text_length:
+        raise RequestTooLarge(
+            f"An utterance may have at most {limits.max_text_length:,} characters, not {len(chat.text):,}."
+        )
     return chat
+
+
+def recent_turns(history: list[str], limits: Limits) -> list[str]:
+    """The newest turns of a conversation, as many as the limits allow."""
+    lengths = itertools.accumulate(map(len, reversed(history[-limits.max_history :])))
+    count = sum(length <= limits.max_history_length for length in lengths)
+    return history[len(history) - count :]
 
 
 def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
@@ -216,7 +238,7 @@ def text_block(tokens: list[GeneratedToken]) -> dict[str, Any]:
 
 
 def chat_reply(answer: Answer, seconds: float) -> dict[str, Any]:
-    """The JSON of a :class:`ChatReply`, with rounded numbers."""
+    """The JSON of a :class:`ChatReply`, with rounded numbers and without what is not about the search."""
     reply = answer.reply
     best = reply.hypotheses[0] if reply.hypotheses else None
     return {
@@ -228,5 +250,4 @@ def chat_reply(answer: Answer, seconds: float) -> dict[str, Any]:
         "reply_words": best.words if best else [],
         "seconds": round(seconds, 4),
         "step": answer.step,
-        "warnings": answer.warnings,
     }

@@ -12,7 +12,7 @@ from webui.app_state import get_state
 from webui.decoding_options import merge_decoding
 from webui.model_stream import ModelStream
 from webui.run_registry import strip_paths
-from webui.schemas import InvalidRequest, parse_chat_request
+from webui.schemas import InvalidRequest, parse_chat_request, recent_turns
 from webui.search_schemas import SearchRequest, search_lines
 from webui.streaming import stream_response
 
@@ -29,6 +29,7 @@ def search() -> Response:
     if body.decoding.get("method", "beam") != "beam":
         raise InvalidRequest("decoding: only beam search can be watched; leave method out.")
     decoding = merge_decoding(config.decoding, {**body.decoding, "method": "beam"}, state.limits)
+    body = body.model_copy(update={"history": recent_turns(body.history, state.limits)})
     stream = ModelStream(Chatbot, lambda bot: search_lines(bot, body, decoding))
 
     def without_paths(line: dict[str, Any]) -> dict[str, Any]:

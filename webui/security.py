@@ -91,9 +91,12 @@ def _is_for_localhost() -> bool:
 
 
 def _is_cross_site() -> bool:
+    site = request.headers.get("Sec-Fetch-Site")  # is right also behind a proxy, but absent on http from elsewhere
+    if site == "same-origin":
+        return False
     origin = request.headers.get("Origin")
     if origin is None:
-        return request.headers.get("Sec-Fetch-Site") == "cross-site" and request.method != "GET"
+        return site == "cross-site" and request.method != "GET"
     try:
         return urlsplit(origin).netloc != request.host
     except ValueError:

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import waitress.server
 from flask import Flask
@@ -19,8 +19,9 @@ from flask import Flask
 from seq2seq_chat.config import ConfigError
 from seq2seq_chat.portable.threads import limit_threads
 from seq2seq_chat.runs.find import list_runs
+from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.hardware import available_cores
+from seq2seq_chat.system.hardware import available_cores, free_memory
 from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
 from webui.app_state import get_state
@@ -28,12 +29,26 @@ from webui.limits import Limits
 from webui.security import is_local
 
 MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024
+MIN_MODELS, MAX_MODELS = 4, 16
+MEMORY_SHARE = 0.25  # of the free memory, for models
+GRAPH_SIZE = 64 * 2**20  # bytes of a model in memory besides its weights
+FORWARDED_HEADERS = {"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
 LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses that a browser can open
 ANY_ROUTED_ADDRESS = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # for documentation (RFC 5737, RFC 3849)
 MAX_CONNECTIONS = 2048
 SPARE_DESCRIPTORS = 128  # file descriptors that are not connections
 
 logger = logging.getLogger(__name__)
+
+
+class Proxy(NamedTuple):
+    """The reverse proxy in front of a server, if there is one."""
+
+    root_path: str = ""  # what the addresses of its pages begin with, such as /chat
+    address: str | None = None  # of the proxy, whose X-Forwarded headers are trusted
+
+
+NO_PROXY = Proxy()
 
 
 def serve(
@@ -44,36 +59,41 @@ def serve(
     limits: Limits,
     cores: int | None,
     echo: Callable[[str], object],
+    proxy: Proxy = NO_PROXY,
 ) -> None:
     """Serve the web UI until SIGINT or SIGTERM.
 
     Args:
         results: Folder of the runs.
-        host: Address to bind to. If other machines can reach it, a token is generated unless one is given.
+        host: Address to bind to. If other machines can reach it, directly or through a trusted proxy, a token is
+            generated unless one is given.
         port: 0 for any free port.
         token: Bearer token that requests must carry.
         limits: Resource limits.
         cores: Processor cores for a batch; None to choose by the size of the models.
-        echo: Called with each address of the server, the local one first.
+        echo: Called with each address of the server; if there are two, the one for other machines first.
+        proxy: The reverse proxy.
 
     Raises:
         UserError: The address is unavailable.
     """
-    if not is_local(host):
-        logger.warning(
-            "other machines can reach %s; anyone with the token can use your models, and traffic is unencrypted", host
-        )
+    local = is_local(host) and proxy.address is None
+    if not local:
+        way = host if not is_local(host) else f"this server through the proxy {proxy.address}"
+        encrypted = "" if is_local(host) else ", and traffic is unencrypted"
+        logger.warning("other machines can reach %s; anyone with the token can use your models%s", way, encrypted)
         token = token or secrets.token_urlsafe(18)
     limit_cores(cores or default_cores(results))
-    app = create_app(results, limits, token, local=is_local(host))
+    app = create_app(results, limits, token, local)
     # Many threads compete for the interpreter lock; the one that feeds the model must not wait 5 ms each time.
     sys.setswitchinterval(5e-4)
     stop = threading.Event()
-    with running(app, host, port, limits) as server, handle_signals(lambda *_: stop.set()):
-        path = f":{server.effective_port}/{f'#token={token}' if token else ''}"
-        echo(f"http://{_url_host(LOOPBACK_OF_WILDCARD.get(host, host))}{path}   (press Ctrl-C to stop)")
+    with running(app, host, port, limits, proxy) as server, handle_signals(lambda *_: stop.set()):
+        path = f":{server.effective_port}{proxy.root_path}/{f'#token={token}' if token else ''}"
+        address = outward_address(host) if host in LOOPBACK_OF_WILDCARD else host
+        echo(f"http://{_url_host(address)}{path}   (press Ctrl-C to stop)")
         if host in LOOPBACK_OF_WILDCARD:
-            echo(f"http://{_url_host(outward_address(host))}{path}   (from other machines)")
+            echo(f"http://{_url_host(LOOPBACK_OF_WILDCARD[host])}{path}   (on this machine)")
         stop.wait()
 
 
@@ -84,6 +104,19 @@ def outward_address(wildcard: str) -> str:
         probe.connect((ANY_ROUTED_ADDRESS[wildcard], 9))  # sends nothing; it only chooses the route
         return str(probe.getsockname()[0])
     return socket.gethostname()
+
+
+def default_models(results: str | Path) -> int:
+    """The number of models kept in memory: the columns of a comparison, or fewer if the weights of the runs are large.
+
+    Comparing more models than are in memory loads them again for every message.
+    """
+    sizes = [0]
+    for run in list_runs(results):
+        with contextlib.suppress(RunError, OSError):
+            sizes.append(run.weight_files()[0].stat().st_size)
+    fitting = free_memory() * MEMORY_SHARE / (max(sizes) + GRAPH_SIZE)
+    return int(min(MAX_MODELS, max(MIN_MODELS, fitting)))
 
 
 def default_cores(results: str | Path) -> int:
@@ -112,7 +145,7 @@ def limit_cores(cores: int) -> None:
 
 
 @contextlib.contextmanager
-def running(app: Flask, host: str, port: int, limits: Limits) -> Iterator[Any]:
+def running(app: Flask, host: str, port: int, limits: Limits, proxy: Proxy = NO_PROXY) -> Iterator[Any]:
     """Run the application in background threads.
 
     Yields:
@@ -131,6 +164,7 @@ def running(app: Flask, host: str, port: int, limits: Limits) -> Iterator[Any]:
         raise UserError(
             f"could not listen on {_url_host(host)}:{port}: {reason}. Choose another --host or --port."
         ) from error
+    trust = {"trusted_proxy": proxy.address, "trusted_proxy_headers": FORWARDED_HEADERS} if proxy.address else {}
     sockets: dict[int, Any] = {}  # waitress's sockets, closed at the end
     server = waitress.server.create_server(
         app,
@@ -145,6 +179,8 @@ def running(app: Flask, host: str, port: int, limits: Limits) -> Iterator[Any]:
         channel_timeout=120,
         ident=None,
         clear_untrusted_proxy_headers=True,
+        url_prefix=proxy.root_path,
+        **trust,
     )
     server.effective_port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, name="waitress", daemon=True)

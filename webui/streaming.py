@@ -15,6 +15,7 @@ from webui.app_state import get_state
 from webui.model_stream import Block, ModelStream
 from webui.model_worker import STREAM_FAILED, ModelUnavailable, ServerBusy
 from webui.run_registry import NotFoundError
+from webui.stream import Part, Stream
 
 
 def stream_response(
@@ -46,13 +47,7 @@ def stream_response(
         state.pool.compute(run, snapshot, stream)
     except RunError as error:
         raise NotFoundError(str(error)) from error
-    try:
-        first = stream.read(timeout)
-    except FutureTimeout:
-        stream.stop()
-        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
-    except UserError as error:
-        raise ModelUnavailable(str(error)) from error
+    first = read_first(stream, timeout)
 
     def lines(block: Block | None) -> Iterator[dict[str, Any]]:
         while block is not None:
@@ -68,7 +63,27 @@ def stream_response(
         if end is not None:
             yield end()
 
-    response = Response((json.dumps(line) + "\n" for line in lines(first)), mimetype="application/x-ndjson")
-    response.headers["X-Accel-Buffering"] = "no"  # nginx sends each line at once
+    return send_stream((json.dumps(line) + "\n" for line in lines(first)), "application/x-ndjson", stream)
+
+
+def read_first(stream: Stream[Part], timeout: float) -> Part | None:
+    """The first part of a stream, so that an error before it has a status of its own.
+
+    Raises:
+        ServerBusy: It takes too long.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    try:
+        return stream.read(timeout)
+    except FutureTimeout:
+        stream.stop()
+        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except UserError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def send_stream(parts: Iterator[str], mimetype: str, stream: Stream[Any]) -> Response:
+    """A response that is sent part by part; closing the connection stops the stream."""
+    response = Response(parts, mimetype=mimetype, headers={"X-Accel-Buffering": "no"})  # nginx sends each part at once
     response.call_on_close(stream.stop)
     return response

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from contextlib import suppress
 
 import click
 
 from seq2seq_chat.cli.options import results_option
 from seq2seq_chat.system.errors import UserError
+
+ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
 
 @click.command()
@@ -28,25 +32,62 @@ from seq2seq_chat.system.errors import UserError
     metavar="TEXT",
     help="Token that requests must carry.  [default: none on 127.0.0.1, else generated]",
 )
-@click.option("--models", type=click.IntRange(1, 100), default=4, show_default=True, help="Models kept in memory.")
+@click.option(
+    "--root-path",
+    default="",
+    metavar="PATH",
+    help="Path below which a reverse proxy serves the pages, such as /chat.  [default: none]",
+)
+@click.option(
+    "--trusted-proxy",
+    metavar="ADDRESS",
+    help="IP address of a reverse proxy, whose X-Forwarded headers are trusted.  [default: none]",
+)
+@click.option(
+    "--models", type=click.IntRange(1, 100), help="Models kept in memory.  [default: 4 to 16, depends on their size]"
+)
 @click.option(
     "--waiting", type=click.IntRange(1, 1000), default=256, show_default=True, help="Maximum queue length of a model."
 )
 @click.option(
     "--cores", type=click.IntRange(1, 1024), help="Processor cores per batch.  [default: depends on the models' size]"
 )
-def serve(results: str, host: str, port: int, token: str | None, models: int, waiting: int, cores: int | None) -> None:
+def serve(
+    results: str,
+    host: str,
+    port: int,
+    token: str | None,
+    root_path: str,
+    trusted_proxy: str | None,
+    models: int | None,
+    waiting: int,
+    cores: int | None,
+) -> None:
     """Serve the web UI and the HTTP API."""
     from seq2seq_chat.runs.find import list_runs
     from seq2seq_chat.system.versions import UnsupportedVersion, load_tensorflow
 
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise UserError("--token: must consist of ASCII letters, digits and punctuation, without spaces")
+    if not ROOT_PATH.fullmatch(root_path):
+        raise UserError("--root-path: must be a path such as /chat, of letters, digits and . _ ~ -")
+    if trusted_proxy is not None and not _is_address(trusted_proxy):
+        raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1")
     has_exported = any(run.is_exported for run in list_runs(results))
     with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
         load_tensorflow()
     from webui.limits import Limits
+    from webui.server import Proxy, default_models
     from webui.server import serve as serve_pages
 
-    limits = Limits(max_models=models, max_queued=waiting, max_queued_total=2 * waiting)
-    serve_pages(results, host, port, token, limits, cores, click.echo)
+    limits = Limits(max_models=models or default_models(results), max_queued=waiting, max_queued_total=2 * waiting)
+    proxy = Proxy(root_path.rstrip("/"), trusted_proxy)
+    serve_pages(results, host, port, token, limits, cores, click.echo, proxy)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -24,7 +24,6 @@ from seq2seq_chat.decoding.search import (
     first_active,
     next_active,
     scatter_rows,
-    search_loop,
     step_active,
 )
 
@@ -63,7 +62,7 @@ def beam_search(
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
     scores = tf.where(tf.range(places) % search.group_size == 0, 0.0, NEG_INF)
     beam = empty_hypotheses(scores + tf.zeros([search.batch, 1]), inputs.steps, inputs.source_steps)
-    beam = search_loop(search.extend, beam, first_active(inputs, places, groups), inputs.steps)
+    beam = inputs.run(search.extend, beam, first_active(inputs, places, groups))
     if groups > 1:
         beam = _merge_groups(beam)
     return Hypotheses(*(part[:, :n_best] for part in beam))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ ALTERNATIVES = 5  # most probable tokens that explain a sampled one
 
 
 class Hypotheses(NamedTuple):
-    """The hypotheses of a batch of utterances, best first."""
+    """The hypotheses of a batch of utterances: best first, or samples in the order of sampling."""
 
     words: Any  # int32 [batch, n, steps]; with the end marker, then padding
     lengths: Any  # int32 [batch, n]; words of each, including the end marker
@@ -20,6 +21,10 @@ class Hypotheses(NamedTuple):
     ended: Any  # bool [batch, n]; true: by the end marker, false: truncated at the step limit
     attention: Any  # [batch, n, steps, source steps]
     ranks: Any  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
+
+
+OnStep = Callable[[int, Hypotheses], bool]
+"""(row of the first utterance of the batch, its hypotheses so far) → whether to continue."""
 
 
 class SampleScores(NamedTuple):

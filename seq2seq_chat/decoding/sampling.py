@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import StepOutput, allowed_logits, reorder_state, repeat_rows
+from seq2seq_chat.decoding.hypotheses import StepOutput, allowed_logits, repeat_rows
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar, choose
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import SearchInputs
@@ -21,7 +21,9 @@ Distribution = Callable[[tf.Tensor], tf.Tensor]
 
 
 def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Distribution) -> Hypotheses:
-    """Several sampled hypotheses for each utterance, most probable first.
+    """Several sampled hypotheses for each utterance, in the order in which they were sampled.
+
+    So the first one is a fair sample; the most probable of several would not be.
 
     Args:
         inputs: the model and its limits.
@@ -38,8 +40,7 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Dist
     repeated = inputs._replace(state=repeat_rows(inputs.state, n), memory=repeat_rows(inputs.memory, n))
     rows = sequential_search(repeated, choose)
     shape = [inputs.batch, n]
-    hypotheses = Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
-    return reorder_state(hypotheses, tf.math.top_k(hypotheses.scores, n).indices)
+    return Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
 
 
 def truncated_softmax(temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Scalar = ALL_PROBABILITY) -> Distribution:

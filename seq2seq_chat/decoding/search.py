@@ -26,11 +26,16 @@ class SearchInputs(NamedTuple):
     steps: int  # maximum length of a reply, including the end marker
     source_steps: int  # width of the attention, which may be 0
     logit_rules: Sequence[LogitRule] = ()  # constraints on the next word
+    loop: SearchLoop | None = None  # instead of search_loop
 
     @property
     def batch(self) -> tf.Tensor:
         """The number of utterances."""
         return tf.shape(tf.nest.flatten(self.state)[0])[0]
+
+    def run(self, extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses) -> Hypotheses:
+        """Extend hypotheses as long as any is active."""
+        return (self.loop or search_loop)(extend, hypotheses, active, self.steps)
 
 
 class ActiveHypotheses(NamedTuple):
@@ -43,6 +48,8 @@ class ActiveHypotheses(NamedTuple):
 
 Extend = Callable[[tf.Tensor, Hypotheses, ActiveHypotheses], tuple[Hypotheses, ActiveHypotheses]]
 """(t, all hypotheses, the active ones) → both after one more word."""
+SearchLoop = Callable[[Extend, Hypotheses, ActiveHypotheses, int], Hypotheses]
+"""See :func:`search_loop`."""
 
 
 def search_loop(extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses, steps: int) -> Hypotheses:

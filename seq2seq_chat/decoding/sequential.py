@@ -15,7 +15,6 @@ from seq2seq_chat.decoding.search import (
     first_active,
     next_active,
     scatter_rows,
-    search_loop,
     step_active,
 )
 
@@ -53,4 +52,4 @@ def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_
         return hypotheses, next_active(active, output.state, running, tf.range(batch), inputs.memory, 1)
 
     hypotheses = empty_hypotheses(tf.zeros([batch, 1]), inputs.steps, inputs.source_steps)
-    return search_loop(extend, hypotheses, first_active(inputs, width=1), inputs.steps)
+    return inputs.run(extend, hypotheses, first_active(inputs, width=1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,8 +20,9 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.data.source_text import SourceText
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
-from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, strip_ids
+from seq2seq_chat.decoding.result import Hypotheses, OnStep
+from seq2seq_chat.decoding.uniform import Seeds
 from seq2seq_chat.inference.engine import ReplyEngine, Search, load_engine
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
+OnTexts = Callable[[list[str]], bool]
 READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
 READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
 """What tokenizers that remove most characters keep."""
@@ -53,8 +55,8 @@ class Hypothesis(NamedTuple):
 class Reply(NamedTuple):
     """The reply to an utterance, and what explains it."""
 
-    text: str  # of the best hypothesis; empty if the utterance has no tokens
-    hypotheses: list[Hypothesis]  # best first, with distinct words
+    text: str  # of the first hypothesis; empty if the utterance has no tokens
+    hypotheses: list[Hypothesis]  # best first, samples in the order of sampling; with distinct words
     source_words: list[str]  # the tokens that the encoder read, in the order of the text
     unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
     seconds: float  # time for all utterances of the call
@@ -102,6 +104,8 @@ class Chatbot:
         texts: Sequence[str],
         decoding: Decoding | None = None,
         histories: Sequence[Sequence[str]] | None = None,
+        seeds: Sequence[int] | None = None,
+        on_step: OnTexts | None = None,
     ) -> list[Reply]:
         """Reply to several independent utterances at once.
 
@@ -110,6 +114,9 @@ class Chatbot:
             decoding: settings of the search; those of the run if None.
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
+            seeds: of sampling, one for each; that of the settings if None.
+            on_step: called with the replies so far after each step of the search; the search ends early if it returns
+                False. The dynamic decoder has no steps.
 
         Raises:
             UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
@@ -127,7 +134,10 @@ class Chatbot:
         results: dict[int, Hypotheses] = {}
         if readable:
             ids, lengths = self._source_ids([sources[row] for row in readable])
-            hypotheses = self._search_and_rerank(ids, lengths, decoding, [utterances[row] for row in readable])
+            chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
+            report = on_step and self._report(on_step, readable, len(texts))
+            targets = [utterances[row] for row in readable]
+            hypotheses = self._search_and_rerank(ids, lengths, decoding, targets, chosen, report)
             results = {row: Hypotheses(*(field[n] for field in hypotheses)) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
         replies = []
@@ -139,6 +149,18 @@ class Chatbot:
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
             replies.append(Reply(text, candidates, source, unknown, seconds, unread, self._unknown_share(words)))
         return replies
+
+    def _report(self, on_step: OnTexts, rows: list[int], count: int) -> OnStep:
+        """Calls ``on_step`` with the text of each first hypothesis; ``rows`` are the utterances searched for."""
+        texts = [""] * count
+
+        def report(first: int, hypotheses: Hypotheses) -> bool:
+            words, lengths = np.asarray(hypotheses.words[:, 0]), np.asarray(hypotheses.lengths[:, 0])
+            for n, (ids, length) in enumerate(zip(words, lengths, strict=True), start=first):
+                texts[rows[n]] = self.codecs.target.text(self.codecs.target.words(strip_ids(ids[:length])))
+            return on_step(list(texts))
+
+        return report
 
     def watch(
         self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
@@ -186,12 +208,19 @@ class Chatbot:
         return np.stack([ids for ids, _ in rows]), np.array([length for _, length in rows], np.int32)
 
     def _search_and_rerank(
-        self, source: np.ndarray, lengths: np.ndarray, decoding: Decoding, utterances: list[list[str]]
+        self,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        decoding: Decoding,
+        utterances: list[list[str]],
+        seeds: Seeds | None,
+        on_step: OnStep | None,
     ) -> Hypotheses:
         """The hypotheses of encoded sources, reranked as configured."""
         if decoding.rerank == "none":
-            return self.search(decoding)(source, lengths, decoding.seed)
-        hypotheses = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))(source, lengths)
+            return self.search(decoding)(source, lengths, seeds, on_step)
+        search = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))
+        hypotheses = search(source, lengths, on_step=on_step)
         if decoding.rerank == "anti_language_model":
             prefix_length = decoding.rerank_prefix_length
             hypotheses = rerank_anti_lm(hypotheses, self.engine.scorer, decoding.rerank_weight, prefix_length)

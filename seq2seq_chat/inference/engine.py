@@ -11,7 +11,8 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.decoding.result import Hypotheses, SampleScores
+from seq2seq_chat.decoding.result import Hypotheses, OnStep, SampleScores
+from seq2seq_chat.decoding.uniform import Seeds
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.versions import load_tensorflow
 
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 class Search(Protocol):
     """Finds replies to encoded utterances."""
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
-        """source: ids int32 [n, source steps], lengths: int32 [n] → hypotheses of NumPy arrays, [n, n_best, …].
-
-        ``seed`` is for sampling; None for a new one at every call.
-        """
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+    ) -> Hypotheses:
+        """The hypotheses of encoded utterances; see :meth:`ReplySearch.__call__`."""
 
 
 class ExactScorer(Protocol):

@@ -15,11 +15,13 @@ from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses, OnStep
 from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax
-from seq2seq_chat.decoding.search import SearchInputs
+from seq2seq_chat.decoding.search import SearchInputs, SearchLoop
 from seq2seq_chat.decoding.sequential import sequential_search
-from seq2seq_chat.decoding.uniform import uniform_numbers
+from seq2seq_chat.decoding.uniform import Seeds, uniform_numbers
+from seq2seq_chat.inference.stepwise_search import StepwiseSearch
+from seq2seq_chat.model.decoder import DecoderMemory, DecoderState
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.system.errors import UserError
@@ -47,17 +49,19 @@ class ReplySearch:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
         self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
         self._parameters = SearchParameters.of_settings(decoding)
+        signature = [
+            tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, None, model.config.decoder_steps], tf.float64),
+            *(SearchParameters.specs() if adjustable else ()),
+        ]
+        self._stepwise = StepwiseSearch(model, self.search_from, signature)
         self._compiled = tf.function(
             lambda source, lengths, uniform, *parameters: self.search(
                 source, lengths, uniform, SearchParameters(*parameters) if parameters else None
             ),
             autograph=False,
-            input_signature=[
-                tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
-                tf.TensorSpec([None], tf.int32),
-                tf.TensorSpec([None, None, model.config.decoder_steps], tf.float64),
-                *(SearchParameters.specs() if adjustable else ()),
-            ],
+            input_signature=signature,
         )
 
     def with_parameters(self, parameters: SearchParameters) -> ReplySearch:
@@ -66,26 +70,40 @@ class ReplySearch:
         search._parameters = parameters
         return search
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
-        """source: ids int32 [n, source steps], lengths: int32 [n] → hypotheses of NumPy arrays, [n, n_best, …].
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+    ) -> Hypotheses:
+        """The hypotheses of encoded utterances, as NumPy arrays, [n, n_best, …].
 
-        ``seed`` is for sampling; None for a new one at every call.
+        Args:
+            source: ids int32 [n, source steps].
+            lengths: int32 [n].
+            seed: of sampling: one for each utterance, or one for all; None for a new one at every call.
+            on_step: called after every step of a batch, which ends early if it returns False.
         """
-        batches = list(self.batches(source, lengths, seed))
+        batches = list(self.batches(source, lengths, seed, on_step))
         return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
 
-    def batches(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Iterator[Hypotheses]:
+    def batches(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+    ) -> Iterator[Hypotheses]:
         """The same in batches, so that memory does not grow with the number of utterances."""
         decoding = self._decoding
         samples = int(self._parameters.n_best) if decoding.method == "sample" else 0
         width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
         size = max(1, MAX_ROWS // width)
-        seed = secrets.randbits(31) if seed is None else seed
+        seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
         parameters = self._parameters.arrays() if self._adjustable else []
         for start in range(0, max(1, len(source)), size):
             rows = slice(start, start + size)
-            uniform = uniform_numbers(seed, source[rows], samples, self._model.config.decoder_steps)
-            fields = call_with_arrays(self._compiled, source[rows], lengths[rows], uniform, *parameters)
+            uniform = uniform_numbers(seeds[rows], source[rows], samples, self._model.config.decoder_steps)
+            arrays: tuple[Any, ...] = (source[rows], lengths[rows], uniform, *parameters)
+            if on_step is None or is_dynamic(self._model, decoding):
+                fields = call_with_arrays(self._compiled, *arrays)
+            else:
+                for fields in self._stepwise.steps(*arrays):
+                    if not on_step(start, fields):
+                        break
             yield Hypotheses(*(field.numpy() for field in fields))
 
     def search(
@@ -102,21 +120,32 @@ class ReplySearch:
             uniform: random numbers for sampling, [batch, n, steps].
             parameters: scalar tensors; the settings, as constants, if None.
         """
-        model, config, decoding = self._model, self._model.config, self._decoding
-        parameters = parameters or self._parameters
-        encoded = model.encode(source, lengths)
-        if is_dynamic(model, decoding):
+        encoded = self._model.encode(source, lengths)
+        if is_dynamic(self._model, self._decoding):
             from seq2seq_chat.inference.dynamic import DynamicSearch  # slow to import
 
-            return DynamicSearch(model, decoding)(encoded)
-        state, memory = model.start(encoded)
+            return DynamicSearch(self._model, self._decoding)(encoded)
+        return self.search_from(*self._model.start(encoded), uniform, parameters)
+
+    def search_from(
+        self,
+        state: DecoderState,
+        memory: DecoderMemory,
+        uniform: tf.Tensor | None = None,
+        parameters: SearchParameters | None = None,
+        loop: SearchLoop | None = None,
+    ) -> Hypotheses:
+        """The search after the encoder; ``loop`` is that of :class:`SearchInputs`."""
+        decoding, config = self._decoding, self._model.config
+        parameters = parameters or self._parameters
         inputs = SearchInputs(
-            model_step(model, self._weights),
+            model_step(self._model, self._weights),
             state,
             memory=memory,
             steps=config.decoder_steps,
             source_steps=config.encoder_steps if memory.attended else 0,
             logit_rules=configured_rules(parameters),
+            loop=loop,
         )
         if decoding.method == "greedy":
             return sequential_search(inputs)

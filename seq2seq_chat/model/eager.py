@@ -18,7 +18,12 @@ def call_with_arrays(function: Callable[..., Any], *arrays: np.ndarray | np.gene
     """Call a TensorFlow function with arrays as tensors, without leaking memory; returns its result."""
     inputs = [tf.constant(array) for array in arrays]
     outputs = function(*inputs)
-    for tensor in (*inputs, *tf.nest.flatten(outputs)):
+    free_attributes(inputs, outputs)
+    return outputs
+
+
+def free_attributes(*tensors: Any) -> None:
+    """Free what nested tensors would leak."""
+    for tensor in tf.nest.flatten(tensors):
         if isinstance(tensor, tf.Tensor):  # not a variable
             del tensor.__dict__
-    return outputs

@@ -54,7 +54,14 @@ def beam_search(inputs: SearchInputs, settings: BeamSettings) -> Hypotheses:
         if not len(active.rows):
             break
         beam, active = _extend(inputs, settings, t, beam, active)
-    if groups > 1:
+        if not inputs.on_step(_best(beam, settings)):
+            break
+    return _best(beam, settings)
+
+
+def _best(beam: Hypotheses, settings: BeamSettings) -> Hypotheses:
+    """The hypotheses that the search returns."""
+    if settings.groups > 1:
         beam = _merge_groups(beam)
     return Hypotheses(*(field[:, : settings.n_best] for field in beam))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable
 from typing import NoReturn
@@ -10,8 +11,8 @@ import numpy as np
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.result import Hypotheses
-from seq2seq_chat.decoding.uniform import uniform_numbers
+from seq2seq_chat.decoding.result import Hypotheses, OnStep
+from seq2seq_chat.decoding.uniform import Seeds, uniform_numbers
 from seq2seq_chat.portable.beam import BeamSettings, beam_search
 from seq2seq_chat.portable.logit_rules import configured_rules
 from seq2seq_chat.portable.manifest import CHECKSUM
@@ -39,14 +40,17 @@ class OnnxEngine:
     def search(self, decoding: Decoding) -> Callable[..., Hypotheses]:
         """A search with the given settings, without reranking; see :class:`ReplySearch`."""
 
-        def search(source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
+        def search(
+            source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+        ) -> Hypotheses:
             width = decoding.beam_width if decoding.method == "beam" else decoding.n_best
             size = max(1, MAX_ROWS // width)
-            seed = secrets.randbits(31) if seed is None else seed
-            batches = [
-                self._search(source[start : start + size], lengths[start : start + size], decoding, seed)
-                for start in range(0, max(1, len(source)), size)
-            ]
+            seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
+            batches = []
+            for start in range(0, max(1, len(source)), size):
+                rows = slice(start, start + size)
+                report = functools.partial(on_step, start) if on_step else None
+                batches.append(self._search(source[rows], lengths[rows], decoding, seeds[rows], report))
             return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
 
         return search
@@ -64,7 +68,14 @@ class OnnxEngine:
         """SHA-256 of ``model.json``, which has those of the graphs, in hex."""
         return str(self.model.manifest[CHECKSUM])
 
-    def _search(self, source: np.ndarray, lengths: np.ndarray, decoding: Decoding, seed: int) -> Hypotheses:
+    def _search(
+        self,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        decoding: Decoding,
+        seeds: Seeds,
+        on_step: Callable[[Hypotheses], bool] | None,
+    ) -> Hypotheses:
         """Search for replies to a batch of utterances."""
         parameters, config = SearchParameters.of_settings(decoding), self._config
         state, memory = self.model.encode(source, lengths)
@@ -77,10 +88,12 @@ class OnnxEngine:
             config.encoder_steps if self.model.has_attention else 0,
             configured_rules(parameters),
         )
+        if on_step is not None:
+            inputs = inputs._replace(on_step=on_step)
         if decoding.method == "greedy":
             return sequential_search(inputs)
         if decoding.method == "sample":
-            uniform = uniform_numbers(seed, source, decoding.n_best, config.decoder_steps)
+            uniform = uniform_numbers(seeds, source, decoding.n_best, config.decoder_steps)
             return sampling_search(inputs, uniform, parameters)
         settings = BeamSettings(
             decoding.beam_width,

@@ -11,7 +11,7 @@ from seq2seq_chat.portable.steps import StepOutput, softmax, take_rows, top_k
 
 
 def sampling_search(inputs: SearchInputs, uniform: np.ndarray, parameters: SearchParameters) -> Hypotheses:
-    """Several sampled hypotheses for each utterance, most probable first.
+    """Several sampled hypotheses for each utterance, in the order in which they were sampled.
 
     Args:
         inputs: The model and its limits.
@@ -27,10 +27,14 @@ def sampling_search(inputs: SearchInputs, uniform: np.ndarray, parameters: Searc
 
     repeated = np.repeat(np.arange(batch), n)
     state, memory = take_rows(inputs.state, repeated), take_rows(inputs.memory, repeated)
-    rows = sequential_search(inputs._replace(batch=batch * n, state=state, memory=memory), choose)
-    hypotheses = Hypotheses(*(field.reshape(batch, n, *field.shape[2:]) for field in rows))
-    utterances, order = np.arange(batch)[:, np.newaxis], top_k(hypotheses.scores, n)
-    return Hypotheses(*(field[utterances, order] for field in hypotheses))
+
+    def by_utterance(rows: Hypotheses) -> Hypotheses:
+        return Hypotheses(*(field.reshape(batch, n, *field.shape[2:]) for field in rows))
+
+    repeated_inputs = inputs._replace(
+        batch=batch * n, state=state, memory=memory, on_step=lambda rows: inputs.on_step(by_utterance(rows))
+    )
+    return by_utterance(sequential_search(repeated_inputs, choose))
 
 
 def truncated_softmax(logits: np.ndarray, parameters: SearchParameters) -> np.ndarray:

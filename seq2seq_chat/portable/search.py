@@ -23,6 +23,8 @@ class SearchInputs(NamedTuple):
     steps: int  # maximum length of a reply, including the end marker
     source_steps: int  # width of the attention, which may be 0
     logit_rules: Sequence[LogitRule] = ()
+    on_step: Callable[[Hypotheses], bool] = lambda _: True
+    """Called with what the search would return if it ended after each step; whether to continue."""
 
 
 class ActiveHypotheses(NamedTuple):
@@ -109,4 +111,6 @@ def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_
         attention[active.rows, t, : output.attention.shape[1]] = output.attention
         ended[active.rows] = (chosen == EOS) | (scores[active.rows] == NEG_INF)
         active = next_active(active, output.state, ~ended, rows, inputs.memory, 1)
+        if not inputs.on_step(hypotheses):
+            break
     return hypotheses._replace(ranks=hypotheses.scores.copy())

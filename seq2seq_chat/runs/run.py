@@ -146,6 +146,15 @@ class Run:
             return [entry.name for entry in sorted(entries, key=lambda entry: snapshot_step(entry.name))]
         return []
 
+    @property
+    def newest_step(self) -> int | None:
+        """Training steps of the newest weights; None if nothing is saved yet."""
+        return max((step for step, _ in self._saved()), default=None)
+
+    def _saved(self) -> list[tuple[int, Path]]:
+        """(step, file) of every checkpoint and snapshot."""
+        return self.checkpoints() + [(snapshot_step(name), self._snapshot_file(name)) for name in self.snapshots()]
+
     def weight_files(self, snapshot: str | None = None) -> list[Path]:
         """Files to load weights from, in order of preference: each is the fallback if those before it are damaged.
 
@@ -160,8 +169,7 @@ class Run:
                 return [self.path / MODEL_FILE]
             raise RunError(f"{self.name} is an exported model, which has no snapshots; omit {snapshot!r}")
         if snapshot is None or snapshot == LATEST:
-            saved = self.checkpoints() + [(snapshot_step(name), self._snapshot_file(name)) for name in self.snapshots()]
-            if not saved:
+            if not (saved := self._saved()):
                 reason = (
                     "wait for its training to save one" if self.is_locked() else "its training ended before saving one"
                 )

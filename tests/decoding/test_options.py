@@ -246,7 +246,23 @@ def test_sampled_replies_follow_the_distribution(table_model: Any) -> None:
     assert chi_square(np.array([counts[sequence] for sequence in all_sequences]), probabilities) < 4
     for n in range(0, 20_000, 997):
         assert hypotheses.scores[0, n] == pytest.approx(model.score(0, sampled[n]), abs=1e-4)
-    assert list(hypotheses.scores[0]) == sorted(hypotheses.scores[0], reverse=True)
+
+
+def test_the_first_of_several_samples_is_a_fair_one(table_model: Any) -> None:
+    """Its frequencies are those of the model. The most probable of five samples would be a likely reply too often."""
+    model = table_model(5, 2, [11])
+    all_sequences = model.all_sequences()
+    probabilities = np.exp([model.score(0, sequence) for sequence in all_sequences])
+    rows = [[number, 0] for number in range(5_000)]
+    uniform = uniform_numbers(5, np.array(rows, np.int32), 5, 2)
+    inputs = model.inputs()
+    state = tf.nest.map_structure(lambda part: tf.repeat(part, len(rows), axis=0), (inputs.state, inputs.memory))
+    hypotheses = sampling_search(
+        inputs._replace(state=state[0], memory=state[1]), tf.constant(uniform), truncated_softmax(1.0)
+    )
+    words, lengths = hypotheses.words.numpy(), hypotheses.lengths.numpy()
+    counts = Counter(tuple(words[row, 0, : lengths[row, 0]].tolist()) for row in range(len(rows)))
+    assert chi_square(np.array([counts[sequence] for sequence in all_sequences]), probabilities) < 4
 
 
 def test_uniform_numbers_depend_on_seed_and_utterance() -> None:

@@ -100,6 +100,32 @@ def test_every_setting_reaches_the_search(monkeypatch: pytest.MonkeyPatch, decod
     assert (inputs.steps, inputs.source_steps) == (STEPS, 5)
 
 
+@pytest.mark.parametrize("adjustable", [False, True])
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        Decoding(method="greedy", no_repeat_ngram_size=2),
+        Decoding(method="sample", n_best=3, temperature=1.5),
+        Decoding(method="beam", beam_width=4, n_best=2, length_penalty=0.7),
+        Decoding(method="beam", beam_width=4, n_best=2, beam_groups=2, diversity_penalty=0.5),
+    ],
+    ids=["greedy", "sample", "beam", "groups"],
+)
+def test_a_search_step_by_step_finds_the_same(utterances: Utterances, decoding: Decoding, adjustable: bool) -> None:
+    """Bit for bit; and a hypothesis has at most as many words as there were steps."""
+    search = ReplySearch(random_model(), decoding, adjustable)
+    lengths: list[int] = []
+    found = search(*utterances, 3, lambda row, hypotheses: not lengths.append(int(np.max(hypotheses.lengths))))
+    for field, expected in zip(found, search(*utterances, 3), strict=True):
+        np.testing.assert_array_equal(field, expected)
+    assert lengths == list(range(1, len(lengths) + 1))
+
+
+def test_a_search_of_every_model_stops_when_it_is_told_to(model: Seq2Seq, utterances: Utterances) -> None:
+    found = ReplySearch(model, GREEDY)(*utterances, None, lambda row, hypotheses: np.max(hypotheses.lengths) < 2)
+    assert np.max(found.lengths) == 2
+
+
 PARAMETERS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # settings, and others with the same graph
     ({"method": "beam"}, [{"length_penalty": 0.0}, {"length_penalty": 0.6}, {"length_penalty": 3.0}]),
     (

@@ -195,3 +195,26 @@ def test_invalid_options(
     (tmp_path / "file").touch()
     command = [option.format(tmp_path) for option in options]
     assert message in cli("export", tiny_run, "--output", tmp_path / "new", *command).error_message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"method": "beam", "beam_width": 3}, {"method": "sample", "n_best": 2, "seed": 3}],
+    ids=str,
+)
+def test_replies_grow_step_by_step_as_those_of_the_run(
+    tiny_run: Path, exported: Path, settings: dict[str, Any]
+) -> None:
+    seen: list[list[list[str]]] = []
+    for folder in (tiny_run, exported):
+        bot, texts = Chatbot.load(Run(folder)), []
+        decoding = bot.config.decoding.model_validate(settings)
+
+        def on_step(replies: list[str], texts: list[list[str]] = texts) -> bool:
+            texts.append(replies)
+            return len(texts) < 4
+
+        bot.replies(UTTERANCES, decoding, seeds=range(len(UTTERANCES)), on_step=on_step)
+        seen.append(texts)
+    assert seen[1] == seen[0]
+    assert 1 < len(seen[0]) <= 4

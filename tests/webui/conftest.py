@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,6 +118,14 @@ def open_page(page: Any, address: str, path: str = "/") -> Any:
     page.goto(address + path)
     page.locator("#snapshot option").first.wait_for(state="attached")
     return page
+
+
+def fulfill_reply(route: Any, answer: dict[str, Any]) -> None:
+    """Answer a request to /api/chat or /api/chat/stream in place of the server."""
+    if route.request.url.endswith("/stream"):
+        route.fulfill(body=f"event: reply\ndata: {json.dumps(answer)}\n\n", content_type="text/event-stream")
+    else:
+        route.fulfill(json=answer)
 
 
 def open_any_page(page: Any, address: str, path: str) -> None:

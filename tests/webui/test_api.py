@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import error_of
@@ -240,12 +241,85 @@ def test_missing_runs_and_addresses(shared_client: FlaskClient) -> None:
 
 
 def test_limits(make_client: Callable[..., FlaskClient]) -> None:
-    client = make_client(limits=Limits(max_text_length=100, max_history=3, max_body_bytes=2000))
+    client = make_client(limits=Limits(max_text_length=100, max_body_bytes=2000))
     assert chat(client, text="a" * 100).status_code == 200
     assert "101" in error_of(chat(client, text="a" * 101), 413)
-    assert "history" in error_of(chat(client, history=["a"] * 4), 413)
-    error_of(chat(client, history=["a" * 101]), 413)
     error_of(chat(client, text="a" * 3000), 413)
+
+
+@pytest.mark.parametrize(
+    ("history", "used"),
+    [
+        (["a", "b", "c"], 3),
+        (["a", "b", "c", "d"], 3),
+        (["a", "b" * 48, "c", "d"], 3),
+        (["b" * 49, "c", "d"], 2),
+        (["c", "d" * 51], 0),
+        (["you see"] * 20_000, 3),
+    ],
+)
+def test_the_oldest_turns_of_a_long_history_are_left_out(
+    make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch, history: list[str], used: int
+) -> None:
+    read: list[Sequence[str]] = []
+    original = Chatbot._with_history
+    monkeypatch.setattr(Chatbot, "_with_history", lambda *args: read.append(args[2]) or original(*args))
+    client = make_client(limits=Limits(max_history=3, max_history_length=50))
+    response = chat(client, history=history)
+    assert response.status_code == 200, response.text
+    assert read == [tuple(history[len(history) - used :])]
+    expected = f"the conversation is too long; only its last {used} turns were sent to the model"
+    assert response.get_json()["warnings"] == ([expected] if used < len(history) else [])
+
+
+def test_a_conversation_of_a_hundred_long_turns_gets_a_reply(shared_client: FlaskClient) -> None:
+    assert chat(shared_client, history=["you see " * 1250] * 100).status_code == 200
+
+
+def test_the_first_sample_is_the_reply(shared_client: FlaskClient) -> None:
+    """As if it had been sampled alone, also where another one is more probable."""
+    settings = {"method": "sample", "temperature": 5.0}
+    several = [chat(shared_client, decoding=settings | {"n_best": 5, "seed": n}).get_json() for n in range(8)]
+    for seed, reply in enumerate(several):
+        assert reply["seed"] == seed
+        alone = chat(shared_client, decoding=settings | {"n_best": 1, "seed": seed}).get_json()
+        assert reply["reply"] == alone["reply"] == reply["alternatives"][0]["text"]
+    scores = [[alternative["score"] for alternative in reply["alternatives"]] for reply in several]
+    assert any(max(row) > row[0] for row in scores)
+
+
+def test_a_sampled_reply_names_its_seed_which_gives_it_again(shared_client: FlaskClient) -> None:
+    settings = {"method": "sample", "temperature": 5.0}
+    first, other = (chat(shared_client, decoding=settings).get_json() for _ in range(2))
+    assert first["seed"] != other["seed"]
+    again = chat(shared_client, decoding=settings | {"seed": first["seed"]}).get_json()
+    assert (again["reply"], again["seed"]) == (first["reply"], first["seed"])
+    assert chat(shared_client, decoding=BEAM).get_json()["seed"] is None
+
+
+def test_a_reply_of_the_weights_of_a_step(client: FlaskClient) -> None:
+    assert chat(client, step=20).get_json()["step"] == 20
+    assert chat(client, step=10, snapshot="latest").get_json()["step"] == 10  # kept as a snapshot
+    for snapshot, step in ((None, 15), ("best", 15), ("10", 20)):
+        message = error_of(chat(client, step=step, snapshot=snapshot), 404)
+        assert message.startswith(f"run tiny has no weights of step {step} any more")
+
+
+def test_other_settings_build_no_other_graph(
+    make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve of each method: more than the searches that a chatbot keeps."""
+    built: list[Decoding] = []
+    original = ReplySearch.__init__
+    monkeypatch.setattr(ReplySearch, "__init__", lambda *args: built.append(args[2]) or original(*args))
+    client = make_client()
+    for number in range(1, 13):
+        rules = {"min_length": number % 3, "no_repeat_ngram_size": number % 4, "repetition_penalty": 1 + number / 10}
+        beam = {"method": "beam", "beam_width": 5, "n_best": 1 + number % 5, "length_penalty": number / 10}
+        sample = {"method": "sample", "temperature": number / 5, "top_k": number, "top_p": number / 12, "seed": number}
+        for settings in ({"method": "greedy"}, beam, sample):
+            assert chat(client, decoding=settings | rules).status_code == 200
+    assert [decoding.method for decoding in built] == ["greedy", "beam", "sample"]
 
 
 def test_a_run_without_weights(client: FlaskClient, results: Path) -> None:
@@ -340,6 +414,27 @@ def test_deleted_runs_disappear(client: FlaskClient, results: Path, monkeypatch:
     monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
     assert client.get("/api/runs").get_json() == {"runs": []}
     error_of(client.get("/api/runs/tiny"), 404)
+
+
+def test_a_deleted_run_never_becomes_one_with_a_longer_name(
+    client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
+    shutil.copytree(results / "tiny", results / "tiny-2")
+    assert chat(client).get_json()["run"] == "tiny"
+    shutil.rmtree(results / "tiny")
+    assert "no run 'tiny'" in error_of(chat(client), 404)
+    assert "no run 'tiny'" in error_of(client.get("/api/runs/tiny"), 404)
+    assert chat(client, run="tin").get_json()["run"] == chat(client, run="latest").get_json()["run"] == "tiny-2"
+
+
+def test_a_run_names_the_step_of_its_newest_weights(client: FlaskClient, results: Path) -> None:
+    run = results / "tiny"
+    for hidden, newest in ((), 20), ((run / "checkpoints", run / "snapshots" / "20"), 10), ((run / "snapshots",), None):
+        for folder in hidden:
+            shutil.rmtree(folder)
+        assert client.get("/api/runs").get_json()["runs"][0]["newest_step"] == newest
+        assert client.get("/api/runs/tiny").get_json()["newest_step"] == newest
 
 
 def test_list_of_runs(client: FlaskClient, results: Path) -> None:
@@ -444,7 +539,7 @@ def test_timeout(make_client: Callable[..., FlaskClient], monkeypatch: pytest.Mo
 
 
 def test_internal_errors_hide_details(make_client: Callable[..., FlaskClient], monkeypatch: Any) -> None:
-    monkeypatch.setattr("webui.api.chat_reply", lambda *_: 1 / 0)
+    monkeypatch.setattr("webui.chat_answers.chat_reply", lambda *_: 1 / 0)
     assert "zero" not in error_of(chat(make_client()), 500)
 
 

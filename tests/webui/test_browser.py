@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, open_any_page, open_page
+from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, fulfill_reply, open_any_page, open_page
 
 Serve = Callable[..., AbstractContextManager[str]]
 QUESTION = "you see the tree1 ?"
@@ -24,8 +24,8 @@ def send(page: Any, text: str) -> Any:
     page.locator("#text").fill(text)
     page.keyboard.press("Enter")
     page.locator(".message.you").nth(count).wait_for(timeout=REPLY_TIMEOUT)
-    last = page.locator("#log > *").last
-    last.and_(page.locator(".message.model, .error, .stopped")).wait_for(timeout=REPLY_TIMEOUT)
+    last = page.locator("#log > *").last.locator(".message.model, .error, .stopped")
+    last.wait_for(timeout=REPLY_TIMEOUT)
     return last
 
 
@@ -81,11 +81,13 @@ def test_tokens_of_two_vocabularies_are_legible(page: Any, shared_server: str, e
         "source_words": source,
         "reply_words": reply,
         "seconds": 0.1,
+        "run": "other",
         "step": 7,
+        "seed": None,
         "warnings": [],
     }
-    open_page(page, shared_server)
-    page.route("**/api/chat", lambda route: route.fulfill(json=answer))
+    open_page(page, shared_server, "/?run=other")
+    page.route("**/api/chat/stream", lambda route: fulfill_reply(route, answer))
     message = send(page, "שלום עולם (world)")
     direction = "node => getComputedStyle(node).direction"
     assert page.locator(".message.you .message-text").evaluate(direction) == "rtl"
@@ -151,23 +153,26 @@ def test_copy_and_download(page: Any, shared_server: str, expect: Any) -> None:
     page.locator("#copy").click()
     expect(page.locator("#note")).to_contain_text("clipboard")
     assert page.evaluate("() => navigator.clipboard.readText()") == text
-    for button, check in (("#download-text", None), ("#download-json", json.loads)):
+    markdown = f"# {QUESTION}\n\n**You**\n\n> {QUESTION}\n\n**tiny · latest, step 20 · greedy**\n\n> {reply}\n\n"
+    texts = {"#download-text": text, "#download-markdown": markdown}
+    for button, check in (("#download-text", None), ("#download-markdown", None), ("#download-json", json.loads)):
         page.locator("#menu").click()
         with page.expect_download() as download:
             page.locator(button).click()
         content = Path(download.value.path()).read_text(encoding="utf-8")
         if check is None:
-            assert content == text
+            assert content == texts[button]
         else:
-            you, model = check(content)
-            assert (you["text"], model["answer"]["reply"], model["run"]) == (QUESTION, reply, "tiny")
+            (turn,) = check(content)["conversations"][0]["turns"]
+            (model,) = turn["replies"]
+            assert (turn["text"], model["answer"]["reply"], model["run"]) == (QUESTION, reply, "tiny")
 
 
 def test_stop_and_continue(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     send(page, QUESTION)
     held: list[Any] = []
-    page.route("**/api/chat", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.route("**/api/chat/stream", lambda route: held.append(route))  # noqa: PLW0108  never answered
     page.locator("#text").fill("we like it")
     page.keyboard.press("Enter")
     expect(page.locator(".typing")).to_be_visible()
@@ -176,7 +181,7 @@ def test_stop_and_continue(page: Any, shared_server: str, expect: Any) -> None:
     expect(page.locator(".stopped")).to_be_visible()
     expect(page.locator(".typing")).to_have_count(0)
     assert len(held) == 1
-    page.unroute("**/api/chat")
+    page.unroute("**/api/chat/stream")
     send(page, "we like it")
     expect(page.locator(".message.model")).to_have_count(2)
 
@@ -193,7 +198,7 @@ def test_a_busy_server_is_retried(page: Any, shared_server: str, expect: Any) ->
         else:
             route.continue_()
 
-    page.route("**/api/chat", reject_first)
+    page.route("**/api/chat/stream", reject_first)
     expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
     assert len(requests) == 2
 
@@ -247,7 +252,9 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         expect(page.locator(".message.model")).to_have_count(1)  # the conversation is kept
         page.goto(f"{address}/runs/tiny")
         expect(page.locator("#note")).to_contain_text("no run")
-        open_page(page, address)
+        page.goto(f"{address}/?run=tiny")
+        expect(page.locator("#run option:checked")).to_have_text("tiny (deleted)")
+        expect(page.locator("#note")).to_contain_text("There is no run “tiny”")
         page.locator("#run").select_option("other")
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
@@ -351,6 +358,9 @@ def test_the_token_is_requested_once(page: Any, serve: Serve, results: Path, exp
         expect(page.locator("#runs tbody tr")).to_have_count(1)
         assert "sesame" not in page.url
         assert page.context.cookies() == []
+        other = page.context.new_page()
+        open_page(other, address)  # another tab, which waits for the runs
+        expect(other.locator("#token-dialog")).to_be_hidden()
 
 
 def test_a_token_in_the_url_is_used_and_hidden(page: Any, serve: Serve, results: Path, expect: Any) -> None:

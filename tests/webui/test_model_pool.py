@@ -32,12 +32,25 @@ class FakeBot:
         self.may_answer, self.started = threading.Event(), threading.Semaphore(0)
         self.may_answer.set()
 
-    def replies(self, texts: Sequence[str], decoding: Decoding, histories: Sequence[Sequence[str]]) -> list[Reply]:
+    def replies(
+        self,
+        texts: Sequence[str],
+        decoding: Decoding,
+        histories: Sequence[Sequence[str]],
+        seeds: Sequence[int],
+        on_step: Callable[[list[str]], bool] | None,
+    ) -> list[Reply]:
+        self.seeds = list(seeds)
         self.histories = [tuple(history) for history in histories]
         assert len(histories) == len(texts)
         self.batches.append((decoding, list(texts)))
         self.started.release()
         assert self.may_answer.wait(TIMEOUT)
+        self.steps = 0
+        for length in range(1, 1 + max(map(len, texts))) if on_step else ():
+            self.steps += 1
+            if not on_step([text[:length] for text in texts]):
+                break
         if "poison" in texts:
             raise ValueError("poison")
         return [_reply(f"{self.name}:{text.upper()}") for text in texts]
@@ -119,9 +132,31 @@ def test_a_model_is_loaded_once(runs: FakeRuns, make_pool: Callable[..., ModelPo
 
 
 def test_the_conversation_reaches_the_model(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    utterance = Utterance("c", ("a", "b"))
+    utterance = Utterance("c", ("a", "b"), seed=7)
     assert reply_text(make_pool().submit(Run("x"), None, utterance, GREEDY)) == "x:C"
-    assert runs.bots["x"][0].histories == [("a", "b")]
+    assert (runs.bots["x"][0].histories, runs.bots["x"][0].seeds) == ([("a", "b")], [7])
+
+
+def test_a_reply_is_read_while_it_grows(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    stream = make_pool().stream(Run("a"), None, Utterance("abc"), GREEDY)
+    assert [*iter(lambda: stream.read(TIMEOUT), None)] == ["a", "ab", "abc"]
+    assert reply_text(stream.future) == "a:ABC"
+
+
+def test_a_search_ends_when_nobody_reads_its_replies(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool()
+    bot, busy = busy_model(runs, pool, "a")
+    streams = [pool.stream(Run("a"), None, Utterance("x" * 100), GREEDY) for _ in range(2)]
+    stopped = pool.stream(Run("a"), None, Utterance("y"), GREEDY)
+    stopped.stop()
+    for stream in streams:
+        stream._stopped.set()  # as if it had been stopped after the search began
+    bot.may_answer.set()
+    reply_text(busy)
+    for stream in streams:
+        reply_text(stream.future)
+    assert bot.steps == 1
+    assert bot.batches == [(GREEDY, ["x" * 100] * 2)]
 
 
 def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:

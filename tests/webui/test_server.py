@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from webui.server import outward_address
+from webui.server import default_models, outward_address
 
 
 @contextmanager
@@ -53,22 +53,20 @@ def test_serve_prints_its_address_and_stops_on_sigint(shared_results: Path) -> N
 
 def test_a_public_server_warns_and_generates_a_token_and_stops_on_sigterm(shared_results: Path) -> None:
     with serving(shared_results, "--host", "0.0.0.0") as (process, line):
-        match = re.match(r"http://127\.0\.0\.1:(\d+)/#token=([\w-]{20,}) ", line)
+        match = re.match(r"http://(.+):(\d+)/#token=([\w-]{20,})   \(press Ctrl-C to stop\)", line)
         assert match, line
-        address = f"http://127.0.0.1:{match[1]}/api/runs"
+        assert match[1] not in ("127.0.0.1", "0.0.0.0")
+        address = f"http://127.0.0.1:{match[2]}/api/runs"
         with pytest.raises(urllib.error.HTTPError, match="401") as error_info:
             get(address)
         error_info.value.close()
-        assert len(get(address, match[2])["runs"]) == 2
+        assert len(get(address, match[3])["runs"]) == 2
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         out = process.stdout.read()  # until the end: without a second address, waiting for it would take forever
         _, err = process.communicate(timeout=240)
     assert process.returncode == 0
-    second = re.fullmatch(r"http://(.+):(\d+)/#token=([\w-]+)   \(from other machines\)\n", out)
-    assert second, out
-    assert second[1] not in ("127.0.0.1", "0.0.0.0")
-    assert second.groups()[1:] == match.groups()
+    assert out == f"http://127.0.0.1:{match[2]}/#token={match[3]}   (on this machine)\n"
     assert err.startswith("seq2seq-chat: warning: other machines can reach 0.0.0.0")
 
 
@@ -78,6 +76,27 @@ def test_without_a_network_the_machine_is_called_by_its_name(monkeypatch: pytest
 
     monkeypatch.setattr("socket.socket", no_route)
     assert outward_address("0.0.0.0") == outward_address("::") == socket.gethostname()
+
+
+def test_a_server_behind_a_proxy_prints_its_path_and_requires_a_token(shared_results: Path) -> None:
+    with serving(shared_results, "--root-path", "/chat/", "--trusted-proxy", "127.0.0.1") as (process, line):
+        match = re.match(r"(http://127\.0\.0\.1:\d+/chat/)#token=([\w-]{20,}) ", line)
+        assert match, line
+        assert len(get(match[1] + "api/runs", match[2])["runs"]) == 2
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=240)
+    assert err.startswith("seq2seq-chat: warning: other machines can reach this server through the proxy 127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("free", "weights", "models"), [(1e12, 1e3, 16), (8e9, 7e8, 4), (1e6, 0, 4), (16e9, 4e8, 8), (64e9, 7e8, 16)]
+)
+def test_as_many_models_as_fit_in_a_quarter_of_the_memory(
+    results: Path, monkeypatch: pytest.MonkeyPatch, free: float, weights: float, models: int
+) -> None:
+    monkeypatch.setattr("webui.server.free_memory", lambda: free)
+    os.truncate(results / "tiny" / "checkpoints" / "0000000020.npz", int(weights))
+    assert default_models(results) == models
 
 
 def test_a_port_in_use_is_an_error(cli: Callable[..., Any], shared_results: Path) -> None:

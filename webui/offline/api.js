@@ -14,6 +14,7 @@ const MISSING = "This browser is too old for this page. Use Chrome or Edge 112, 
 const requests = new Map(); // id → {resolve, reject, onTokens}
 const worker = new Worker(URL.createObjectURL(new Blob([`(${startWorker})()`], { type: "text/javascript" })));
 const about = load(); // what the page shows of the model
+about.catch(() => {}); // shown by load(), maybe before a request waits for it
 
 worker.onerror = (event) => showStartup(`The model cannot be started: ${event.message ?? "the worker failed"}. Copy the file again, or use a current browser.`);
 worker.onmessage = ({ data: { id, result, tokens, error, stopped } }) => {
@@ -43,6 +44,9 @@ function showStartup(message) {
   byId("startup").hidden = false;
 }
 
+/** Whether the policy of the page has accepted its styles and all other scripts, which it does only if they are unchanged. */
+const isComplete = () => [document.styleSheets.length, globalThis.Popper, globalThis.bootstrap, document.documentElement.dataset.bsTheme].every(Boolean);
+
 async function load() {
   if (!globalThis.DecompressionStream || !Array.prototype.toReversed) {
     showStartup(MISSING);
@@ -54,6 +58,7 @@ async function load() {
     const result = await ask({ load: data.textContent });
     byId("startup").hidden = true;
     data.remove();
+    if (!isComplete()) reportError(new Error("a script or the styles of this page were blocked"));
     return result;
   } catch (error) {
     showStartup(error.message);
@@ -73,6 +78,13 @@ export async function chat({ text, history, decoding }, signal = null) {
   const settings = { ...run.decoding.defaults[decoding.method], ...decoding };
   check(text, settings);
   return ask({ chat: { text, history, decoding: settings } }, signal);
+}
+
+/** The same for the page that shows replies as they grow; here they are complete at once. */
+export async function streamChat({ run, decoding, ...body }, signal) {
+  const seed = decoding.seed ?? crypto.getRandomValues(new Uint32Array(1))[0] >>> 1;
+  const answer = await chat({ ...body, decoding: { ...decoding, seed } }, signal);
+  return { ...answer, run, seed: decoding.method === "sample" ? seed : null };
 }
 
 /** Throw an ApiError if settings contradict each other or the text is too long. */

@@ -1,5 +1,5 @@
 // Client of the server's HTTP API.
-import { byId } from "./dom.js";
+import { address, byId } from "./dom.js";
 
 /** An error message of the server; `status` is 0 if the server does not respond. */
 export class ApiError extends Error {
@@ -12,21 +12,36 @@ export class ApiError extends Error {
 
 const UNREACHABLE = "The server does not respond. It may have been stopped; your conversation is kept.";
 
-let token = readToken();
+const TOKEN = `token:${address("/")}`; // the storage is shared with other servers behind the same proxy
+let token = tokenFromUrl() ?? storedToken();
 
-/** The token from the URL (#token=…, which never leaves the browser) or from this tab's storage. */
-function readToken() {
+/** The token of the URL (#token=…, which never leaves the browser), which is remembered for all tabs. */
+function tokenFromUrl() {
   const fromUrl = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (fromUrl) {
+    storeToken(fromUrl);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  return fromUrl;
+}
+
+function storedToken() {
   try {
-    if (fromUrl) sessionStorage.setItem("token", fromUrl);
-    if (fromUrl) history.replaceState(null, "", location.pathname + location.search);
-    return fromUrl ?? sessionStorage.getItem("token");
+    return localStorage.getItem(TOKEN);
   } catch {
-    return fromUrl;
+    return null;
   }
 }
 
-export const withToken = (path) => (token ? `${path}?${new URLSearchParams({ token })}` : path);
+function storeToken(value) {
+  try {
+    localStorage.setItem(TOKEN, value);
+  } catch {
+    // storage is disabled: it is not remembered
+  }
+}
+
+export const withToken = (path) => address(path) + (token ? `?${new URLSearchParams({ token })}` : "");
 
 /** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
 export async function fetchJson(path, options = {}) {
@@ -41,24 +56,22 @@ export async function fetchImage(path) {
 
 /** POST, and yield the objects of a response that has one JSON object a line, as they arrive. */
 export async function* fetchLines(path, body, signal) {
-  let rest = "";
-  for await (const text of openStream(path, signal, body)) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop();
-    for (const line of lines) yield JSON.parse(line);
-  }
+  for await (const line of fetchParts(path, signal, "\n", body)) yield JSON.parse(line);
 }
 
-/** GET, or POST if there is a body, and yield the text of the response as it arrives. */
-export async function* openStream(path, signal, body = null) {
+/** GET, or POST if there is a body, and yield the parts of the response that a separator ends, as they arrive. */
+export async function* fetchParts(path, signal, separator, body = null) {
   const response = await request(path, { body, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
   for (;;) {
     const { done, value } = await reader.read().catch((error) => {
       throw error.name === "AbortError" ? error : new ApiError(UNREACHABLE, 0);
     });
     if (done) return;
-    yield value;
+    const parts = (rest + value).split(separator);
+    rest = parts.pop();
+    yield* parts;
   }
 }
 
@@ -67,14 +80,16 @@ async function request(path, { body = null, signal = null, method = body ? "POST
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
+    response = await fetch(address(path), { method, headers, signal, body: body && JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(UNREACHABLE, 0);
   }
   if (response.ok) return response;
   if (response.status === 401 && document.body.dataset.needsToken === "yes") {
-    await askForToken(token !== null);
+    const stored = storedToken(); // another tab may have a newer one, after the server has restarted
+    if (stored !== null && stored !== token) token = stored;
+    else await askForToken(token !== null);
     return request(path, { body, signal, method });
   }
   const { error } = await response.json().catch(() => ({}));
@@ -90,11 +105,7 @@ function askForToken(wasWrong) {
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
       token = byId("token-field").value.trim();
-      try {
-        sessionStorage.setItem("token", token);
-      } catch {
-        // not remembered after a reload
-      }
+      storeToken(token);
       tokenDialog = null;
       resolve();
     }, { once: true });
@@ -103,11 +114,32 @@ function askForToken(wasWrong) {
   return tokenDialog;
 }
 
-/** Request a reply; if the server is busy, retry up to three times, after the time it specifies. */
-export async function chat(body, signal = null, onBusy = () => {}) {
+/** Request a reply. */
+export function chat(body, signal = null, onBusy = () => {}) {
+  return patiently(() => fetchJson("/api/chat", { body, signal }), signal, onBusy);
+}
+
+/** The same; `onText(text)` is called with the reply so far whenever it changes. */
+export function streamChat(body, signal, onText, onBusy) {
+  return patiently(() => readReply(body, signal, onText), signal, onBusy);
+}
+
+async function readReply(body, signal, onText) {
+  for await (const event of fetchParts("/api/chat/stream", signal, "\n\n", body)) {
+    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? [];
+    const content = JSON.parse(data);
+    if (name === "reply") return content;
+    if (name === "error") throw new ApiError(content.error, 0);
+    onText(content.text);
+  }
+  throw new ApiError("The connection was lost before the reply was complete.", 0);
+}
+
+/** If the server is busy, retry up to three times, after the time it specifies. */
+async function patiently(attemptRequest, signal, onBusy) {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await fetchJson("/api/chat", { body, signal });
+      return await attemptRequest();
     } catch (error) {
       const busy = error instanceof ApiError && error.status === 503 && error.retryAfter !== null && error.retryAfter < 5;
       if (!busy || attempt > 3) throw error;

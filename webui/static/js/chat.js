@@ -1,34 +1,41 @@
 // The page for chatting with one model at a time.
-import { ApiError, chat } from "./api.js";
+import { ApiError, streamChat } from "./api.js";
 import { Composer } from "./composer.js";
+import { Conversation, replyOf } from "./conversation.js";
+import { asJson, asMarkdown, asText } from "./conversation_files.js";
+import { ConversationList } from "./conversation_list.js";
+import { loadConversation, saveConversation } from "./conversation_store.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
-import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
-import { labelsOf } from "./labels.js";
-import { RunPicker, modelLabel } from "./run_picker.js";
-import { searchLink } from "./search_request.js";
+import { linkTo, openedLink } from "./permalink.js";
+import { RunPicker } from "./run_picker.js";
+import { pendingReply, turnElements } from "./turn_view.js";
 
-const MAX_SAVED = 200; // messages restored after a reload
+const MAX_HISTORY = 1_000_000; // characters in a request; the server uses fewer, and says so
 const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
 
-/** The conversation: {who: "you", text, time} and {who: "model", run, snapshot, decoding, answer, time}. */
-let messages = [];
-let pending = null; // the AbortController of the current request
+let conversation = new Conversation();
+let pending = null; // {turn, controller} of the current request
+const states = new Map(); // of turns by id, as turnElements() expects them
+const boxes = new Map(); // the elements of turns by id
 const form = new DecodingForm();
 const picker = new RunPicker(showRun, showError, "/");
 const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
 const note = byId("note");
+const actions = { edit, select, showReply, request: requestReply, copy: copyReply, link: copyLink, history: recentHistory };
 
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.replaceChildren(picker.hasRuns ? "No run to chat with. Train one with " : "No runs yet. Train one with ", element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
+    const hint = picker.hasRuns ? "No run to chat with: none has a checkpoint yet. It will appear here. Train another with " : "No runs yet. The first will appear here. Train one with ";
+    note.replaceChildren(hint, element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
     return;
   }
   form.setRun(details);
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
+  else if (details.newest_step === null) note.textContent = "This run has no checkpoint yet; wait for its training to save one, or choose another.";
   else if (details.state === "training") note.textContent = "This run is still training; replies come from its newest checkpoint.";
   else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
 }
@@ -45,112 +52,190 @@ function scrollToEnd() {
   scroll.scrollTop = scroll.scrollHeight;
 }
 
-/** A link to the search for a reply, which follows the message that it answers. */
-function linkToSearch(reply) {
-  const index = messages.indexOf(reply);
-  const text = messages[index - 1]?.text;
-  return text === undefined ? null : searchLink({ ...reply, text, history: textsOf(messages.slice(0, index - 1)) });
+/** Show the turns of the current path; elements of turns that remain are kept, with what is open in them. */
+function draw() {
+  const { path } = conversation;
+  byId("welcome").hidden = path.length > 0;
+  for (const turn of path) if (!boxes.has(turn.id)) drawTurn(turn);
+  const wanted = path.map((turn) => boxes.get(turn.id));
+  for (const box of [...log.children]) if (!wanted.includes(box)) box.remove();
+  wanted.forEach((box, index) => { if (log.children[index] !== box) log.insertBefore(box, log.children[index] ?? null); });
 }
 
-function show(message) {
-  byId("welcome").hidden = true;
-  log.append(message.who === "you"
-    ? userMessage(message.text)
-    : element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(message.answer, modelLabel(message), labelsOf("conversation"), linkToSearch(message))));
+function drawTurn(turn) {
+  if (!boxes.has(turn.id)) boxes.set(turn.id, element("div", { class: "turn-box" }));
+  const box = boxes.get(turn.id);
+  const focused = box.contains(document.activeElement) ? document.activeElement.dataset.action : null;
+  box.replaceChildren(...turnElements(turn, conversation.versionsOf(turn), states.get(turn.id), actions));
+  if (focused) (box.querySelector(`[data-action="${focused}"]:enabled`) ?? composer.text).focus();
 }
 
-function add(message) {
-  messages.push(message);
-  saveState("conversation", messages.slice(-MAX_SAVED));
-  show(message);
+/** Draw and store what has changed in a turn. */
+function update(turn) {
+  drawTurn(turn);
+  for (const version of conversation.versionsOf(turn)) if (version !== turn) boxes.delete(version.id);
+  draw();
+  store();
 }
 
-/** The turns of a conversation, as the API expects it: user and model in turns, within the server's limits. */
-function textsOf(turns) {
-  const maxHistory = Number(document.body.dataset.maxHistory);
-  const texts = turns.map((message) => (message.who === "you" ? message.text : message.answer.reply));
-  return texts.slice(-maxHistory).map((text) => text.slice(0, composer.maxLength));
+async function store() {
+  saveState("conversation", conversation.id);
+  if (!await saveConversation(conversation.record)) note.textContent = "The browser does not keep this conversation: its storage is full or disabled. Download it instead.";
+}
+
+function open(record) {
+  stop();
+  conversation = new Conversation(record);
+  saveState("conversation", conversation.id);
+  states.clear();
+  boxes.clear();
+  log.replaceChildren();
+  draw();
+  scrollToEnd();
+  composer.text.focus();
+}
+
+function canRequest() {
+  if (!pending && !picker.selection.run) note.textContent = "There is no run to chat with yet.";
+  return !pending && Boolean(picker.selection.run);
 }
 
 function send(text) {
-  if (pending) return false;
-  if (!picker.selection.run) {
-    note.textContent = "There is no run to chat with yet.";
-    return false;
-  }
-  const previous = textsOf(messages);
-  add({ who: "you", text, time: new Date().toISOString() });
-  requestReply(text, previous);
+  if (!canRequest()) return false;
+  requestReply(conversation.add(text));
   return true;
 }
 
-async function requestReply(text, previous) {
-  const { run, snapshot } = picker.selection;
+function edit(turn, text) {
+  if (canRequest()) requestReply(conversation.add(text, turn));
+}
+
+function select(turn) {
+  conversation.select(turn);
+  update(turn);
+}
+
+function showReply(turn, index) {
+  conversation.showReply(turn, index);
+  update(turn);
+}
+
+/** The newest messages before a turn, as many as a request may have. */
+function recentHistory(turn) {
+  const texts = conversation.history(turn);
+  let length = 0;
+  const isTooLong = (text) => (length += text.length) > MAX_HISTORY;
+  return texts.slice(texts.findLastIndex(isTooLong) + 1);
+}
+
+/** The settings of the form; for another reply by the same model and settings, those of sampling with a new seed. */
+function decodingFor(turn, another) {
   const decoding = form.value;
-  const indicator = typingIndicator("The model");
-  log.append(indicator);
+  if (!another) return decoding;
+  const { run, snapshot } = picker.selection;
+  const previous = replyOf(turn);
+  const isSame = previous.run === run && previous.snapshot === snapshot && JSON.stringify(previous.decoding) === JSON.stringify(decoding);
+  return isSame || decoding.method === "sample" ? { ...form.valueFor("sample"), seed: null } : decoding;
+}
+
+async function requestReply(turn, another = false) {
+  if (!canRequest()) return;
+  const { run, snapshot } = picker.selection;
+  const decoding = decodingFor(turn, another);
+  const { context_turns: contextTurns = 1 } = picker.details ?? {};
+  const body = { run, snapshot: snapshot === "latest" ? null : snapshot, text: turn.text, history: recentHistory(turn), decoding };
+  await answer(turn, body, (reply) => ({ run, snapshot, decoding, contextTurns, answer: reply, time: new Date().toISOString() }));
+}
+
+/** Request a reply to a turn; `asReply(answer)` is what is stored. Returns the error, if there is one. */
+async function answer(turn, body, asReply) {
+  const indicator = pendingReply();
+  const controller = new AbortController();
+  pending = { turn, controller };
+  states.set(turn.id, { indicator });
+  update(turn);
   scrollToEnd();
-  pending = new AbortController();
-  byId("stop").hidden = false;
-  byId("send").hidden = true;
-  const focused = document.activeElement;
-  try {
-    const answer = await chat({ run, snapshot: snapshot === "latest" ? null : snapshot, text, history: previous, decoding },
-      pending.signal, (reason) => { indicator.querySelector(".typing-note").textContent = reason; });
-    indicator.remove();
+  showPending();
+  const showText = (text) => {
     const follow = isScrolledToEnd();
-    add({ who: "model", run, snapshot, decoding, answer, time: new Date().toISOString() });
+    indicator.show(text);
     if (follow) scrollToEnd();
+  };
+  let failure = null;
+  try {
+    const reply = await streamChat(body, controller.signal, showText, indicator.note);
+    if (reply.run !== body.run) throw new ApiError(`There is no run “${body.run}” any more; “${reply.run}” is another.`, 404);
+    conversation.addReply(turn, asReply(reply));
+    states.delete(turn.id);
   } catch (error) {
-    indicator.remove();
-    if (error.name === "AbortError") {
-      log.append(element("p", { class: "stopped", role: "status" }, "Stopped."));
-    } else if (error instanceof ApiError) {
-      const box = errorMessage(error.message, () => {
-        if (pending) return;
-        box.remove();
-        requestReply(text, previous);
-      });
-      log.append(box);
-      if (error.status === 404) picker.refresh();
-    } else throw error;
-    scrollToEnd();
-  } finally {
-    pending = null;
-    byId("stop").hidden = true;
-    byId("send").hidden = false;
-    if (focused === byId("stop") || document.activeElement === document.body) composer.text.focus();
+    if (error.name !== "AbortError" && !(error instanceof ApiError)) console.error(error);
+    failure = error;
+    states.set(turn.id, error.name === "AbortError" ? { stopped: true } : { error: error.message });
+    if (error.status === 404) picker.refresh(true);
   }
+  const follow = isScrolledToEnd();
+  if (pending?.turn === turn) pending = null;
+  showPending();
+  if (conversation.turns.includes(turn)) update(turn);
+  if (follow) scrollToEnd();
+  return failure;
+}
+
+function showPending() {
+  const focused = document.activeElement;
+  byId("stop").hidden = pending === null;
+  byId("send").hidden = pending !== null;
+  if (focused === byId("stop") || document.activeElement === document.body) composer.text.focus();
 }
 
 function stop() {
-  pending?.abort();
+  pending?.controller.abort();
 }
 
-function asText() {
-  return messages.map((message) => (message.who === "you" ? `you: ${message.text}` : `bot: ${message.answer.reply}`)).join("\n") + "\n";
+async function copyReply(turn) {
+  note.textContent = await copyToClipboard(replyOf(turn).answer.reply, "reply", "Select the reply and copy it.");
+}
+
+async function copyLink(turn) {
+  const reply = replyOf(turn);
+  const history = recentHistory(turn).slice(-Math.max(0, reply.contextTurns - 1) || Infinity);
+  const link = linkTo(reply, turn.text, reply.contextTurns > 1 ? history : []);
+  note.replaceChildren(await copyToClipboard(link, "link to this reply", "Copy the address of this "), " ", element("a", { href: link, target: "_blank", rel: "noopener" }, "link"));
+}
+
+/** Ask for the reply of a permanent link again, and tell whether it is the same, or why it is not known. */
+async function openLink(link) {
+  open({});
+  const turn = Object.assign(conversation.add(link.text), { before: link.history });
+  const { run, snapshot, step, decoding, text, history } = link;
+  const asReply = (reply) => ({
+    run, snapshot, decoding, contextTurns: history.length + 1, answer: reply, time: new Date().toISOString(),
+    linked: reply.reply === link.reply
+      ? { isSame: true, note: "The same reply as when the link was made." }
+      : { isSame: false, note: `The model now replies differently; when the link was made, it was “${link.reply}”. The version of the program may have changed.` },
+  });
+  const failure = await answer(turn, { run, snapshot: snapshot === "latest" ? null : snapshot, step, text, history, decoding }, asReply);
+  if (failure) states.set(turn.id, { error: `When the link was made, the reply was “${link.reply}”. It cannot be given again: ${failure.message}` });
+  if (failure) drawTurn(turn);
 }
 
 function fileName(extension) {
   return `conversation_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${extension}`;
 }
 
-function startConversation() {
-  stop();
-  messages = [];
-  saveState("conversation", messages);
-  log.replaceChildren();
-  byId("welcome").hidden = false;
-  composer.text.focus();
-}
-
 byId("stop").addEventListener("click", stop);
-byId("new").addEventListener("click", startConversation);
-byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "conversation", "Download the conversation instead."); });
-byId("download-text").addEventListener("click", () => download(fileName("txt"), "text/plain", asText()));
-byId("download-json").addEventListener("click", () => download(fileName("json"), "application/json", JSON.stringify(messages, null, 2)));
+byId("new").addEventListener("click", () => open({}));
+byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(conversation), "conversation", "Download the conversation instead."); });
+byId("download-text").addEventListener("click", () => download(fileName("txt"), "text/plain", asText(conversation)));
+byId("download-markdown").addEventListener("click", () => download(fileName("md"), "text/markdown", asMarkdown(conversation)));
+byId("download-json").addEventListener("click", () => download(fileName("json"), "application/json", asJson([conversation])));
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
+});
+new ConversationList({
+  onOpen: open,
+  onRename: ({ id, title }) => { if (id === conversation.id) conversation.title = title; },
+  onDelete: ({ id }) => { if (id === conversation.id) open({}); },
 });
 
 for (const text of STARTERS) {
@@ -158,12 +243,11 @@ for (const text of STARTERS) {
   button.addEventListener("click", () => send(text) && composer.text.focus());
   byId("starters").append(button);
 }
-const saved = loadState("conversation");
-if (Array.isArray(saved)) {
-  messages = saved;
-  for (const message of messages) show(message);
-  scrollToEnd();
-}
 composer.resize();
+const link = openedLink();
+const saved = link ? null : await loadConversation(String(loadState("conversation")));
+if (saved) open(saved);
 composer.text.focus({ preventScroll: true });
-await picker.start();
+if (link) form.use(link.decoding);
+await picker.start(link);
+if (link) openLink(link);

@@ -9,16 +9,20 @@ import { RunPicker, isSnapshot, shortName, snapshotLabel } from "./run_picker.js
 
 const MAX_COLUMNS = 12;
 const MAX_SAVED = 50; // turns restored after a reload
+const MAX_REQUESTS = 4; // at a time
 const PENDING = "pending";
+const STOPPED = "stopped";
 const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; });
 const composer = new Composer(send);
 const lanes = byId("lanes");
 const note = byId("note");
 
-/** Columns {run, snapshot, task} and turns {text, results}, with a result per column: {reply}, {error}, PENDING or null. */
+/** Columns {run, snapshot, task} and turns {text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
 let columns = [];
 let turns = [];
+let pending = null; // the AbortController of the current requests
+const cells = new Map(); // the elements of results, by turn
 
 function showRun(details) {
   note.textContent = details ? "" : "No runs to compare yet. Train one first.";
@@ -49,13 +53,21 @@ function tasks() {
 
 function removeColumn(index) {
   columns.splice(index, 1);
-  for (const turn of turns) turn.results.splice(index, 1);
+  for (const turn of turns) {
+    turn.results.splice(index, 1);
+    cells.get(turn)?.splice(index, 1);
+  }
   draw();
 }
 
-function draw() {
+function save() {
   saveState("columns", columns);
   saveState("turns", turns.slice(-MAX_SAVED));
+}
+
+/** Show the columns and turns; results that are shown already keep their elements, with what is open in them. */
+function draw() {
+  save();
   lanes.hidden = !columns.length;
   const different = tasks().size > 1 ? [...tasks()].join(" and ") : null;
   byId("mixed").textContent = different && `The columns have different tasks, ${different}, so their answers to the same text cannot be compared.`;
@@ -67,19 +79,31 @@ function draw() {
     return element("div", { class: "lane-head", title: column.run }, element("div", {}, element("h2", { dir: "auto" }, snapshotLabel(column.snapshot)),
       element("span", { class: "muted", dir: "auto" }, shortName(column.run))), remove);
   });
-  lanes.replaceChildren(...heads, ...turns.flatMap(drawTurn));
+  lanes.replaceChildren(...heads, ...turns.flatMap((turn) => [element("div", { class: "turn" }, userMessage(turn.text)), ...turnCells(turn)]));
 }
 
-function drawTurn(turn) {
-  const cells = turn.results.map((result, index) => element("div", { class: "lane" }, drawResult(turn, result, columns[index])));
-  return [element("div", { class: "turn" }, userMessage(turn.text)), ...cells];
+function turnCells(turn) {
+  if (!cells.has(turn)) cells.set(turn, []);
+  const shown = cells.get(turn);
+  while (shown.length < columns.length) shown.push(element("div", { class: "lane" }, resultElement(turn, turn.results[shown.length], columns[shown.length])));
+  return shown;
 }
 
-function drawResult(turn, result, column) {
+/** Set one result, and draw it alone. */
+function setResult(turn, column, result) {
+  const index = columns.indexOf(column); // the column may have moved or been removed
+  if (index < 0 || !turns.includes(turn)) return;
+  turn.results[index] = result;
+  turnCells(turn)[index].replaceChildren(resultElement(turn, result, column));
+  save();
+}
+
+function resultElement(turn, result, column) {
   const label = snapshotLabel(column.snapshot);
   if (result === PENDING) return typingIndicator(label);
   if (result?.reply) return replyMessage(result.reply, label, labelsOf(column.task));
-  if (result?.error) return errorMessage(result.error, () => retry(turn, column));
+  if (result?.error) return errorMessage(result.error, () => request(turn, [column]));
+  if (result === STOPPED) return errorMessage("Stopped.", () => request(turn, [column]));
   return element("p", { class: "muted" }, "–");
 }
 
@@ -89,46 +113,61 @@ function scrollToEnd() {
 
 function send(text) {
   if (!columns.length && picker.selection.run) addColumns([selectedColumn()]);
-  if (!columns.length || turns.some((turn) => turn.results.includes(PENDING))) return false;
-  const turn = { text, results: columns.map(() => PENDING) };
+  if (!columns.length || pending) return false;
+  const turn = { text, results: columns.map(() => null) };
   turns.push(turn);
   draw();
+  request(turn, columns);
   scrollToEnd();
-  Promise.all(columns.map((column) => requestReply(turn, column))).then(() => {
-    const replies = turn.results.filter((result) => result?.reply).length;
-    byId("progress").textContent = `${replies} of ${turn.results.length} answered.`;
-  });
   return true;
 }
 
-function retry(turn, column) {
-  turn.results[columns.indexOf(column)] = PENDING;
-  draw();
-  requestReply(turn, column);
+/** Request the replies of columns, a few at a time. Every other turn begins with the last, which the server still has in memory. */
+async function request(turn, requested) {
+  if (pending) return;
+  const controller = pending = new AbortController();
+  showPending();
+  const waiting = turns.length % 2 ? [...requested] : [...requested].reverse();
+  for (const column of waiting) setResult(turn, column, PENDING);
+  const work = async () => {
+    for (let column = waiting.shift(); column; column = waiting.shift()) setResult(turn, column, await resultOf(turn, column, controller.signal));
+  };
+  await Promise.all(Array.from({ length: MAX_REQUESTS }, work));
+  pending = null;
+  showPending();
+  byId("progress").textContent = `${turn.results.filter((result) => result?.reply).length} of ${turn.results.length} answered.`;
+}
+
+async function resultOf(turn, column, signal) {
+  if (signal.aborted || !columns.includes(column)) return STOPPED;
+  const snapshot = column.snapshot === "latest" ? null : column.snapshot;
+  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: form.value };
+  try {
+    const reply = await chat(body, signal);
+    return reply.run === column.run ? { reply } : { error: `There is no run “${column.run}” any more.` };
+  } catch (error) {
+    if (error.name === "AbortError") return STOPPED;
+    if (!(error instanceof ApiError)) throw error;
+    return { error: error.message };
+  }
 }
 
 /** The conversation of a column before a turn, as the API expects it. */
 function history(turn, index) {
   if (columns[index].task === "translation") return []; // it has none
   const previous = turns.slice(0, turns.indexOf(turn)).filter(({ results }) => results[index]?.reply);
-  return previous.flatMap(({ text, results }) => [text, results[index].reply.reply]).slice(-Number(document.body.dataset.maxHistory));
+  return previous.flatMap(({ text, results }) => [text, results[index].reply.reply]);
 }
 
-async function requestReply(turn, column) {
-  const snapshot = column.snapshot === "latest" ? null : column.snapshot;
-  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: form.value };
-  let result;
-  try {
-    result = { reply: await chat(body) };
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    result = { error: error.message };
-  }
-  const index = columns.indexOf(column); // the column may have moved or been removed
-  if (index < 0 || !turns.includes(turn)) return;
-  turn.results[index] = result;
-  draw();
-  scrollToEnd();
+function showPending() {
+  const focused = document.activeElement === byId("stop");
+  byId("stop").hidden = pending === null;
+  byId("send").hidden = pending !== null;
+  if (focused) composer.text.focus();
+}
+
+function stop() {
+  pending?.abort();
 }
 
 function asText() {
@@ -144,15 +183,21 @@ byId("add-snapshots").addEventListener("click", () => {
   else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot, task: picker.details.task })));
 });
 byId("new").addEventListener("click", () => {
+  stop();
   turns = [];
+  cells.clear();
   draw();
   composer.text.focus();
+});
+byId("stop").addEventListener("click", stop);
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
 });
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "comparison", "Download the comparison instead."); });
 byId("download-json").addEventListener("click", () => download("comparison.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
 
 columns = loadState("columns") ?? [];
-turns = (loadState("turns") ?? []).map(({ text, results = columns.map(() => null) }) => ({ text, results: results.map((result) => (result === PENDING ? null : result)) }));
+turns = (loadState("turns") ?? []).map(({ text, results = columns.map(() => null) }) => ({ text, results: results.map((result) => (result === PENDING ? STOPPED : result)) }));
 draw();
 composer.resize();
 await picker.start();

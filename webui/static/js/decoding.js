@@ -30,14 +30,18 @@ export class DecodingForm {
     return this.changes.method in this.defaults ? this.changes.method : this.runMethod;
   }
 
-  /** The `decoding` of a request: all options of the method, and others if they were changed. */
   get value() {
-    if (!this.defaults || !this.method) return {};
-    const changed = this.changes.values[this.method] ?? {};
-    const value = { method: this.method };
+    return this.valueFor(this.method);
+  }
+
+  /** The `decoding` of a request: all options of the method, and others if they were changed. */
+  valueFor(method) {
+    if (!this.defaults || !method) return {};
+    const changed = this.changes.values[method] ?? {};
+    const value = { method };
     for (const option of this.options) {
       if (option.name in changed) value[option.name] = changed[option.name];
-      else if (option.methods.includes(this.method)) value[option.name] = this.defaults[this.method]?.[option.name];
+      else if (option.methods.includes(method)) value[option.name] = this.defaults[method]?.[option.name];
     }
     // the default number of replies must not exceed a narrow beam
     if (value.n_best && value.beam_width && !("n_best" in changed)) value.n_best = Math.min(value.n_best, value.beam_width);
@@ -51,6 +55,13 @@ export class DecodingForm {
     if (method === "beam" && rest.beam_width) parts.push(String(rest.beam_width));
     if (rest.temperature !== undefined && rest.temperature !== null) parts.push(`at ${rest.temperature}`);
     return parts.join(" ");
+  }
+
+  /** Use these settings, as in a request, with the next run. */
+  use({ method, ...values }) {
+    this.changes.method = method;
+    this.changes.values[method] = values;
+    saveState("decoding", this.changes);
   }
 
   draw() {

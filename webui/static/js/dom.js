@@ -24,6 +24,21 @@ export const address = (path) => document.body.dataset.root + path;
 
 export const byId = (id) => document.getElementById(id);
 
+/** Give a <select> these options, [[value, title], …]; those that remain are kept, so that an open list stays open. */
+export function setOptions(select, options) {
+  const existing = new Map([...select.options].map((option) => [option.value, option]));
+  const wanted = options.map(([value, title]) => {
+    const option = existing.get(value) ?? new Option(title, value);
+    if (option.text !== title) option.text = title;
+    return option;
+  });
+  if (wanted.length !== select.options.length || wanted.some((option, index) => select.options[index] !== option)) {
+    const { value } = select;
+    select.replaceChildren(...wanted);
+    select.value = value;
+  }
+}
+
 const fourDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 export const formatNumber = (value) => (Number.isInteger(value) ? value.toLocaleString("en") : fourDigits.format(value));
 

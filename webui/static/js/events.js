@@ -1,16 +1,11 @@
 // Server-sent events over fetch, because EventSource cannot send the token.
-import { ApiError, openStream } from "./api.js";
+import { ApiError, fetchParts } from "./api.js";
 
 /** Yield the data of the events of a stream, as objects. Throws ApiError, or AbortError through `signal`. */
 export async function* fetchEvents(path, signal) {
-  let rest = "";
-  for await (const text of openStream(path, signal)) {
-    const events = (rest + text).split("\n\n");
-    rest = events.pop();
-    for (const event of events) {
-      const data = event.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
-      if (data.length) yield JSON.parse(data.join("\n"));
-    }
+  for await (const event of fetchParts(path, signal, "\n\n")) {
+    const data = event.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+    if (data.length) yield JSON.parse(data.join("\n"));
   }
 }
 

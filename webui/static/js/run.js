@@ -1,7 +1,7 @@
 // The page of one run: state, learning curves, sample replies, checks, report, configuration.
 import { fetchImage, fetchJson, withToken } from "./api.js";
 import { CurvePanel } from "./curve_panel.js";
-import { byId, element, formatNumber, timeAgo } from "./dom.js";
+import { address, byId, element, formatNumber, timeAgo } from "./dom.js";
 import { followRuns } from "./events.js";
 import { labelsOf } from "./labels.js";
 import { askForNote, saveNotes, starButton } from "./notes.js";
@@ -23,7 +23,7 @@ function facts(run) {
   const use = useOf(run);
   const buttons = element("div", { class: "fact-actions" },
     element("a", { class: "btn btn-sm btn-primary", href: use.href }, use.verb),
-    element("a", { class: "btn btn-sm btn-soft", href: `/compare?run=${encodeURIComponent(run.name)}` }, "Compare"));
+    element("a", { class: "btn btn-sm btn-soft", href: address(`/compare?run=${encodeURIComponent(run.name)}`) }, "Compare"));
   return [
     fact("State", stateBadge(run.state)),
     fact("Step", stepProgress(run)),

@@ -1,5 +1,5 @@
 // Shared by the table of runs and the page of a run.
-import { element, formatNumber } from "./dom.js";
+import { address, element, formatNumber } from "./dom.js";
 import { pathOf } from "./labels.js";
 
 const VERBS = { "/": "Chat", "/translate": "Translate", "/write": "Write" };
@@ -16,7 +16,7 @@ export function stateBadge(state, text = state) {
 /** The address and the name of the page that uses a run. */
 export function useOf(run) {
   const path = pathOf(run.task);
-  return { href: `${path}?run=${encodeURIComponent(run.name)}`, verb: VERBS[path] };
+  return { href: address(`${path}?run=${encodeURIComponent(run.name)}`), verb: VERBS[path] };
 }
 
 /** "200 of 1,000" with a progress bar. */

@@ -1,7 +1,10 @@
 // Selects for the run and the snapshot.
 import { fetchJson } from "./api.js";
-import { byId, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
+import { address, byId, formatNumber, loadState, saveState, setOptions } from "./dom.js";
 import { hasReplies, pathOf } from "./labels.js";
+import { isTraining } from "./run_fields.js";
+
+const PAUSE = 3000; // milliseconds between two looks at a run that trains, or for the first run
 
 /** A run's name without its timestamp. */
 export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/, "");
@@ -11,27 +14,26 @@ export const isSnapshot = (name) => name !== "latest" && name !== "best";
 /** "latest", "best" or "step 10". */
 export const snapshotLabel = (name) => (isSnapshot(name) ? `step ${name}` : name);
 
-/** "quickstart · step 10 · beam 5". */
-export function modelLabel({ run, snapshot, decoding }) {
+/** "quickstart · latest, step 10 · beam 5"; the step is that of the answer, if there is one. */
+export function modelLabel({ run, snapshot, decoding, answer }) {
   const method = decoding.method ?? "";
   const width = method === "beam" && decoding.beam_width ? ` ${decoding.beam_width}` : "";
-  return [shortName(run), snapshotLabel(snapshot), method + width].filter(Boolean).join(" · ");
+  const step = answer?.step !== undefined && answer.step !== null && !isSnapshot(snapshot) ? `, step ${formatNumber(answer.step)}` : "";
+  return [shortName(run), snapshotLabel(snapshot) + step, method + width].filter(Boolean).join(" · ");
 }
 
 /**
- * Two selects; `onRun(details)` is called after a run was selected and loaded, with null if there is none for this page.
- * Selecting a run of another page's task opens that page; `path` is that of this page, or null if it accepts every run
- * that replies.
+ * Two selects; `onRun(details)` is called after a run was selected and loaded, and after its state changed, with null if
+ * there is none for this page. Selecting a run of another page's task opens that page; `path` is that of this page, or
+ * null if it accepts every run that replies. A run that is deleted stays selected, and is reported to `onError`.
  */
 export class RunPicker {
   constructor(onRun, onError, path = null) {
-    this.path = path;
+    Object.assign(this, { onRun, onError, path });
     this.runSelect = byId("run");
     this.snapshotSelect = byId("snapshot");
-    this.onRun = onRun;
-    this.onError = onError;
     this.details = null;
-    this.tasks = new Map(); // of the runs
+    this.runs = new Map(); // by name, as in the list of the server
     this.runSelect.addEventListener("change", () => this.loadRun());
     this.snapshotSelect.addEventListener("change", () => this.save());
     // the list may have changed since the page was loaded: update it before it is opened
@@ -44,84 +46,105 @@ export class RunPicker {
 
   /** The task of the selected run; null if its configuration is invalid. */
   get task() {
-    return this.tasks.get(this.runSelect.value) ?? null;
-  }
-
-  /** Fill both selects; the URL (?run=…&snapshot=…) or else the previous selection determines the initial values. */
-  async start() {
-    const query = new URLSearchParams(location.search);
-    const initial = query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : loadState(this.stateName(this.path));
-    try {
-      await this.updateRuns(initial?.run);
-      if (!query.get("run") && !this.accepts(this.task)) this.selectDefault();
-      await this.loadRun(initial?.snapshot);
-    } catch (error) {
-      this.onError(error);
-    }
-  }
-
-  /** The selection is remembered for each page, and the last one of all for pages without a task. */
-  stateName(path) {
-    return path === null ? "model" : `model:${path}`;
-  }
-
-  save() {
-    for (const path of [null, pathOf(this.details.task)]) saveState(this.stateName(path), this.selection);
+    return this.runs.get(this.runSelect.value)?.task ?? null;
   }
 
   get hasRuns() {
-    return this.tasks.size > 0;
+    return this.runs.size > 0;
   }
 
   accepts(task) {
     return this.path === null ? hasReplies(task) : pathOf(task) === this.path;
   }
 
-  async refresh() {
-    if (Date.now() - (this.updatedAt ?? 0) < 3000) return;
+  /**
+   * Fill both selects; `initial` ({run, snapshot}), the URL (?run=…&snapshot=…) or else the previous selection determines
+   * the initial values.
+   */
+  async start(initial = null) {
+    const query = new URLSearchParams(location.search);
+    const requested = initial ?? (query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : null);
+    const remembered = loadState(this.stateName(this.path));
+    try {
+      await this.updateRuns(requested ? await this.fullName(requested.run) : remembered?.run);
+      if (!requested && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
+      await this.loadRun((requested ?? remembered)?.snapshot);
+    } catch (error) {
+      this.onError(error);
+    }
+    setInterval(() => { if (this.isChanging && document.visibilityState === "visible") this.refresh(); }, PAUSE);
+  }
+
+  /** The name of the run with this name or beginning; of a missing one, the same. */
+  async fullName(name) {
+    return (await fetchJson(`/api/runs/${encodeURIComponent(name)}`).catch(() => ({ name }))).name;
+  }
+
+  /** Whether there may be a first run, or newer weights, at any time. */
+  get isChanging() {
+    const run = this.runs.get(this.runSelect.value);
+    return this.runSelect.value === "" || (run !== undefined && (isTraining(run) || isTraining(this.details ?? run)));
+  }
+
+  /** The selection is remembered for each page, and the last one of all for pages without a task; a reload keeps it. */
+  save() {
+    const { run, snapshot } = this.selection;
+    for (const path of [null, pathOf(this.details.task)]) saveState(this.stateName(path), { run, snapshot });
+    if (new URLSearchParams(location.search).has("run")) history.replaceState(null, "", `?${new URLSearchParams({ run, snapshot })}${location.hash}`);
+  }
+
+  stateName(path) {
+    return path === null ? "model" : `model:${path}`;
+  }
+
+  /** Update the list of runs, and the snapshots if the selected run has newer weights; unless forced, not too often. */
+  async refresh(force = false) {
+    if (!force && Date.now() - (this.updatedAt ?? 0) < PAUSE / 2) return;
     this.updatedAt = Date.now();
     try {
-      await this.updateRuns(this.runSelect.value);
+      await this.updateRuns();
+      const run = this.runs.get(this.runSelect.value);
+      const shown = this.details;
+      if (run && (shown?.name !== run.name || shown.newest_step !== run.newest_step || shown.state !== run.state)) await this.loadRun();
     } catch {
       // keep the old list
     }
   }
 
-  async updateRuns(selected) {
+  async updateRuns(initial = null) {
     const { runs } = await fetchJson("/api/runs");
+    const selected = initial ?? this.runSelect.value; // may have changed during the request
     this.updatedAt = Date.now();
-    this.tasks = new Map(runs.map((run) => [run.name, run.task]));
-    const { options } = this.runSelect;
-    if (runs.length === options.length && runs.every((run, index) => options[index].value === run.name)) return;
-    this.runSelect.replaceChildren(...runs.map((run) => new Option(this.runTitle(run), run.name)));
-    if (runs.some((run) => run.name === selected)) this.runSelect.value = selected;
+    this.runs = new Map(runs.map((run) => [run.name, run]));
+    const options = runs.map((run) => [run.name, runTitle(run)]);
+    const isMissing = Boolean(selected) && !this.runs.has(selected);
+    if (isMissing) options.unshift([selected, `${selected} (deleted)`]);
+    setOptions(this.runSelect, options);
+    if (selected) this.runSelect.value = selected;
     else this.selectDefault();
+    if (isMissing && this.reported !== selected) this.onError(new Error(`There is no run “${selected}”. It may have been moved or deleted; choose another.`));
+    this.reported = isMissing ? selected : null;
   }
 
-  /** The newest run for this page; at a first visit the newest of all, which may open its own page. */
+  /** The newest run with weights for this page; at a first visit the newest of all, which may open its own page. */
   selectDefault() {
     const isFirstVisit = this.path === "/" && loadState("model") === null;
-    const names = [...this.tasks.keys()];
-    this.runSelect.value = (isFirstVisit ? names[0] : names.find((name) => this.accepts(this.tasks.get(name)))) ?? "";
-  }
-
-  runTitle(run) {
-    const state = run.state === "finished" ? "" : `, ${run.state}`;
-    return `${run.name} (step ${formatNumber(run.step)}${state})`;
+    const usable = [...this.runs.values()].filter((run) => run.newest_step !== null);
+    this.runSelect.value = (isFirstVisit ? usable[0] : usable.find((run) => this.accepts(run.task)))?.name ?? "";
   }
 
   async loadRun(snapshot = null) {
     const name = this.runSelect.value;
-    if (!name) {
+    if (!this.runs.has(name)) {
       this.details = null;
       this.snapshotSelect.replaceChildren();
-      this.onRun(null);
+      if (!name) this.onRun(null);
       return;
     }
     const { task } = this;
     if (!this.accepts(task)) {
       this.runSelect.value = this.details?.name ?? ""; // seen on return to this page
-      location.assign(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`);
+      location.assign(address(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`));
       return;
     }
     let details;
@@ -131,17 +154,26 @@ export class RunPicker {
       this.onError(error);
       return;
     }
-    if (this.runSelect.value !== name) return; // another run was selected in the meantime
-    this.details = details;
-    const selected = snapshot ?? this.snapshotSelect.value; // may have changed during the request
-    this.snapshotSelect.replaceChildren(...details.snapshots.map((option) => new Option(this.snapshotTitle(option), option)));
-    if (details.snapshots.includes(selected)) this.snapshotSelect.value = selected;
-    this.save();
-    this.onRun(details);
+    if (this.runSelect.value === name) this.show(details, snapshot); // else another run was selected in the meantime
   }
 
-  snapshotTitle(snapshot) {
-    if (snapshot === "latest" && this.details.state === "training") return `latest (${timeAgo(this.details.changed)})`;
-    return snapshot === "best" ? "best (of all validations)" : snapshotLabel(snapshot);
+  show(details, snapshot) {
+    const isUpdate = this.details?.name === details.name && this.details.state === details.state;
+    this.details = details;
+    const selected = snapshot ?? this.snapshotSelect.value; // may have changed during the request
+    setOptions(this.snapshotSelect, details.snapshots.map((name) => [name, snapshotTitle(name, details)]));
+    this.snapshotSelect.value = details.snapshots.includes(selected) ? selected : details.snapshots[0];
+    this.save();
+    if (!isUpdate) this.onRun(details);
   }
+}
+
+function runTitle(run) {
+  const state = run.state === "finished" ? "" : `, ${run.state}`;
+  return `${run.name} (${run.newest_step === null ? "no checkpoint yet" : `step ${formatNumber(run.step)}`}${state})`;
+}
+
+function snapshotTitle(name, details) {
+  const step = { latest: details.newest_step, best: details.best_step }[name] ?? null;
+  return step === null ? snapshotLabel(name) : `${name} (step ${formatNumber(step)})`;
 }

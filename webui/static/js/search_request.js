@@ -1,11 +1,11 @@
 // What a search is for, as the part of a URL after the #, so that a link opens it.
-import { element } from "./dom.js";
+import { address, element } from "./dom.js";
 
 const OTHER_METHODS = ["method", "temperature", "top_k", "top_p", "seed", "rerank", "rerank_weight", "rerank_prefix_length"];
 
-/** The path of the page for a request: {run, snapshot, text, history, decoding, prefix}. */
+/** The address of the page for a request: {run, snapshot, text, history, decoding, prefix}. */
 export function searchPath({ run, snapshot, ...rest }) {
-  return `/search?${new URLSearchParams({ run, snapshot })}#${new URLSearchParams({ search: JSON.stringify(rest) })}`;
+  return address(`/search?${new URLSearchParams({ run, snapshot })}#${new URLSearchParams({ search: JSON.stringify(rest) })}`);
 }
 
 /** The request of the URL, without the run; null if there is none. */

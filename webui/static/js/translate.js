@@ -97,7 +97,7 @@ async function request(requested) {
         if (error.name !== "AbortError" && !(error instanceof ApiError)) throw error;
         if (error instanceof ApiError) line.error = error.message;
         if (error instanceof ApiError && error.status !== 413) controller.abort();
-        if (error.status === 404) picker.refresh();
+        if (error.status === 404) picker.refresh(true);
       }
       line.waits = false;
       if (lines.includes(line)) drawLine(line);

@@ -1,0 +1,107 @@
+"""Replies as server-sent events: word by word, the same as at once, and stopped with the connection."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from seq2seq_chat.inference.reply_search import ReplySearch
+from tests.webui.conftest import REPLY_TIMEOUT, open_page
+
+QUESTION = "you see the tree1 ?"
+BODY = {"run": "tiny", "text": QUESTION}
+pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    """The names and data of server-sent events, by the rules of the HTML standard that matter here."""
+    found = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines())
+        if fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {"method": "greedy", "min_length": 5},
+        {"method": "beam", "beam_width": 4, "n_best": 3, "min_length": 4},
+        {"method": "sample", "n_best": 3, "temperature": 3.0, "seed": 4},
+        {"method": "beam", "beam_width": 4, "n_best": 4, "rerank": "anti_language_model"},
+    ],
+    ids=lambda decoding: decoding["method"],
+)
+def test_the_reply_grows_to_that_of_the_other_endpoint(shared_client: FlaskClient, decoding: dict[str, Any]) -> None:
+    body = BODY | {"decoding": decoding}
+    expected = shared_client.post("/api/chat", json=body).get_json()
+    response = shared_client.post("/api/chat/stream", json=body)
+    assert (response.status_code, response.mimetype) == (200, "text/event-stream")
+    *texts, (last, reply) = events(response.text)
+    assert last == "reply"
+    assert {key: reply[key] for key in reply if key != "seconds"} == {
+        key: expected[key] for key in expected if key != "seconds"
+    }
+    assert {name for name, _ in texts} == {"text"}
+    grown = [content["text"] for _, content in texts]
+    assert len(grown) > 1 or len(reply["reply_words"]) < 2
+    if decoding["method"] != "beam":
+        assert grown[-1] == reply["reply"]
+        assert [len(text) for text in grown] == sorted(map(len, grown))
+
+
+def test_errors_before_the_first_word_have_a_status(shared_client: FlaskClient) -> None:
+    changes: list[dict[str, Any]] = [{"run": "missing"}, {"snapshot": "no"}, {"step": 7}, {"text": 5}]
+    for change, status in zip(changes, (404, 404, 404, 400), strict=True):
+        response = shared_client.post("/api/chat/stream", json=BODY | change)
+        assert (response.status_code, set(response.get_json())) == (status, {"error"})
+
+
+def test_a_text_without_tokens_has_an_empty_reply(shared_client: FlaskClient) -> None:
+    ((name, reply),) = events(shared_client.post("/api/chat/stream", json=BODY | {"text": "***"}).text)
+    assert (name, reply["reply"], reply["source_words"]) == ("reply", "", [])
+
+
+def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that would never end by itself, as each step is repeated."""
+    stopped = threading.Event()
+    original = ReplySearch.batches
+
+    def batches(self: ReplySearch, source: Any, lengths: Any, seed: Any = None, on_step: Any = None) -> Any:
+        def repeat(first: int, hypotheses: Any) -> bool:
+            while on_step(first, hypotheses._replace(words=hypotheses.words + next(changes))):
+                pass
+            stopped.set()
+            return False
+
+        changes = iter(lambda: len(seen.append(1) or seen) % 2, None)
+        seen: list[int] = []
+        return original(self, source, lengths, seed, repeat if on_step else None)
+
+    monkeypatch.setattr(ReplySearch, "batches", batches)
+    connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
+    connection.request("POST", "/api/chat/stream", json.dumps(BODY), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    assert response.readline().startswith(b"event: text")
+    assert not stopped.is_set()
+    response.close()
+    connection.close()
+    assert stopped.wait(60)
+
+
+def test_a_stream_that_is_cut_is_an_error(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    cut = 'event: text\ndata: {"text": "half of"}\n\nevent: te'
+    page.route("**/api/chat/stream", lambda route: route.fulfill(body=cut, content_type="text/event-stream"))
+    page.locator("#text").fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator(".error")).to_contain_text("The connection was lost before the reply was complete.")
+    page.unroute("**/api/chat/stream")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".message.model .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)

@@ -1,0 +1,260 @@
+"""Conversations in a browser: versions, links, files, and what is kept; runs that come, go and train."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_chat.runs.run import Run
+from tests.webui.conftest import choose_beam, fulfill_reply, open_page
+from tests.webui.test_browser import QUESTION, explanation, send
+
+Serve = Callable[..., AbstractContextManager[str]]
+ANSWER = {
+    "alternatives": [],
+    "unknown_words": [],
+    "attention": [],
+    "source_words": ["x"],
+    "reply_words": ["x"],
+    "seconds": 0.01,
+    "run": "tiny",
+    "step": 20,
+    "seed": None,
+    "warnings": [],
+}
+
+
+def echo(page: Any) -> list[Any]:
+    """Let the server reply in capitals, with the number of the request; the requests."""
+    requests: list[Any] = []
+
+    def reply(route: Any) -> None:
+        requests.append(route.request.post_data_json)
+        fulfill_reply(route, ANSWER | {"reply": f"{requests[-1]['text'].upper()} {len(requests)}"})
+
+    page.route("**/api/chat**", reply)
+    return requests
+
+
+def texts(page: Any) -> list[str]:
+    """All messages, in their order on the page."""
+    found: list[str] = page.locator("#log .message-text").all_inner_texts()
+    return found
+
+
+def test_the_history_after_stop_and_after_a_late_retry(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    requests = echo(page)
+    send(page, "a")
+    page.unroute("**/api/chat**")
+    page.route("**/api/chat**", lambda route: route.abort())
+    send(page, "b").get_by_text("does not respond").wait_for()
+    page.unroute("**/api/chat**")
+    held: list[Any] = []
+    page.route("**/api/chat**", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.locator("#text").fill("c")
+    page.keyboard.press("Enter")
+    page.locator("#stop").click()
+    expect(page.locator(".stopped")).to_be_visible()
+    page.unroute("**/api/chat**")
+    requests = echo(page)
+    send(page, "d")
+    assert requests[-1]["history"] == ["a", "A 1"]
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".error")).to_have_count(0)
+    assert requests[-1]["history"] == ["a", "A 1"]
+    send(page, "e")
+    assert requests[-1]["history"] == ["a", "A 1", "b", "B 2", "d", "D 1"]
+    assert texts(page) == ["a", "A 1", "b", "B 2", "c", "d", "D 1", "e", "E 3"]
+
+
+def test_a_message_is_edited_and_both_versions_are_kept(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    requests = echo(page)
+    for text in ("a", "b", "c"):
+        send(page, text)
+    page.get_by_role("button", name="Edit").nth(1).click()
+    editor = page.get_by_label("Edit your message")
+    expect(editor).to_be_focused()
+    editor.fill("B!")
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.model").last).to_contain_text("B! 4")
+    assert requests[-1]["history"] == ["a", "A 1"]
+    send(page, "d")
+    assert requests[-1]["history"] == ["a", "A 1", "B!", "B! 4"]
+    page.get_by_label("Previous version of the message").click()
+    assert texts(page) == ["a", "A 1", "b", "B 2", "c", "C 3"]
+    page.reload()
+    expect(page.locator(".message.model")).to_have_count(3)
+    assert texts(page) == ["a", "A 1", "b", "B 2", "c", "C 3"]
+    page.get_by_label("Next version of the message").click()
+    assert texts(page) == ["a", "A 1", "B!", "B! 4", "d", "D 5"]
+
+
+def test_another_reply_is_a_sample_and_both_are_kept(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    requests = echo(page)
+    send(page, "a")
+    send(page, "b")
+    page.get_by_role("button", name="Another reply").first.click()
+    expect(page.locator(".message.model")).to_have_count(1)
+    expect(page.locator(".message.model")).to_contain_text("A 3")
+    assert [request["decoding"]["method"] for request in requests] == ["greedy", "greedy", "sample"]
+    assert requests[-1]["history"] == []
+    page.get_by_label("Previous version of the reply").click()
+    assert texts(page) == ["a", "A 1", "b", "B 2"]
+
+
+def test_a_link_shows_the_same_reply_or_says_why_not(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    with serve(results) as address:
+        open_page(page, address)
+        page.locator("#decoding-button").click()
+        page.locator("label", has_text="Sampling").click()
+        page.get_by_label("Temperature").fill("5")
+        page.keyboard.press("Escape")
+        page.locator("#decoding").wait_for(state="hidden")
+        reply = send(page, QUESTION).locator(".message-text").inner_text()
+        page.get_by_role("button", name="Link").click()
+        link = page.locator("#note a").get_attribute("href")
+        other = page.context.browser.new_context().new_page()
+        other.set_default_timeout(60_000)
+        other.goto(link)
+        expect(other.locator(".message.model .message-text")).to_have_text(reply)
+        expect(other.locator(".linked")).to_have_text("The same reply as when the link was made.")
+        (results / "tiny" / "checkpoints" / "0000000020.npz").unlink()
+        shutil.rmtree(results / "tiny" / "snapshots" / "20")
+        other.goto("about:blank")
+        other.goto(link)
+        error = other.locator(".error")
+        expect(error).to_contain_text(f"the reply was “{reply}”")
+        expect(error).to_contain_text("no weights of step 20 any more")
+        other.context.close()
+
+
+def test_conversations_are_listed_renamed_deleted_and_imported(
+    page: Any, shared_server: str, expect: Any, tmp_path: Path
+) -> None:
+    open_page(page, shared_server)
+    echo(page)
+
+    def menu(name: str) -> None:
+        page.locator("#menu").click()
+        page.get_by_role("button", name=name, exact=True).click()
+
+    for text in ("first", "second"):
+        send(page, text)
+        menu("New conversation")
+        expect(page.locator(".message")).to_have_count(0)
+    menu("All conversations")
+    titles = page.locator(".conversation-title")
+    expect(titles).to_have_text([re.compile("second"), re.compile("first")])
+    page.get_by_label("Rename first").click()
+    page.get_by_label("New name").fill("the <b>first</b>")
+    page.keyboard.press("Enter")
+    expect(titles).to_have_text([re.compile("second"), re.compile("the <b>first</b>")])
+    page.get_by_label("Delete second").click()
+    expect(titles).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    expect(titles).to_have_count(2)
+    page.get_by_label("Delete second").click()
+    titles.first.click()
+    expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
+    page.locator("#conversations").wait_for(state="hidden")
+    page.locator("#menu").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download as JSON").click()
+    exported = tmp_path / "exported.json"
+    download.value.save_as(exported)
+    (tmp_path / "wrong.json").write_text(json.dumps({"conversations": [{"turns": 1}]}))
+    menu("All conversations")
+    page.locator("#import").set_input_files([exported, tmp_path / "wrong.json"])
+    note = page.locator("#conversations-note")
+    expect(note).to_contain_text("exported.json: 1 imported. wrong.json: This file contains no conversations.")
+    expect(titles).to_have_text([re.compile("the <b>first</b>")] * 2)
+    titles.first.click()
+    expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
+
+
+def test_the_page_finds_the_first_run_and_newer_weights(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    """A page that was opened before the first run; then the run trains on, and the page names its new step."""
+    run = results / "tiny"
+    hidden = run.rename(results.parent / "tiny")
+    with serve(results) as address:
+        page.goto(address)
+        expect(page.locator("#note")).to_contain_text("No runs yet")
+        newest = (hidden / "checkpoints" / "0000000020.npz").rename(results.parent / "newest.npz")
+        shutil.rmtree(hidden / "snapshots" / "20")
+        hidden.rename(run)
+        with Run(run).lock():
+            snapshot = page.locator("#snapshot option").first
+            expect(snapshot).to_have_text("latest (step 15)")
+            expect(send(page, QUESTION).locator(".meta")).to_contain_text("tiny · latest, step 15 · greedy")
+            newest.rename(run / "checkpoints" / "0000000020.npz")
+            expect(snapshot).to_have_text("latest (step 20)")
+            expect(send(page, QUESTION).locator(".meta")).to_contain_text("tiny · latest, step 20 · greedy")
+
+
+def test_the_default_is_a_run_with_a_checkpoint(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    newer = results / "zzz"
+    shutil.copytree(results / "tiny", newer)
+    for folder in ("checkpoints", "snapshots"):
+        shutil.rmtree(newer / folder)
+    with serve(results) as address:
+        open_page(page, address)
+        expect(page.locator("#run")).to_have_value("tiny")
+        expect(page.locator("#run option", has_text="zzz")).to_have_text("zzz (no checkpoint yet)")
+
+
+def test_a_run_that_is_deleted_stays_selected(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    shutil.copytree(results / "tiny", results / "tiny-2")
+    with serve(results) as address:
+        open_page(page, address, "/?run=tiny")
+        shutil.rmtree(results / "tiny")
+        expect(send(page, QUESTION)).to_contain_text("no run 'tiny'")
+        expect(page.locator("#run option:checked")).to_have_text("tiny (deleted)")
+        expect(page.locator("#note")).to_contain_text("There is no run “tiny”")
+
+
+@pytest.mark.parametrize("path", ["/", "/compare"])
+def test_a_reload_keeps_the_selection_also_with_a_run_in_the_address(
+    page: Any, shared_server: str, expect: Any, path: str
+) -> None:
+    open_page(page, shared_server, f"{path}?run=tiny")
+    page.locator("#run").select_option("other")
+    expect(page).to_have_url(re.compile("run=other"))
+    page.locator("#snapshot").select_option("10")
+    page.reload()
+    page.locator("#snapshot option").first.wait_for(state="attached")
+    expect(page.locator("#run")).to_have_value("other")
+    expect(page.locator("#snapshot")).to_have_value("10")
+
+
+def test_compare_keeps_what_is_open_and_can_be_stopped(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, "/compare?run=tiny")
+    page.get_by_role("button", name="Add all snapshots").click()
+    choose_beam(page)
+    echo(page)
+    page.locator("#text").fill("a")
+    page.keyboard.press("Enter")
+    expect(page.locator(".lane .message-text")).to_have_count(2)
+    explanation(page.locator(".lane").first).wait_for()
+    page.unroute("**/api/chat**")
+    held: list[Any] = []
+    page.route("**/api/chat**", lambda route: held.append(route))  # noqa: PLW0108  never answered
+    page.locator("#text").fill("b")
+    page.keyboard.press("Enter")
+    expect(page.locator(".typing")).to_have_count(2)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".lane .error")).to_have_text([re.compile("Stopped")] * 2)
+    expect(page.locator(".lane").first.locator(".why-inner")).to_be_visible()
+    page.unroute("**/api/chat**")
+    echo(page)
+    page.get_by_role("button", name="Try again").first.click()
+    expect(page.locator(".lane .error")).to_have_count(1)

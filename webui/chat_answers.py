@@ -1,0 +1,107 @@
+"""From a chat request to the JSON of its reply, at once or as server-sent events while the reply grows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seq2seq_chat.config import Config, Decoding, unused_settings
+from seq2seq_chat.inference.generator import random_seed
+from seq2seq_chat.inference.terminal import notes
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
+from webui.app_state import AppState
+from webui.decoding_options import merge_decoding
+from webui.model_worker import Answer, ReplyStream, Utterance
+from webui.run_registry import NotFoundError, find_weights, strip_paths
+from webui.schemas import ChatRequest, chat_reply, recent_turns
+
+Result = TypeVar("Result")
+
+
+class ChatQuestion:
+    """A request for a reply, and the model that it is for.
+
+    Raises:
+        ConfigError: The decoding settings are invalid.
+    """
+
+    def __init__(self, state: AppState, body: ChatRequest, run: Run, config: Config) -> None:
+        self._started = time.perf_counter()
+        self._state, self._body, self._run, self._config = state, body, run, config
+        self._decoding = merge_decoding(config.decoding, body.decoding, state.limits)
+        self._history = recent_turns(body.history, state.limits)
+        self._seed = random_seed(self._decoding)
+
+    def send(self, submit: Callable[[Run, str | None, Utterance, Decoding], Result]) -> Result:
+        """Queue it for its model: ``submit`` is that of a :class:`ModelPool`, or its ``stream``.
+
+        Raises:
+            NotFoundError: The run has no such weights.
+            ServerBusy: The queue is full.
+        """
+        utterance = Utterance(self._body.text, tuple(self._history), self._seed)
+        # seeds belong to utterances, so that those with different ones can be decoded together
+        decoding: Decoding = self._decoding.model_copy(update={"seed": None})
+        try:
+            snapshot = find_weights(self._run, self._body.snapshot, self._body.step)
+            return submit(self._run, snapshot, utterance, decoding)
+        except RunError as error:
+            raise NotFoundError(str(error)) from error
+
+    def reply(self, answer: Answer) -> dict[str, Any]:
+        """The JSON of a :class:`ChatReply`.
+
+        Raises:
+            NotFoundError: The weights are not those of the step that was asked for.
+        """
+        body, run, config = self._body, self._run, self._config
+        if body.step not in (None, answer.step):
+            raise NotFoundError(
+                f"run {run.name} has no weights of step {body.step:,} any more; these are of step {answer.step}"
+            )
+        unused = set(unused_settings(config.model_copy(update={"decoding": self._decoding})))
+        warnings = [*answer.warnings, *sorted(unused - set(unused_settings(config))), *notes(answer.reply)]
+        count = len(self._history)
+        if count < len(body.history):
+            warnings.append(f"the conversation is too long; only its last {count} turns were sent to the model")
+        return {
+            **chat_reply(answer, time.perf_counter() - self._started),
+            "run": run.path.name,
+            "seed": self._seed if self._decoding.method == "sample" else None,
+            "warnings": [self.public(warning) for warning in warnings],
+        }
+
+    def public(self, message: str) -> str:
+        """A message without paths of the server."""
+        return strip_paths(message, self._state.registry.results, Path.cwd())
+
+
+def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, timeout: float) -> Iterator[str]:
+    """Server-sent events: ``text`` for the reply so far, whenever it changes, and then ``reply`` or ``error``.
+
+    Args:
+        question: What the reply is for.
+        stream: Its growing text.
+        text: The first one of the stream.
+        timeout: Seconds without news after which it fails.
+    """
+    shown = ""
+    try:
+        while text is not None:
+            if text != shown:
+                yield _event("text", {"text": text})
+            shown, text = text, stream.read(timeout)
+        yield _event("reply", question.reply(stream.future.result()))
+    except FutureTimeout:
+        yield _event("error", {"error": "The model took too long to continue. Please try again."})
+    except UserError as error:
+        yield _event("error", {"error": question.public(str(error))})
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

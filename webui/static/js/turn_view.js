@@ -1,0 +1,102 @@
+// A turn of a conversation: the message, its reply or what happened instead, and what can be done with both.
+import { replyOf } from "./conversation.js";
+import { element } from "./dom.js";
+import { labelsOf } from "./labels.js";
+import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
+import { modelLabel } from "./run_picker.js";
+import { searchLink } from "./search_request.js";
+
+/**
+ * The elements of a turn. `state` is undefined, {indicator}, {error} or {stopped: true}; `actions` are the functions
+ * edit(turn, text), select(turn), showReply(turn, index), request(turn), copy(turn), link(turn), and history(turn), which
+ * returns the messages before the turn.
+ */
+export function turnElements(turn, versions, state, actions) {
+  const reply = replyOf(turn);
+  return [
+    turn.before?.length ? element("p", { class: "muted before" }, `After ${turn.before.length} earlier messages, which the link contains.`) : null,
+    messageElement(turn, versions, state, actions),
+    reply && !state?.indicator ? replyElements(turn, reply, actions) : null,
+    outcome(turn, state, actions),
+  ].flat().filter(Boolean);
+}
+
+/** What is shown until the reply is complete; `show(text)` shows the part of it that is known. */
+export function pendingReply() {
+  const text = element("p", { class: "message-text", dir: "auto" });
+  const indicator = typingIndicator("The model");
+  const node = element("div", { class: "pending", "aria-busy": "true" }, text, indicator);
+  return { node, show: (part) => { text.textContent = part; }, note: (reason) => { indicator.querySelector(".typing-note").textContent = reason; } };
+}
+
+function messageElement(turn, versions, state, actions) {
+  const box = element("div", { class: "your-turn" });
+  const show = () => {
+    const edit = button("Edit", "edit", () => box.replaceChildren(editor(turn, actions.edit, show)));
+    edit.disabled = Boolean(state?.indicator);
+    const index = versions.indexOf(turn);
+    const select = (other) => actions.select(versions[other]);
+    box.replaceChildren(userMessage(turn.text), element("div", { class: "turn-actions" }, switcher("message", index, versions.length, select), edit));
+  };
+  show();
+  return box;
+}
+
+function editor(turn, onSave, onCancel) {
+  const text = element("textarea", { class: "form-control", rows: 3, dir: "auto", "aria-label": "Edit your message" });
+  text.value = turn.text;
+  const form = element("form", { class: "edit" }, text, element("div", { class: "turn-actions" },
+    button("Cancel", "cancel", onCancel), element("button", { type: "submit", class: "btn btn-sm btn-primary" }, "Send")));
+  const save = () => text.value.trim() && onSave(turn, text.value.trim());
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    save();
+  });
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      save();
+    } else if (event.key === "Escape") {
+      event.stopPropagation();
+      onCancel();
+    }
+  });
+  requestAnimationFrame(() => text.focus());
+  return form;
+}
+
+function replyElements(turn, reply, actions) {
+  const again = button("Another reply", "again", () => actions.request(turn, true));
+  return [
+    reply.linked ? element("p", { class: `linked ${reply.linked.isSame ? "" : "warning"}`, role: "status" }, reply.linked.note) : null,
+    element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(reply.answer, modelLabel(reply), labelsOf("conversation"), searchLink({ ...reply, text: turn.text, history: actions.history(turn) }))),
+    element("div", { class: "turn-actions" }, switcher("reply", turn.shown, turn.replies.length, (index) => actions.showReply(turn, index)),
+      button("Copy", "copy", () => actions.copy(turn)), again, button("Link", "link", () => actions.link(turn))),
+  ];
+}
+
+function outcome(turn, state, actions) {
+  if (state?.indicator) return state.indicator.node;
+  if (state?.error) return errorMessage(state.error, () => actions.request(turn));
+  if (replyOf(turn) && !state?.stopped) return null;
+  return element("p", { class: "stopped", role: "status" }, state?.stopped ? "Stopped. " : "No reply. ",
+    button(replyOf(turn) ? "Another reply" : "Reply", "retry", () => actions.request(turn)));
+}
+
+function button(text, action, onClick) {
+  const node = element("button", { type: "button", class: "action", "data-action": action }, text);
+  node.addEventListener("click", onClick);
+  return node;
+}
+
+/** "‹ 1/2 ›" to switch between versions; null if there is only one. */
+function switcher(name, index, count, select) {
+  if (count < 2) return null;
+  const step = (sign, title, by) => {
+    const node = button(sign, `${title}-${name}`, () => select(index + by));
+    node.setAttribute("aria-label", `${title} version of the ${name}`);
+    node.disabled = index + by < 0 || index + by >= count;
+    return node;
+  };
+  return element("span", { class: "switcher" }, step("‹", "Previous", -1), element("span", {}, `${index + 1}/${count}`), step("›", "Next", 1));
+}
