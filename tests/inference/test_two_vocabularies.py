@@ -49,7 +49,7 @@ class FixedSearch:
             row[: len(weights)] = weights
         self._words, self._attention = [*words, EOS], padded
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
+    def __call__(self, source: np.ndarray, lengths: np.ndarray, *_: object) -> Hypotheses:
         count, size = len(source), len(self._words)
         return Hypotheses(
             words=np.tile(np.array(self._words, np.int32), [count, 1, 1]),
