@@ -49,7 +49,7 @@ class FixedSearch:
             row[: len(weights)] = weights
         self._words, self._attention = [*words, EOS], padded
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: Any = None, on_step: Any = None) -> Hypotheses:
+    def __call__(self, source: np.ndarray, lengths: np.ndarray, *_: object) -> Hypotheses:
         count, size = len(source), len(self._words)
         return Hypotheses(
             words=np.tile(np.array(self._words, np.int32), [count, 1, 1]),
@@ -67,7 +67,7 @@ def test_each_side_has_its_vocabulary(bot: Chatbot, monkeypatch: pytest.MonkeyPa
     read: list[Any] = []
     monkeypatch.setattr(bot, "search", lambda decoding: lambda *inputs: read.append(inputs) or search(*inputs))
     reply = bot.reply("Où est it?")
-    ((ids, lengths, *_),) = read
+    ((ids, lengths, _),) = read
     assert (ids[0].tolist(), lengths.tolist()) == ([4, 5, UNKNOWN, 8, 0, 0, 0, 0], [4])
     assert (reply.source_words, reply.unknown_words) == (["Où", "est", "it", "?"], ["it"])  # it is known to the target
     assert (reply.text, reply.hypotheses[0].words) == ("where is the?", ["where", "is", "the", "?"])
