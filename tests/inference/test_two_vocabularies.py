@@ -67,7 +67,7 @@ def test_each_side_has_its_vocabulary(bot: Chatbot, monkeypatch: pytest.MonkeyPa
     read: list[Any] = []
     monkeypatch.setattr(bot, "search", lambda decoding: lambda *inputs: read.append(inputs) or search(*inputs))
     reply = bot.reply("Où est it?")
-    ((ids, lengths, _),) = read
+    ((ids, lengths, *_),) = read
     assert (ids[0].tolist(), lengths.tolist()) == ([4, 5, UNKNOWN, 8, 0, 0, 0, 0], [4])
     assert (reply.source_words, reply.unknown_words) == (["Où", "est", "it", "?"], ["it"])  # it is known to the target
     assert (reply.text, reply.hypotheses[0].words) == ("where is the?", ["where", "is", "the", "?"])
