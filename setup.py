@@ -47,6 +47,8 @@ setup(
         "lxml",
         "matplotlib",
         "numpy<2",
+        "onnx<1.19",  # later versions need other ml_dtypes than TensorFlow 2.15
+        "onnxruntime",
         "orjson",
         "pyarrow<22",
         "pydantic>=2",

@@ -24,6 +24,7 @@ from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.files import write_json
@@ -53,7 +54,9 @@ def main(
 ) -> None:
     """Time generation and print the results."""
     generator = Generator.load(find_run(run_name, results)) if run_name else untrained(hidden_size, layers)
-    read_weights = weight_reader(generator.model)
+    if not isinstance(generator.engine, TensorFlowTextEngine):
+        raise click.UsageError(f"{run_name} is an exported model; specify a run")
+    read_weights = weight_reader(generator.engine.model)
     rows = []
     for count in texts:
         write_texts(generator, count, 64)  # traces the graph
@@ -73,7 +76,9 @@ def untrained(hidden_size: int, layers: int) -> Generator:
     """A model of 69 characters with random weights."""
     config = Model(hidden_size=hidden_size, layers=layers, embedding_size=128, projection_size=None, attention="none")
     vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
-    return Generator(LanguageModel(config, len(vocabulary), 1), Codec(CharacterTokenizer(), vocabulary))
+    return Generator(
+        TensorFlowTextEngine(LanguageModel(config, len(vocabulary), 1)), Codec(CharacterTokenizer(), vocabulary)
+    )
 
 
 def write_texts(generator: Generator, count: int, length: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -136,9 +137,10 @@ def vote(name: str) -> Response:
 def prompts(name: str) -> Response:
     """Sources of a run's test corpus, or else of its validation corpus, evenly spaced."""
     run, config = find_run(name)
-    count = request.args.get("count", PROMPTS, type=int)
+    values = request.args.getlist("count") or [str(PROMPTS)]
+    count = int(values[0]) if len(values) == 1 and re.fullmatch("[0-9]{1,9}", values[0]) else 0
     if not 1 <= count <= MAX_PROMPTS:
-        raise InvalidRequest(f"count: must be from 1 to {MAX_PROMPTS}.")
+        raise InvalidRequest(f"count: must be a number from 1 to {MAX_PROMPTS}.")
     corpus = config.data.test or config.data.validation
     if corpus is None:
         raise NotFoundError(f"Run {run.name} has neither a test nor a validation corpus; write prompts instead.")

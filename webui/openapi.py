@@ -26,6 +26,7 @@ from webui.openapi_parts import (
     responses,
 )
 from webui.schemas import (
+    AnswersRequest,
     ChatReply,
     ChatRequest,
     ErrorResponse,
@@ -39,9 +40,8 @@ from webui.search_openapi import SEARCH_BODIES, search_paths
 from webui.workbench_openapi import curves_schema, workbench_paths
 
 BODIES = (
-    *(ChatRequest, ChatReply, ReplyText, GenerateRequest, TextBlock, TextEnd, NotesRequest, ErrorResponse),
-    *EVALUATION_BODIES,
-    *SEARCH_BODIES,
+    *(ChatRequest, ChatReply, ReplyText, GenerateRequest, TextBlock, TextEnd, ErrorResponse),
+    *(NotesRequest, AnswersRequest, *EVALUATION_BODIES, *SEARCH_BODIES),
 )
 
 

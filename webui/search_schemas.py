@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from seq2seq_chat.data.codec import replace_surrogates
-from seq2seq_chat.decoding.observed_beam import Expansion, Fate, Node, SearchStep
+from seq2seq_chat.decoding.search_steps import Expansion, Fate, Node, SearchStep
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.watched_search import WatchedSearch
 from webui.schemas import ChatRequest, Text

@@ -17,6 +17,7 @@ import waitress.server
 from flask import Flask
 
 from seq2seq_chat.config import ConfigError
+from seq2seq_chat.portable.threads import limit_threads
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
@@ -132,7 +133,10 @@ def default_cores(results: str | Path) -> int:
 
 
 def limit_cores(cores: int) -> None:
-    """Limit the cores that TensorFlow uses. Has no effect after TensorFlow's first operation."""
+    """Limit the cores that models use. Has no effect on TensorFlow after its first operation."""
+    limit_threads(cores)
+    if "tensorflow" not in sys.modules:
+        return
     import tensorflow as tf
 
     with contextlib.suppress(RuntimeError):

@@ -22,10 +22,10 @@ from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.leakage import Leakage, LeakageFinder
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import read_samples, samples_at
+from seq2seq_chat.inference.corpus_loss import perplexity
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.validation import perplexity
 
 LIMIT = 250_000  # samples
 FOLDER = "evaluation"  # in the folder of the run

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.runs.run import LATEST, Run, snapshot_name, snapshot_step
+from seq2seq_chat.inference.engine import ExactScorer, load_engine
+from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
+
+if TYPE_CHECKING:
+    from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
+    from seq2seq_chat.model.seq2seq import Seq2Seq
 
 
 class Snapshot(NamedTuple):
@@ -19,22 +21,32 @@ class Snapshot(NamedTuple):
 
 
 class LoadedRun:
-    """A run with its model. Loading another snapshot changes the weights only, so graphs are compiled once.
+    """A run with its model. Loading another snapshot changes the weights only; graphs of the scorer stay compiled.
 
     Attributes:
-        run, config, codecs, model, chatbot: the run and the objects built from it.
+        run, config, codecs, chatbot: the run, or an exported model, and the objects built from it.
         snapshot: the name of the current weights.
         step: training steps of the current weights.
     """
 
     def __init__(self, run: Run, snapshot: str | None = None) -> None:
-        """Load a run; see :func:`load_trained_model` for the exceptions raised."""
+        """Load a run; see :func:`load_engine` for the exceptions raised."""
         self.run, self.config = run, run.config
-        trained = load_trained_model(run, snapshot)
-        self.model, self.codecs, self.step = trained.model, trained.codecs, trained.step
+        loaded = load_engine(run, snapshot)
+        self.codecs, self.step = loaded.codecs, loaded.step
         self.snapshot = snapshot or LATEST
-        self.chatbot = Chatbot(self.model, self.codecs, self.config, results=run.path.parent)
-        self._scorers: dict[int, Scorer] = {}
+        self.chatbot = Chatbot(loaded.engine, self.codecs, self.config, results=run.path.parent)
+
+    @property
+    def model(self) -> Seq2Seq:
+        """The model. Raises RunError for an exported model, of which there are only graphs."""
+        return self._engine.model
+
+    @property
+    def _engine(self) -> TensorFlowEngine:
+        if self.run.is_exported:
+            raise RunError(f"{self.run.name} is an exported model, whose internals are not available; use its run")
+        return cast("TensorFlowEngine", self.chatbot.engine)
 
     @property
     def label(self) -> str:
@@ -45,23 +57,19 @@ class LoadedRun:
         """Replace the weights; see :func:`load_trained_model` for the exceptions raised."""
         if name == self.snapshot:
             return
+        from seq2seq_chat.checkpoint.restore import load_trained_model
+
         trained = load_trained_model(self.run, name)
-        for variable, loaded in zip(self.model.trainable_variables, trained.model.trainable_variables, strict=True):
-            variable.assign(loaded)
+        self._engine.assign(trained.model)
         self.step, self.snapshot = trained.step, name
 
-    def scorer(self, max_rows: int) -> Scorer:
-        """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
-        if max_rows not in self._scorers:
-            self._scorers[max_rows] = Scorer(self.model, max_rows=max_rows, count_correct=True)
-        return self._scorers[max_rows]
+    def scorer(self, max_rows: int) -> ExactScorer:
+        """The scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+        return self.chatbot.engine.sample_scorer(max_rows)
 
     def weights_fingerprint(self) -> str:
         """SHA-256 of the current weights, in hex."""
-        digest = hashlib.sha256()
-        for variable in self.model.trainable_variables:
-            digest.update(variable.numpy().tobytes())
-        return digest.hexdigest()
+        return self.chatbot.engine.fingerprint()
 
 
 def available_snapshots(run: Run) -> list[Snapshot]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.checkpoint.restore import load_language_model
 from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.inference.corpus_loss import CorpusLoss
+from seq2seq_chat.inference.text_engine import load_text_engine
 from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
-from seq2seq_chat.training.validation import CorpusLoss
 
 
 def evaluation_text(run: Run, data: str | Path | None = None) -> str:
@@ -43,17 +43,17 @@ def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None
         UserError: There is no text to evaluate on, or the run cannot be loaded.
     """
     config, file = run.config, evaluation_text(run, data)
-    trained = load_language_model(run, snapshot)
-    text = RunningText.open(file, trained.codecs, config.data)
-    score = TextScorer(trained.model).score(text.tokens)
+    loaded = load_text_engine(run, snapshot)
+    text = RunningText.open(file, loaded.codecs, config.data)
+    score = TextScorer(loaded.engine).score(text.tokens)
     loss = CorpusLoss(score.nats, score.tokens, None)
     return {
         "run": run.name,
         "task": config.task,
         "snapshot": snapshot or "latest",
-        "step": trained.step,
+        "step": loaded.step,
         "data": file,
-        "tokens_are": "characters" if trained.codecs.source.tokenizer.keeps_line_breaks else "tokens",
+        "tokens_are": "characters" if loaded.codecs.source.tokenizer.keeps_line_breaks else "tokens",
         "loss": loss.loss,
         "loss_bits": loss.bits_per_token,
         "perplexity": loss.perplexity,

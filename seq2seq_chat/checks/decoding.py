@@ -6,7 +6,7 @@ import numpy as np
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, scale_weights
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq

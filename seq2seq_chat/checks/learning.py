@@ -10,6 +10,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.sampler import training_batches
 
@@ -58,7 +59,7 @@ def train_until(
     codecs = Codecs.of_words(task.vocabulary)
     corpus = context.write_corpus(task.name, task.train_pairs, codecs)
     learner = build_learner(config, codecs, training_batches(config, codecs, corpus))
-    chatbot = Chatbot(learner.model, codecs, config)
+    chatbot = Chatbot(TensorFlowEngine(learner.model), codecs, config)
     share = 0.0
     curve: list[tuple[int, float]] = []
     nats = tokens = 0.0

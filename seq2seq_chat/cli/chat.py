@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq_chat.cli.options import ensure_has_replies, results_option, run_argument, snapshot_option
+from seq2seq_chat.cli.options import (
+    ensure_has_replies,
+    load_tensorflow_for,
+    results_option,
+    run_argument,
+    snapshot_option,
+)
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,7 +50,6 @@ def chat(
     """
     from seq2seq_chat.config import set_decoding
     from seq2seq_chat.runs.find import find_run
-    from seq2seq_chat.system.versions import load_tensorflow
 
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
@@ -54,7 +59,7 @@ def chat(
     decoding = _override(decoding, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
-    load_tensorflow()
+    load_tensorflow_for(run)
     from seq2seq_chat.inference.chatbot import Chatbot
     from seq2seq_chat.inference.conversation import converse
     from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines

@@ -14,6 +14,7 @@ from seq2seq_chat.cli.options import (
     ensure_unused,
     json_option,
     limit_option,
+    load_tensorflow_for,
     results_option,
     run_argument,
     sent2vec_option,
@@ -70,7 +71,6 @@ def evaluate(
     For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
     """
     from seq2seq_chat.runs.find import find_run, find_snapshot
-    from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
     ensure_parent_exists(json_file)
@@ -78,14 +78,14 @@ def evaluate(
     if run.config.task == "language_model":
         options = {"--beam-width": beam_width, "--reference": references, "--baseline": baseline}
         ensure_unused(run.name, options | {"--sent2vec": sent2vec, "--output": output})
-        load_tensorflow()
+        load_tensorflow_for(run)
         from seq2seq_chat.analysis.text_evaluation import evaluate_text, format_text_metrics
 
         metrics = evaluate_text(run, data, snapshot)
         _print(metrics, format_text_metrics(metrics), json_file)
         return
     other = find_snapshot(baseline, results) if baseline is not None else None
-    load_tensorflow()
+    load_tensorflow_for(run, *([other.run] if other is not None else []))
     from seq2seq_chat.analysis.evaluate import evaluate_run
     from seq2seq_chat.analysis.metrics_table import format_metrics
 

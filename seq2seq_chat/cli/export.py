@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
+from seq2seq_chat.cli.options import ensure_trained, results_option, run_argument, snapshot_option
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "export_format",
-    type=click.Choice(["saved_model", "html"]),
+    type=click.Choice(["saved_model", "onnx", "html"]),
     default="saved_model",
     show_default=True,
     help="What to write.",
 )
+@click.option("--quantize", type=click.Choice(["int8"]), help="onnx: store weights as integers of 8 bits.")
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses of the beam search.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Replies that the beam search returns.")
 @snapshot_option
@@ -32,6 +33,7 @@ def export(
     run_name: str,
     output: str,
     export_format: str,
+    quantize: str | None,
     beam_width: int | None,
     n_best: int | None,
     snapshot: str | None,
@@ -43,18 +45,26 @@ def export(
     give the same replies as `chat`; vocabularies, search and, except for unicode and subword, tokenizers are included.
     A language model has the signatures `generate` and `score`.
 
+    With --format onnx, DIR has ONNX graphs of the encoder and of a step of the decoder. It can be used as a RUN, also
+    where TensorFlow is not installed.
+
     With --format html, DIR has one file, index.html, a page that talks in any current browser, without a server or
     network.
     """
     from seq2seq_chat.runs.find import find_run
 
     run = find_run(run_name, results)
-    if export_format == "html":
-        if beam_width or n_best:
-            raise UserError("--beam-width and --n-best are for --format saved_model; the page has these settings")
+    ensure_trained(run, "export")
+    if quantize and export_format != "onnx":
+        raise UserError("--quantize is for --format onnx; omit it, or choose that format")
+    if export_format != "saved_model" and (beam_width or n_best):
+        raise UserError("--beam-width and --n-best are for --format saved_model; omit them and choose when you use it")
+    if export_format == "onnx":
+        _export_onnx(run, output, snapshot, quantize)
+    elif export_format == "html":
         _export_html(run, output, snapshot)
-        return
-    _export_saved_model(run, output, snapshot, beam_width, n_best)
+    else:
+        _export_saved_model(run, output, snapshot, beam_width, n_best)
 
 
 def _export_saved_model(
@@ -86,3 +96,16 @@ def _export_html(run: Run, output: str, snapshot: str | None) -> None:
 
     file = export_page(run, output, snapshot)
     click.echo(f"{file}: {run.name}, {snapshot or 'latest'}, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
+
+
+def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | None) -> None:
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    load_tensorflow()
+    from seq2seq_chat.export.portable_model import export_onnx
+
+    about = export_onnx(run, output, snapshot, quantize)
+    verb = "generate" if about["task"] == "language_model" else "chat"
+    click.echo(f"{output}: {about['run']}, {about['snapshot']} (step {about['step']:,}), ", nl=False)
+    click.echo(f"{about['vocabulary_size']:,} words, {about['parameters']:,} parameters; to use it:\n")
+    click.echo(f"seq2seq-chat {verb} {output}")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from seq2seq_chat.cli.options import results_option, run_argument, snapshot_option
+from seq2seq_chat.cli.options import load_tensorflow_for, results_option, run_argument, snapshot_option
 from seq2seq_chat.system.errors import UserError
 
 
@@ -54,13 +54,12 @@ def generate(
     """
     from seq2seq_chat.config import override_decoding
     from seq2seq_chat.runs.find import find_run
-    from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     decoding = override_decoding(run.config.decoding, **{k: v for k, v in given.items() if v is not None})
     text = _read_prompt(prompt)
-    load_tensorflow()
+    load_tensorflow_for(run)
     from seq2seq_chat.inference.generator import Generator, random_seed
 
     generator = Generator.load(run, snapshot)

@@ -77,6 +77,20 @@ def ensure_has_replies(run: Run, verb: str) -> None:
         raise UserError(f"run {run.name} is a language model, which `{verb}` does not support; see `generate`")
 
 
+def ensure_trained(run: Run, verb: str) -> None:
+    """Raise UserError if RUN is an exported model, which lacks what a verb needs."""
+    if run.is_exported:
+        raise UserError(f"{run.name} is an exported model, which `{verb}` does not support; use the run it is from")
+
+
+def load_tensorflow_for(*runs: Run) -> None:
+    """Load TensorFlow, unless all runs are exported models, which do not need it. Raises UnsupportedVersion."""
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    if not all(run.is_exported for run in runs):
+        load_tensorflow()
+
+
 def ensure_parent_exists(file: str | None) -> None:
     """Raise UserError, before any work is done, if the folder of the --json file is missing."""
     if file is not None and not Path(file).absolute().parent.is_dir():

@@ -11,6 +11,7 @@ import click
 from seq2seq_chat.cli.options import (
     data_option,
     ensure_readable,
+    ensure_trained,
     limit_option,
     results_option,
     sent2vec_option,
@@ -66,6 +67,8 @@ def report(
     from seq2seq_chat.system.versions import load_tensorflow
 
     runs = [find_run(name, results) for name in dict.fromkeys(run_names)]
+    for run in runs:
+        ensure_trained(run, "report")
     ensure_readable(data)
     load_tensorflow()
     if any(run.config.task == "language_model" for run in runs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from contextlib import suppress
 
 import click
 
@@ -63,7 +64,8 @@ def serve(
     cores: int | None,
 ) -> None:
     """Serve the web UI and the HTTP API."""
-    from seq2seq_chat.system.versions import load_tensorflow
+    from seq2seq_chat.runs.find import list_runs
+    from seq2seq_chat.system.versions import UnsupportedVersion, load_tensorflow
 
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise UserError("--token: must consist of ASCII letters, digits and punctuation, without spaces")
@@ -71,7 +73,9 @@ def serve(
         raise UserError("--root-path: must be a path such as /chat, of letters, digits and . _ ~ -")
     if trusted_proxy is not None and not _is_address(trusted_proxy):
         raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1")
-    load_tensorflow()
+    has_exported = any(run.is_exported for run in list_runs(results))
+    with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
+        load_tensorflow()
     from webui.limits import Limits
     from webui.server import Proxy, default_models
     from webui.server import serve as serve_pages

@@ -9,9 +9,6 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
-    NEG_INF,
-    NO_WORD,
-    Hypotheses,
     StepOutput,
     empty_hypotheses,
     is_duplicate,
@@ -20,6 +17,7 @@ from seq2seq_chat.decoding.hypotheses import (
     top_k_words,
 )
 from seq2seq_chat.decoding.parameters import Scalar
+from seq2seq_chat.decoding.result import NEG_INF, NO_WORD, Hypotheses
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
     SearchInputs,

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import PAD
-
-NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
-NO_WORD = -1  # an id that no word has
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 
 
 class StepOutput(NamedTuple):
@@ -28,17 +26,6 @@ class StepOutput(NamedTuple):
 
 StepFunction = Callable[[tf.Tensor, Any, Any], StepOutput]
 """(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`StepOutput`."""
-
-
-class Hypotheses(NamedTuple):
-    """The hypotheses of a batch of utterances: best first, or samples in the order of sampling."""
-
-    words: tf.Tensor  # int32 [batch, n, steps]; with the end marker, then padding
-    lengths: tf.Tensor  # int32 [batch, n]; words of each, including the end marker
-    scores: tf.Tensor  # [batch, n]; sum of log-probabilities in nats; -inf if there is no such hypothesis
-    ended: tf.Tensor  # bool [batch, n]; true: by the end marker, false: truncated at the step limit
-    attention: tf.Tensor  # [batch, n, steps, source steps]
-    ranks: tf.Tensor  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
 
 
 def empty_hypotheses(scores: tf.Tensor, steps: int, source_steps: int) -> Hypotheses:

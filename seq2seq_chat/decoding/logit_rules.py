@@ -12,8 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import NEG_INF, NO_WORD, StepOutput, log_normalizer
-from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose
+from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer
+from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose, never_written
+from seq2seq_chat.decoding.result import NEG_INF, NO_WORD
 
 LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
@@ -51,9 +52,9 @@ def apply_if(condition: Condition, rule: LogitRule) -> LogitRule:
 
 
 def forbidden_words(allow_unknown: Condition) -> list[Any]:
-    """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
+    """See :func:`never_written`; a tensor decides in the graph."""
     if isinstance(allow_unknown, bool):
-        return [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
+        return never_written(allow_unknown)
     return [PAD, GO, tf.where(allow_unknown, NO_WORD, UNKNOWN)]
 
 

@@ -8,8 +8,7 @@ search can be stopped between two steps, and words can be forced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +16,18 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.hypotheses import (
-    NEG_INF,
-    NO_WORD,
     allowed_logits,
     length_divisor,
     reorder_state,
     repeat_rows,
 )
 from seq2seq_chat.decoding.logit_rules import apply_rules
+from seq2seq_chat.decoding.result import NEG_INF, NO_WORD
 from seq2seq_chat.decoding.search import SearchInputs
+from seq2seq_chat.decoding.search_steps import Candidate, Expansion, Fate, Node, SearchStep
 from seq2seq_chat.model.eager import call_with_arrays
 
 ALTERNATIVES = 10  # of the most probable words, which are reported whatever becomes of them
-
-Fate = Literal["kept", "outranked", "forbidden", "not_forced"]
-"""kept in the beam; other hypotheses rank better; a logit rule forbids it; another word was forced."""
 
 
 class Proposals(NamedTuple):
@@ -46,50 +42,6 @@ class Proposals(NamedTuple):
 Propose = Callable[[npt.NDArray[np.int32], npt.NDArray[np.int32], int, int, int], Proposals]
 """(words so far: [rows, steps]; the row of the previous step that each continues: [rows]; the number of words so far;
 how many allowed words to propose; the word to propose in any case) → :class:`Proposals`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """A hypothesis that was kept at some step: a node of the tree of all of them."""
-
-    number: int  # in the order in which they were kept; 0 is the root, which has no words
-    parent: Node | None
-    words: tuple[int, ...]  # with the end marker
-    score: float  # sum of log-probabilities, nats
-    rank: float  # what hypotheses are sorted by: score / divisor
-    divisor: float  # see length_divisor
-    attention: tuple[npt.NDArray[np.float32], ...] = ()  # of each word
-
-    @property
-    def ended(self) -> bool:
-        """Whether it ends with the end marker."""
-        return self.words[-1:] == (EOS,)
-
-
-class Candidate(NamedTuple):
-    """A word that might continue a hypothesis."""
-
-    word: int
-    log_probability: float
-    score: float  # with this word
-    rank: float
-    fate: Fate
-    node: Node | None  # what it became, if it was kept
-
-
-class Expansion(NamedTuple):
-    """A hypothesis and its candidates, most probable first: ``ALTERNATIVES`` of them, and all that were kept."""
-
-    node: Node
-    attention: npt.NDArray[np.float32]  # [source steps]
-    candidates: list[Candidate]
-
-
-class SearchStep(NamedTuple):
-    """One step of a search: each active hypothesis was extended by a word."""
-
-    expansions: list[Expansion]
-    beam: list[Node]  # the hypotheses that were kept, best first, without duplicates; some may have ended before
 
 
 def propose_words(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.vocabulary import GO, PAD, UNKNOWN
+
+if TYPE_CHECKING:  # engines without TensorFlow use the parameters, too
+    import tensorflow as tf
 
 Scalar: TypeAlias = "float | tf.Tensor"
 Condition: TypeAlias = "bool | tf.Tensor"
@@ -51,9 +54,16 @@ class SearchParameters(NamedTuple):
     @classmethod
     def specs(cls) -> list[tf.TensorSpec]:
         """The types of the scalars, in the order of the fields."""
+        import tensorflow as tf
+
         types = {bool: tf.bool, int: tf.int32, float: tf.float32}
         defaults = cls.of_settings(Decoding())
         return [tf.TensorSpec([], types[type(value)], name) for name, value in zip(cls._fields, defaults, strict=True)]
+
+
+def never_written(allow_unknown: bool) -> list[int]:
+    """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
+    return [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
 
 
 def graph_settings(decoding: Decoding) -> Decoding:
@@ -74,5 +84,7 @@ def choose(condition: Condition, yes: Callable[[], Result], no: Callable[[], Res
     """``yes()`` if the condition holds, else ``no()``; the graph has only one of them if the condition is constant."""
     if isinstance(condition, bool):
         return yes() if condition else no()
+    import tensorflow as tf
+
     result: Result = tf.cond(condition, yes, no)
     return result

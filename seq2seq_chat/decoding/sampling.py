@@ -6,18 +6,16 @@ or in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, allowed_logits, repeat_rows
+from seq2seq_chat.decoding.hypotheses import StepOutput, allowed_logits, repeat_rows
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar, choose
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 
-Seeds = int | Sequence[int] | npt.NDArray[np.int64]
 Distribution = Callable[[tf.Tensor], tf.Tensor]
 """Logits → probabilities of the next word, both [rows, vocabulary]."""
 
@@ -76,14 +74,3 @@ def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     cumulative = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
     points = tf.cast(uniform, tf.float64) * cumulative[:, -1]
     return tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
-
-
-def uniform_numbers(seeds: Seeds, source: np.ndarray, n: int, steps: int) -> np.ndarray:
-    """Random numbers in [0, 1) for each utterance.
-
-    seeds: one for each utterance, or one for all, source: ids int32 [batch, source steps] → float64 [batch, n, steps].
-    """
-    numbers = np.zeros([len(source), n, steps])
-    for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist()):
-        numbers[row] = np.random.default_rng([seed, *source[row].tolist()]).random([n, steps])
-    return numbers

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, reorder_state, repeat_rows
+from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, reorder_state, repeat_rows
 from seq2seq_chat.decoding.logit_rules import LogitRule, apply_rules
+from seq2seq_chat.decoding.result import Hypotheses
 
 
 class SearchInputs(NamedTuple):

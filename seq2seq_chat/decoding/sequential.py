@@ -7,7 +7,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, empty_hypotheses, top_k_words
+from seq2seq_chat.decoding.hypotheses import StepOutput, empty_hypotheses, top_k_words
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
     SearchInputs,

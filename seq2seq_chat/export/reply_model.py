@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, Data, Decoding
 from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.export.graph_tokenizer import GRAPH_TOKENIZERS, TOKENS, GraphTokenizer
 from seq2seq_chat.export.vocabulary_tables import ids_table, words_table
 from seq2seq_chat.inference.reply_search import ReplySearch

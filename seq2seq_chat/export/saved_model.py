@@ -20,7 +20,7 @@ from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.export.reply_model import ReplyModel, has_equal_tokenizers, text_format
 from seq2seq_chat.export.text_model import TextModel, running_text_format
-from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
@@ -90,7 +90,7 @@ def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict
     """Write a language model; see :func:`export_saved_model`."""
     trained, data = load_language_model(run, snapshot), run.config.data
     codec = trained.codecs.source
-    generator = Generator(trained.model, codec)
+    engine = TensorFlowTextEngine(trained.model)
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,
@@ -105,8 +105,7 @@ def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict
         "signatures": ["generate", "score"],
         "versions": _versions(),
     }
-    mask = generator.output_mask(run.config.decoding)
-    _save(folder, about, trained.codecs, lambda scratch: TextModel(generator, scratch, mask))
+    _save(folder, about, trained.codecs, lambda scratch: TextModel(engine, codec, scratch, run.config.decoding))
     return about
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS
@@ -14,6 +15,7 @@ from seq2seq_chat.decoding.sampling import truncated_softmax
 from seq2seq_chat.export.graph_tokenizer import TOKENS, GraphTokenizer
 from seq2seq_chat.export.vocabulary_tables import ids_table, words_table
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 
 
 def running_text_format(codec: Codec) -> str:
@@ -25,18 +27,20 @@ class TextModel(tf.Module):
     """The contents of a SavedModel: a language model that continues a string, and scores one.
 
     Args:
-        generator: of the trained model.
+        engine: Of the trained model.
+        codec: That it was trained with.
         folder: The folder with the vocabulary file, which is copied into the SavedModel.
-        mask: What is added to the logits, [vocabulary]; see :meth:`Generator.output_mask`.
+        decoding: Whether unknown tokens are allowed.
     """
 
-    def __init__(self, generator: Generator, folder: Path, mask: tf.Tensor) -> None:
+    def __init__(self, engine: TensorFlowTextEngine, codec: Codec, folder: Path, decoding: Decoding) -> None:
         super().__init__()
-        self.model = generator.model
-        self._generator, self._mask = generator, tf.constant(mask)
+        self.model = engine.model
+        self._engine, generator = engine, Generator(engine, codec)
+        self._line_break, self._mask = generator.line_break, engine.output_mask(generator.forbidden(decoding))
         self.ids = ids_table(folder / VOCABULARY_FILE)
         self.words = words_table(folder / VOCABULARY_FILE)
-        self._format = running_text_format(generator.codec)
+        self._format = running_text_format(codec)
         self.tokenizer = GraphTokenizer("character" if self._format == "text" else TOKENS)
         text = tf.TensorSpec([], tf.string, self._format)
         limits = [
@@ -54,14 +58,14 @@ class TextModel(tf.Module):
     ) -> dict[str, tf.Tensor]:
         """Continuations of a prompt, strings [n]. uniform: random numbers, [n, tokens]."""
         ids = self._ids(text)
-        ids = tf.cond(tf.size(ids) > 0, lambda: ids, lambda: tf.constant([self._generator.line_break]))
+        ids = tf.cond(tf.size(ids) > 0, lambda: ids, lambda: tf.constant([self._line_break]))
         _, states = self.model.read(ids[tf.newaxis, :-1], self.model.start(1))
         rows = tf.shape(uniform)[0]
         states = tf.nest.map_structure(lambda state: tf.repeat(state, rows, axis=0), states)
         distribution = truncated_softmax(
             temperature, tf.where(top_k > 0, top_k, ALL_WORDS), tf.where(top_p < 1, top_p, ALL_PROBABILITY)
         )
-        block, _ = self._generator.sample(tf.repeat(ids[-1:], rows), states, uniform, self._mask, distribution)
+        block, _ = self._engine.sample(tf.repeat(ids[-1:], rows), states, uniform, self._mask, distribution)
         words = self.words.lookup(tf.cast(block.ids, tf.int64))
         return {self._format: self.tokenizer.decode(tf.RaggedTensor.from_tensor(words))}
 

@@ -12,38 +12,28 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.checkpoint.restore import load_trained_model
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, strip_ids
-from seq2seq_chat.decoding.hypotheses import Hypotheses
-from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
-from seq2seq_chat.decoding.sampling import Seeds
+from seq2seq_chat.decoding.result import Hypotheses, OnStep
+from seq2seq_chat.decoding.uniform import Seeds
+from seq2seq_chat.inference.engine import ReplyEngine, Search, load_engine
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.inference.observed_search import ObservedSearch
-from seq2seq_chat.inference.reply_search import OnStep, ReplySearch, is_dynamic
 from seq2seq_chat.inference.rerank import rerank_anti_lm, rerank_bidirectional
-from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.inference.watched_search import WatchedSearch
-from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
-MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
-MAX_SEARCHES = 8  # compiled graphs that a chatbot caches, as people try out settings
-UNCOMPILED_SETTINGS = (
-    *("seed", "rerank", "rerank_weight", "rerank_prefix_length", "backward_run"),
-    *("replace_unknown", "lexicon"),
-)
-"""Settings that do not affect the compiled search."""
+if TYPE_CHECKING:
+    from seq2seq_chat.inference.watched_search import WatchedSearch
 
+MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
 OnTexts = Callable[[list[str]], bool]
 READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
@@ -79,26 +69,24 @@ class Chatbot:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        engine: ReplyEngine,
         codecs: Codecs,
         config: Config,
         step: int | None = None,
         results: Path = Path("results"),
     ) -> None:
-        self.config, self.codecs, self._model, self._results = config, codecs, model, results
+        self.config, self.codecs, self.engine, self._results = config, codecs, engine, results
         self.step = step  # training steps of the weights, if they come from a run
         self.warnings: list[str] = []  # damaged checkpoints that were skipped
-        self._searches: dict[Decoding, ReplySearch] = {}  # least recently used first
-        self._scorer = Scorer(model)
         self._backward: dict[str, Chatbot] = {}
         self._readers: dict[tuple[bool, str | None], HypothesisReader] = {}
 
     @classmethod
     def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
-        """The chatbot of a run; see :func:`load_trained_model` for the errors raised."""
-        trained = load_trained_model(run, snapshot)
-        chatbot = cls(trained.model, trained.codecs, run.config, trained.step, run.path.parent)
-        chatbot.warnings = trained.warnings
+        """The chatbot of a run or an exported model; see :func:`load_engine` for the errors raised."""
+        loaded = load_engine(run, snapshot)
+        chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.path.parent)
+        chatbot.warnings = loaded.warnings
         return chatbot
 
     @property
@@ -167,7 +155,7 @@ class Chatbot:
         texts = [""] * count
 
         def report(first: int, hypotheses: Hypotheses) -> bool:
-            words, lengths = hypotheses.words[:, 0].numpy(), hypotheses.lengths[:, 0].numpy()
+            words, lengths = np.asarray(hypotheses.words[:, 0]), np.asarray(hypotheses.lengths[:, 0])
             for n, (ids, length) in enumerate(zip(words, lengths, strict=True), start=first):
                 texts[rows[n]] = self.codecs.target.text(self.codecs.target.words(strip_ids(ids[:length])))
             return on_step(list(texts))
@@ -177,16 +165,20 @@ class Chatbot:
     def watch(
         self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
     ) -> WatchedSearch:
-        """The search for a reply to an utterance, step by step; see :class:`WatchedSearch`. Raises LexiconError."""
+        """The search for a reply to an utterance, step by step; see :class:`WatchedSearch`.
+
+        Raises:
+            LexiconError: The lexicon cannot be read.
+            RunError: It is an exported model, whose searches cannot be watched.
+        """
+        from seq2seq_chat.inference.watched_search import WatchedSearch
+
+        observed = self.engine.observed_search
         words = self.codecs.source.tokenizer.encode(text)
         source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
         ids, length = self._source_ids([source])
         read, reader = SourceText(source, text), self.reader(decoding)
-        return WatchedSearch(self._observed_search, ids, length, read, self.codecs.target, reader, decoding, prefix)
-
-    @functools.cached_property
-    def _observed_search(self) -> ObservedSearch:
-        return ObservedSearch(self._model)
+        return WatchedSearch(observed, ids, length, read, self.codecs.target, reader, decoding, prefix)
 
     def _unknown_share(self, words: list[str]) -> float:
         """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
@@ -231,7 +223,7 @@ class Chatbot:
         hypotheses = search(source, lengths, on_step=on_step)
         if decoding.rerank == "anti_language_model":
             prefix_length = decoding.rerank_prefix_length
-            hypotheses = rerank_anti_lm(hypotheses, self._scorer, decoding.rerank_weight, prefix_length)
+            hypotheses = rerank_anti_lm(hypotheses, self.engine.scorer, decoding.rerank_weight, prefix_length)
         else:
             backward = self._backward_log_probabilities(self._backward_bot(decoding), hypotheses, utterances)
             hypotheses = rerank_bidirectional(hypotheses, backward, decoding.rerank_weight)
@@ -249,7 +241,7 @@ class Chatbot:
 
     def log_probabilities(self, sources: list[list[list[str]]], targets: list[list[str]]) -> np.ndarray:
         """log P(target | source) in nats: [targets, sources]. sources: as tokens, several for each target."""
-        steps = self._scorer.target_steps
+        steps = self.engine.scorer.target_steps
         source, source_lengths = self._source_ids([source for group in sources for source in group])
         target, target_lengths = np.zeros([len(targets), steps], np.int32), np.zeros(len(targets), np.int32)
         for row, words in enumerate(targets):
@@ -257,7 +249,7 @@ class Chatbot:
             target[row, : len(ids)], target_lengths[row] = ids, len(ids)
         repeats = [len(group) for group in sources]
         target, target_lengths = np.repeat(target, repeats, axis=0), np.repeat(target_lengths, repeats)
-        log_p = self._scorer.log_probabilities(source, source_lengths, target, target_lengths)
+        log_p = self.engine.scorer.log_probabilities(source, source_lengths, target, target_lengths)
         return log_p.reshape(len(targets), -1)
 
     def _words(self, hypotheses: Hypotheses) -> list[list[list[str]]]:
@@ -278,21 +270,9 @@ class Chatbot:
             self._backward[name] = Chatbot.load(run)
         return self._backward[name]
 
-    def search(self, decoding: Decoding) -> ReplySearch:
-        """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
-        defaults = {name: Decoding.model_fields[name].default for name in UNCOMPILED_SETTINGS}
-        key, adjustable = decoding.model_copy(update=defaults), not is_dynamic(self._model, decoding)
-        if adjustable:
-            key = graph_settings(key)
-        search = self._searches.pop(key, None) or ReplySearch(self._model, key, adjustable, self._step_weights)
-        self._searches[key] = search
-        if len(self._searches) > MAX_SEARCHES:
-            del self._searches[next(iter(self._searches))]
-        return search.with_parameters(SearchParameters.of_settings(decoding))
-
-    @functools.cached_property
-    def _step_weights(self) -> StepWeights:
-        return self._model.step_weights()
+    def search(self, decoding: Decoding) -> Search:
+        """The search with the given settings, without reranking."""
+        return self.engine.search(decoding)
 
     def reader(self, decoding: Decoding) -> HypothesisReader:
         """What turns hypotheses into tokens. Raises LexiconError."""

@@ -9,26 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
-from seq2seq_chat.checkpoint.restore import load_language_model
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
-from seq2seq_chat.decoding.hypotheses import NEG_INF
-from seq2seq_chat.decoding.logit_rules import forbidden_words
-from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.sampling import Distribution, sample_words, truncated_softmax
-from seq2seq_chat.inference.text_scorer import state_specs
-from seq2seq_chat.model.language_model import LanguageModel, States
+from seq2seq_chat.decoding.parameters import SearchParameters, never_written
+from seq2seq_chat.decoding.result import Block
+from seq2seq_chat.inference.text_engine import TextEngine, load_text_engine
 from seq2seq_chat.runs.run import Run
 
 logger = logging.getLogger(__name__)
 
 SHOWN_UNKNOWN = 5
 BLOCK = 32  # tokens per call: few enough to appear at once, enough that the call itself takes no time
-ALTERNATIVES = 5
 MAX_PROMPT = 10_000  # tokens: the model hardly remembers what was before
 
 
@@ -50,38 +44,24 @@ class GeneratedToken(NamedTuple):
     alternatives: list[Alternative]  # the most probable tokens, which may include this one
 
 
-class Block(NamedTuple):
-    """What a call of the graph generates; the last two are None unless they are asked for."""
-
-    ids: tf.Tensor  # [rows, steps]
-    probabilities: tf.Tensor | None  # of the most probable tokens and then the generated one, [rows, steps, k + 1]
-    most_probable: tf.Tensor | None  # ids, [rows, steps, k]
-
-
 class Generator:
     """Generates text, token by token.
 
     Random numbers are a function of (seed, position), so the same seed and settings give the same text.
 
     Args:
-        model: its variables may change between calls.
+        engine: computes with the model.
         codec: that it was trained with.
     """
 
-    def __init__(self, model: LanguageModel, codec: Codec) -> None:
-        self.model, self.codec = model, codec
-        ids = tf.TensorSpec([None, None], tf.int32)
-        states = state_specs(model)
-        self._read = tf.function(
-            lambda inputs, states: model.read(inputs, states)[1], autograph=False, input_signature=[ids, states]
-        )
-        self._graphs: dict[tuple[bool, bool], tf.function] = {}  # by whether they allow unknown tokens, explain
+    def __init__(self, engine: TextEngine, codec: Codec) -> None:
+        self.engine, self.codec = engine, codec
 
     @classmethod
     def load(cls, run: Run, snapshot: str | None = None) -> Generator:
-        """The generator of a run; see :func:`load_language_model` for the errors raised."""
-        trained = load_language_model(run, snapshot)
-        return cls(trained.model, trained.codecs.source)
+        """The generator of a run or an exported model; see :func:`load_text_engine` for the errors raised."""
+        loaded = load_text_engine(run, snapshot)
+        return cls(loaded.engine, loaded.codecs.source)
 
     def warn_of_unknown_tokens(self, prompt: str) -> None:
         """Log a warning if the model does not know some tokens of a prompt."""
@@ -112,7 +92,7 @@ class Generator:
         ids = encode_text(prompt, self.codec)
         decoder = TextDecoder(self.codec, ids)
         for block in self._blocks([ids], length, decoding, [seed], explain=True):
-            rows = (np.asarray(part)[0].tolist() for part in block)
+            rows = (part[0].tolist() for part in block)
             yield [
                 GeneratedToken(
                     decoder.add([token]),
@@ -141,22 +121,20 @@ class Generator:
             seeds: one for each prompt.
         """
         for block in self._blocks(prompts, length, decoding, seeds, explain=False):
-            yield block.ids.numpy()
+            yield block.ids
 
     def _blocks(
         self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int], explain: bool
     ) -> Iterator[Block]:
         inputs = np.array([prompt[-MAX_PROMPT:] or [self.line_break] for prompt in prompts], np.int32)
-        states = self._read(tf.constant(inputs[:, :-1]), self.model.start(len(inputs)))
-        token = tf.constant(inputs[:, -1])
+        states = self.engine.read(inputs[:, :-1], self.engine.start(len(inputs)))
+        token = inputs[:, -1]
         generators = [np.random.default_rng([seed]) for seed in seeds]
-        graph, parameters = self._graph(decoding, explain), SearchParameters.of_settings(decoding)
-        values = (parameters.temperature, parameters.top_k, parameters.top_p)
-        limits = [tf.constant(value, dtype) for value, dtype in zip(values, LIMIT_TYPES, strict=True)]
+        parameters, forbidden = SearchParameters.of_settings(decoding), self.forbidden(decoding)
         for first in range(0, length, BLOCK):
             steps = min(BLOCK, length - first)
             uniform = np.stack([generator.random(steps) for generator in generators])
-            block, states = graph(token, states, tf.constant(uniform), *limits)
+            block, states = self.engine.sample_block(token, states, uniform, parameters, forbidden, explain)
             token = block.ids[:, -1]
             yield block
 
@@ -168,81 +146,12 @@ class Generator:
         (index,) = self.codec.vocabulary.ids(self.codec.tokenizer.encode("\n"))
         return index if index >= len(SPECIAL_WORDS) else len(SPECIAL_WORDS)
 
-    def _graph(self, decoding: Decoding, explain: bool) -> tf.function:
-        key = (decoding.allow_unknown, explain)
-        if key not in self._graphs:
-            mask = self.output_mask(decoding)
-            signature = [
-                tf.TensorSpec([None], tf.int32),
-                state_specs(self.model),
-                tf.TensorSpec([None, None], tf.float64),
-                *(tf.TensorSpec([], dtype) for dtype in LIMIT_TYPES),
-            ]
-
-            def block(token: tf.Tensor, states: States, uniform: tf.Tensor, *limits: tf.Tensor) -> tuple[Block, States]:
-                return self.sample(token, states, uniform, mask, truncated_softmax(*limits), explain)
-
-            self._graphs[key] = tf.function(block, autograph=False, input_signature=signature)
-        return self._graphs[key]
-
-    def output_mask(self, decoding: Decoding) -> tf.Tensor:
-        """What is added to the logits, [vocabulary]: -inf for tokens that are never written, 0 for others."""
-        forbidden = forbidden_words(decoding.allow_unknown)
-        if self.codec.tokenizer.keeps_line_breaks:
-            forbidden = [*forbidden, EOS]
-        return tf.reduce_sum(tf.one_hot(forbidden, self.model.vocabulary_size, NEG_INF, 0.0), axis=0)
-
-    def sample(
-        self,
-        token: tf.Tensor,
-        states: States,
-        uniform: tf.Tensor,
-        mask: tf.Tensor,
-        distribution: Distribution,
-        explain: bool = False,
-    ) -> tuple[Block, States]:
-        """Sample tokens, in a graph.
-
-        Args:
-            token: the last one, ids [rows].
-            states: before it.
-            uniform: random numbers in [0, 1), [rows, steps].
-            mask: see :meth:`output_mask`.
-            distribution: to sample from.
-            explain: whether to return probabilities.
-
-        Returns:
-            The tokens, and the states before the last of them.
-        """
-        steps = tf.shape(uniform)[1]
-        types = ((tf.int32, [None]), (tf.float32, [None, None]), (tf.int32, [None, None]))[: 3 if explain else 1]
-        arrays = tuple(tf.TensorArray(dtype, steps, element_shape=shape) for dtype, shape in types)
-
-        def step(
-            t: tf.Tensor, token: tf.Tensor, states: States, arrays: tuple[tf.TensorArray, ...]
-        ) -> tuple[tf.Tensor, tf.Tensor, States, tuple[tf.TensorArray, ...]]:
-            logits, states = self.model.step(token, states)
-            logits += mask
-            token = sample_words(distribution(logits), uniform[:, t])
-            values = (token, *_explanation(logits, token)) if explain else (token,)
-            return t + 1, token, states, tuple(a.write(t, v) for a, v in zip(arrays, values, strict=True))
-
-        _, _, states, arrays = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), token, states, arrays))
-        ids, *explanation = (array.stack() for array in arrays)
-        explanation = [tf.transpose(part, [1, 0, 2]) for part in explanation] or [None, None]
-        return Block(tf.transpose(ids), *explanation), states
-
-
-def _explanation(logits: tf.Tensor, token: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The parts of a :class:`Block` for one step. logits: [rows, vocabulary], token: [rows]."""
-    probabilities = tf.nn.softmax(logits)
-    largest, words = tf.math.top_k(probabilities, min(ALTERNATIVES, logits.shape[-1]))
-    return tf.concat([largest, tf.gather(probabilities, token[:, tf.newaxis], batch_dims=1)], axis=1), words
+    def forbidden(self, decoding: Decoding) -> tuple[int, ...]:
+        """Ids of tokens that are never written."""
+        end = [EOS] if self.codec.tokenizer.keeps_line_breaks else []
+        return (*never_written(decoding.allow_unknown), *end)
 
 
 def random_seed(decoding: Decoding) -> int:
     """The seed of the settings, or a new one."""
     return secrets.randbits(31) if decoding.seed is None else decoding.seed
-
-
-LIMIT_TYPES = (tf.float32, tf.int32, tf.float32)  # of temperature, top_k and top_p

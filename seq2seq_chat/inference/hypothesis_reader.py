@@ -9,7 +9,7 @@ from seq2seq_chat.data.codec import Codecs, are_equal, convert_tokens
 from seq2seq_chat.data.lexicon import Lexicon, LexiconError
 from seq2seq_chat.data.source_text import SourceText, original_spelling
 from seq2seq_chat.data.vocabulary import TURN, UNKNOWN, strip_ids
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
 
 
 class HypothesisReader:

@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.logit_rules import configured_rules
-from seq2seq_chat.decoding.observed_beam import Proposals, Propose, SearchStep, observed_beam_search, propose_words
+from seq2seq_chat.decoding.observed_beam import Proposals, Propose, observed_beam_search, propose_words
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.search import SearchInputs
+from seq2seq_chat.decoding.search_steps import SearchStep
 from seq2seq_chat.inference.reply_search import model_step
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq

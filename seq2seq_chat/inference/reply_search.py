@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,20 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.hypotheses import Hypotheses, StepFunction, StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.sampling import Seeds, sampling_search, truncated_softmax, uniform_numbers
+from seq2seq_chat.decoding.result import Hypotheses, OnStep
+from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax
 from seq2seq_chat.decoding.search import SearchInputs, SearchLoop
 from seq2seq_chat.decoding.sequential import sequential_search
+from seq2seq_chat.decoding.uniform import Seeds, uniform_numbers
 from seq2seq_chat.inference.stepwise_search import StepwiseSearch
 from seq2seq_chat.model.decoder import DecoderMemory, DecoderState
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
 from seq2seq_chat.system.errors import UserError
 
-OnStep = Callable[[int, Hypotheses], bool]
-"""(row of the first utterance of the batch, its hypotheses so far, as tensors) → whether to continue."""
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
 
 

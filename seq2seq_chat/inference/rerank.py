@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
+from seq2seq_chat.inference.engine import ExactScorer
 
 
-def rerank_anti_lm(hypotheses: Hypotheses, scorer: Scorer, weight: float, prefix_length: int) -> Hypotheses:
+def rerank_anti_lm(hypotheses: Hypotheses, scorer: ExactScorer, weight: float, prefix_length: int) -> Hypotheses:
     """Rerank hypotheses, [batch, n, …], by the anti-language model; λ is ``weight``, γ is ``prefix_length``."""
     batch, n, steps = hypotheses.words.shape
     empty_source = np.zeros([batch * n, scorer.source_steps], np.int32), np.zeros(batch * n, np.int32)

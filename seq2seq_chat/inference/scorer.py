@@ -11,6 +11,7 @@ import tensorflow as tf
 from seq2seq_chat.data.batches import Batches
 from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.dataset import Batch, Dataset
+from seq2seq_chat.decoding.result import SampleScores
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.micro_batches import split_batch
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
@@ -25,14 +26,6 @@ class Scores(NamedTuple):
     loss: Loss  # summed over the batch
     nats: tf.Tensor  # -log P(target | source): [batch]
     correct: tf.Tensor  # target tokens that are the most probable ones, float: [batch], or [0] if not counted
-
-
-class SampleScores(NamedTuple):
-    """Scores of the samples of a dataset, each [samples]."""
-
-    nats: np.ndarray
-    tokens: np.ndarray  # target tokens, including the end marker
-    correct: np.ndarray
 
 
 class Scorer:

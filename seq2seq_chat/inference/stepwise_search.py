@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.decoding.search import ActiveHypotheses, Extend
 from seq2seq_chat.model.eager import call_with_arrays, free_attributes
 from seq2seq_chat.model.seq2seq import Seq2Seq

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
-from seq2seq_chat.model.language_model import LanguageModel, States
+from seq2seq_chat.inference.text_engine import TextEngine
 
 MAX_STREAMS = 64
 MIN_LENGTH = 512  # tokens of a stream: in shorter ones, too much is read twice
@@ -35,13 +34,11 @@ class TextScorer:
     recurrent network forgets, so these are few.
 
     Args:
-        model: its variables may change between calls.
+        engine: computes with the model.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
-        self._model = model
-        ids = tf.TensorSpec([None, None], tf.int32)
-        self._graph = tf.function(self._score, autograph=False, input_signature=[ids, ids, state_specs(model)])
+    def __init__(self, engine: TextEngine) -> None:
+        self._engine = engine
         self.streams_read = 0  # for the last text, repetitions included
 
     def score(self, tokens: npt.NDArray[Any]) -> TextScore:
@@ -56,7 +53,7 @@ class TextScorer:
         count = max(1, min(MAX_STREAMS, predicted // MIN_LENGTH))
         length, rest = divmod(predicted, count)
         starts = np.arange(count) * length
-        states, ends = self._estimate(tokens, starts), self._zero(count)
+        states, ends = self._estimate(tokens, starts), self._engine.start(count)
         sums = np.zeros([2, count])  # of nats and correct tokens
         differing, self.streams_read = np.arange(count), 0
         while len(differing):
@@ -76,13 +73,9 @@ class TextScorer:
         nats, correct = sums.sum(axis=1) + tail[:, 0]
         return TextScore(float(nats), predicted, int(correct))
 
-    def _zero(self, rows: int) -> list[np.ndarray]:
-        """The parts of the states before a text, [rows, hidden] each."""
-        return [np.zeros([rows, part.shape[1]], np.float32) for part in tf.nest.flatten(self._model.start(1))]
-
     def _estimate(self, tokens: npt.NDArray[Any], starts: np.ndarray) -> list[np.ndarray]:
         """The states before each stream, from the tokens before it; zero before the first."""
-        states = self._zero(len(starts))
+        states = self._engine.start(len(starts))
         if len(starts) > 1:
             _, ends = self._read(tokens, starts[1:] - WARM_UP, WARM_UP, [state[1:] for state in states])
             for state, end in zip(states, ends, strict=True):
@@ -97,27 +90,11 @@ class TextScorer:
         Returns:
             nats and correct predictions of the tokens that follow them, [2, streams], and the states at the end.
         """
-        sums, structure = np.zeros([2, len(starts)]), self._model.start(1)
-        steps = int(max(1, min(MAX_STEPS, MAX_LOGITS / self._model.vocabulary_size / len(starts))))
-        packed = tf.nest.pack_sequence_as(structure, [tf.constant(state) for state in states])
+        sums = np.zeros([2, len(starts)])
+        steps = int(max(1, min(MAX_STEPS, MAX_LOGITS / self._engine.vocabulary_size / len(starts))))
         for first in range(0, length, steps):
             positions = starts[:, np.newaxis] + np.arange(first, min(first + steps, length))
             inputs, targets = (tokens[positions + shift].astype(np.int32) for shift in (0, 1))
-            some, packed = self._graph(tf.constant(inputs), tf.constant(targets), packed)
-            sums += some.numpy()
-        return sums, [state.numpy() for state in tf.nest.flatten(packed)]
-
-    def _score(self, inputs: tf.Tensor, targets: tf.Tensor, states: States) -> tuple[tf.Tensor, States]:
-        hidden, states = self._model.read(inputs, states)
-        words = tf.reshape(tf.transpose(targets), [-1])
-        logits = self._model.output.logits(tf.reshape(hidden, [-1, hidden.shape[-1]]))
-        nats = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)
-        correct = tf.cast(tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), words), tf.float32)
-        by_step = tf.reshape(tf.stack([nats, correct]), [2, tf.shape(inputs)[1], tf.shape(inputs)[0]])
-        return tf.reduce_sum(by_step, axis=1), states
-
-
-def state_specs(model: LanguageModel) -> Any:
-    """The types of the states of any number of rows."""
-    hidden = tf.TensorSpec([None, model.config.hidden_size], tf.float32)
-    return tf.nest.map_structure(lambda _: hidden, model.start(1))
+            some, states = self._engine.score(inputs, targets, states)
+            sums += some
+        return sums, states

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,12 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.source_text import SourceText
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses
-from seq2seq_chat.decoding.observed_beam import Candidate, Node, SearchStep
+from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.decoding.search_steps import Candidate, Node, SearchStep
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.inference.observed_search import ObservedSearch
+
+if TYPE_CHECKING:
+    from seq2seq_chat.inference.observed_search import ObservedSearch
 
 END = SPECIAL_WORDS[EOS]
 

@@ -140,7 +140,7 @@ class Decoder(tf.Module):
         if self.thought is None:
             return ()
         vector = encoded.states[-1].output
-        to_maxout = self.combine_context if self._maxout_reads_thought else None
+        to_maxout = self.combine_context if self.maxout_reads_thought else None
         return StepInputs(self.thought(vector), () if to_maxout is None else to_maxout(vector))
 
     def project_inputs(self, vectors: tf.Tensor, thought: StepInputs | Absent = ()) -> StepInputs:
@@ -152,11 +152,12 @@ class Decoder(tf.Module):
         """What is known of steps, from that of their words alone and the thought vector's contribution."""
         if not thought:
             return inputs
-        maxout = inputs.maxout + thought.maxout if self._maxout_reads_thought else inputs.maxout
+        maxout = inputs.maxout + thought.maxout if self.maxout_reads_thought else inputs.maxout
         return StepInputs(inputs.cell + thought.cell, maxout)
 
     @property
-    def _maxout_reads_thought(self) -> bool:
+    def maxout_reads_thought(self) -> bool:
+        """Whether the maxout layer reads the thought vector in place of the context."""
         return self.combine_words is not None and self.thought is not None and self.attention is None
 
     def step_cells(

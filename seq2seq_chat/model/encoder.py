@@ -87,7 +87,7 @@ class Bridge(tf.Module):
 
     def __init__(self, name: str, cell: Cell, seed: int, backward_only: bool = False) -> None:
         super().__init__()
-        fields, self._backward_only = cell.STATE._fields, backward_only
+        fields, self.backward_only = cell.STATE._fields, backward_only
         inputs = (1 if backward_only else 2) * cell.hidden_size
         self.weights = [Weight(f"{name}/{field}", inputs, cell.hidden_size, seed) for field in fields]
         self.biases = [tf.Variable(tf.zeros(cell.hidden_size), name=f"{name}/{field}/bias") for field in fields]
@@ -95,7 +95,7 @@ class Bridge(tf.Module):
     def __call__(self, forward: Any, backward: Any) -> Any:
         """Two states of a cell → one of the same type."""
         combined = [
-            weight(directions[1] if self._backward_only else concat(directions)) + bias
+            weight(directions[1] if self.backward_only else concat(directions)) + bias
             for weight, bias, *directions in zip(self.weights, self.biases, forward, backward, strict=True)
         ]
         return type(forward)(tf.tanh(combined[0]), *combined[1:])

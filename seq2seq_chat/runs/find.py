@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq_chat.data.codec import missing_file
-from seq2seq_chat.runs.run import LATEST, Run, RunError
+from seq2seq_chat.runs.run import LATEST, MODEL_FILE, Run, RunError
 
 
 class RunSnapshot(NamedTuple):
@@ -123,8 +123,8 @@ def _folders(results: str | Path) -> list[Path]:
 
 
 def _is_damaged(folder: Path) -> bool:
-    """Whether a folder was a run, but has lost its configuration."""
-    traces = any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl"))
+    """Whether a folder was a run or an exported model, but has lost its configuration."""
+    traces = any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl", MODEL_FILE))
     return traces and not (folder / "config.json").is_file()
 
 

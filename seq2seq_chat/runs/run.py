@@ -18,6 +18,8 @@
       answers.jsonl       replies to the same questions by snapshots, one line each
       notes.json          a star and a text of people, if there are any
       end.json            how the last training ended; missing if it is running or was killed
+
+An exported model is a folder with ``model.json``, which has the first files of a run and its model in another form.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from seq2seq_chat.system.files import (
 
 CHECKPOINT_NAME = re.compile(r"^(\d{10})\.npz$")
 LATEST, BEST = "latest", "best"
+MODEL_FILE = "model.json"  # of an exported model
 
 
 class RunError(UserError):
@@ -60,6 +63,11 @@ class Run:
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether this is an exported model, which has no checkpoints and no history of its training."""
+        return (self.path / MODEL_FILE).is_file()
 
     @property
     def config(self) -> Config:
@@ -156,6 +164,10 @@ class Run:
         Raises:
             RunError: Nothing is saved yet, or there is no such snapshot.
         """
+        if self.is_exported:
+            if snapshot in (None, LATEST):
+                return [self.path / MODEL_FILE]
+            raise RunError(f"{self.name} is an exported model, which has no snapshots; omit {snapshot!r}")
         if snapshot is None or snapshot == LATEST:
             if not (saved := self._saved()):
                 reason = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from seq2seq_chat.inference.corpus_loss import perplexity
 from seq2seq_chat.training.step import StepResult
-from seq2seq_chat.training.validation import perplexity
 
 
 class Meter:

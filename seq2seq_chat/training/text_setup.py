@@ -10,6 +10,7 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.data.streams import Streams
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.model.language_model import LanguageModel, abstract_language_model
 from seq2seq_chat.model.seq2seq import parameter_counts
@@ -68,10 +69,11 @@ class TextSetup:
         """What validates the model of the learner; None without a validation text."""
         if self._validation_text is None:
             return None
-        generator = Generator(self._model, self.codecs.source)
+        engine = TensorFlowTextEngine(self._model)
+        generator = Generator(engine, self.codecs.source)
         training, decoding = self._config.training, self._config.decoding
         tokens = self._validation_text.tokens
-        return TextValidator(TextScorer(self._model), generator, tokens, decoding, training.sample_replies)
+        return TextValidator(TextScorer(engine), generator, tokens, decoding, training.sample_replies)
 
 
 def _divide(text: RunningText, config: Config) -> Streams:

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.running_text import TextDecoder
+from seq2seq_chat.inference.corpus_loss import CorpusLoss
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.inference.text_scorer import TextScorer
-from seq2seq_chat.training.validation import CorpusLoss, Reply
+from seq2seq_chat.training.validation import Reply
 
 PROMPT, CONTINUATION = 50, 150  # tokens
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -16,7 +15,8 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import samples_at
 from seq2seq_chat.data.source_text import SourceText, read_source_texts
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.inference.corpus_loss import CorpusLoss
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
@@ -24,34 +24,6 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.bleu import Bleu
 
 TRANSLATED_ROWS = 128  # sources translated together, of similar length
-
-
-class CorpusLoss(NamedTuple):
-    """The exact loss of a model on a corpus."""
-
-    nats: float  # sum over all target tokens
-    tokens: int  # target tokens, end markers included
-    samples: int | None  # None for running text
-
-    @property
-    def loss(self) -> float:
-        """Nats per target token."""
-        return self.nats / self.tokens
-
-    @property
-    def perplexity(self) -> float:
-        """See :func:`perplexity`."""
-        return perplexity(self.loss)
-
-    @property
-    def bits_per_token(self) -> float:
-        """The loss in bits: of a character, if these are the tokens."""
-        return self.loss / math.log(2)
-
-
-def perplexity(loss: float) -> float:
-    """e^loss of a loss in nats per token, or infinity if that is too large for a float."""
-    return math.exp(loss) if loss < 700 else math.inf
 
 
 def corpus_loss(

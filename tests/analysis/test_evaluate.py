@@ -259,3 +259,14 @@ def test_full_disk_loses_no_complete_block(
         with pytest.raises(UserError, match="No space left"):
             predict(loaded, data, tmp_path / "full")
     assert predict(loaded, data, tmp_path / "full").path.read_bytes() == expected.read_bytes()
+
+
+def test_replies_follow_the_weights_of_another_snapshot(tiny_run: Path) -> None:
+    """What a search computes once from the weights must not outlive them."""
+    text = "you see the tree1 ?"
+    switched = LoadedRun(Run(tiny_run), "10")
+    before = switched.chatbot.reply(text).hypotheses[0].score
+    switched.load_snapshot("20")
+    fresh = LoadedRun(Run(tiny_run), "20").chatbot.reply(text).hypotheses[0].score
+    assert switched.chatbot.reply(text).hypotheses[0].score == pytest.approx(fresh, abs=1e-5)
+    assert before != pytest.approx(fresh, abs=1e-5)

@@ -135,7 +135,7 @@ def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tu
     prompt = encode_text("the ", generator.codec)
     decoding = override_decoding(run.config.decoding, temperature=0.8)
     (block,) = generator.blocks([prompt] * count, 1, decoding, list(range(count)))
-    logits = Reference(generator.model).text_logits(prompt)[-1] / 0.8
+    logits = Reference(generator.engine.model).text_logits(prompt)[-1] / 0.8
     logits[:4] = -np.inf
     probabilities = np.exp(logits) / np.exp(logits).sum()
     frequencies = np.bincount(block[:, 0], minlength=len(probabilities)) / count

@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput
+from seq2seq_chat.decoding.hypotheses import StepOutput
 from seq2seq_chat.decoding.logit_rules import LogitRule
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
 

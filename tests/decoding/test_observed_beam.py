@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.decoding.hypotheses import StepOutput
 from seq2seq_chat.decoding.logit_rules import LogitRule, no_repeat_ngram_rule
-from seq2seq_chat.decoding.observed_beam import Proposals, Propose, SearchStep, observed_beam_search, propose_words
+from seq2seq_chat.decoding.observed_beam import Proposals, Propose, observed_beam_search, propose_words
 from seq2seq_chat.decoding.search import SearchInputs
+from seq2seq_chat.decoding.search_steps import SearchStep
 
 
 def proposer(inputs: SearchInputs) -> Propose:
@@ -85,21 +86,31 @@ def test_a_beam_as_wide_as_the_search_space_equals_brute_force(
     steps=st.integers(2, 4),
     seed=st.integers(0, 10**6),
     width=st.integers(1, 5),
-    penalty=st.sampled_from([0.0, 1.0]),
+    n_best=st.integers(1, 5),
+    penalty=st.sampled_from([0.0, 1.0, 3.0]),
 )
 def test_narrow_beams_equal_the_compiled_search(
-    table_model: Any, words: int, steps: int, seed: int, width: int, penalty: float
+    table_model: Any, words: int, steps: int, seed: int, width: int, n_best: int, penalty: float
 ) -> None:
-    model = table_model(words, steps, [seed])
-    expected = model.beam(width, n_best=width, length_penalty=penalty)
-    *_, last = search(model.inputs(), width=width, n_best=width, length_penalty=penalty)
-    found = [node.words for node in last.beam]
-    assert found == [
+    model, n_best = table_model(words, steps, [seed]), min(n_best, width)
+    expected = model.beam(width, n_best=n_best, length_penalty=penalty)
+    *_, last = search(model.inputs(), width=width, n_best=n_best, length_penalty=penalty)
+    found = last.beam[:n_best]
+    assert [node.words for node in found] == [
         tuple(expected.words[0, n, : expected.lengths[0, n]].tolist())
-        for n in range(width)
+        for n in range(n_best)
         if np.isfinite(expected.scores[0, n])
     ]
-    np.testing.assert_allclose([node.rank for node in last.beam], expected.ranks[0, : len(found)], atol=1e-4)
+    np.testing.assert_allclose([node.rank for node in found], expected.ranks[0, : len(found)], atol=1e-4)
+
+
+def test_a_longer_hypothesis_may_overtake_the_best_that_has_ended() -> None:
+    """By hand, with length penalty 1: the end has rank 6 / 5 log 0.5 = -0.83; 3 has log 0.4 = -0.92, 3 4 EOS -0.79."""
+    inputs = by_last_word({GO: [0, 0, 0.5, 0.4, 0.1], 3: [0, 0, 0, 0, 1]}, steps=3)
+    first, *_, last = search(inputs, width=2, n_best=1, length_penalty=1.0)
+    assert first.beam[0].words == (EOS,)
+    assert last.beam[0].words == (3, 4, EOS)
+    assert last.beam[0].rank == pytest.approx(math.log(0.4) * 6 / 7, rel=1e-5)
 
 
 @settings(max_examples=15, deadline=None)

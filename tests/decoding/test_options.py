@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import ConfigError, Decoding, parse_config
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import (
     LogitRule,
     apply_rules,
@@ -27,8 +27,10 @@ from seq2seq_chat.decoding.logit_rules import (
     repetition_penalty_rule,
 )
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, SearchParameters
-from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax, uniform_numbers
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
+from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax
 from seq2seq_chat.decoding.search import SearchInputs
+from seq2seq_chat.decoding.uniform import uniform_numbers
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 

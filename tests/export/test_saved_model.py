@@ -18,7 +18,8 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
-from seq2seq_chat.decoding.hypotheses import NEG_INF, Hypotheses, empty_hypotheses
+from seq2seq_chat.decoding.hypotheses import empty_hypotheses
+from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.export.reply_model import ReplyModel
 from seq2seq_chat.export.saved_model import copy_differences, export_saved_model, exported_searches
 from seq2seq_chat.inference.chatbot import Chatbot
@@ -215,7 +216,7 @@ def test_context_reversed_input_and_copied_words(tmp_path: Path, changes: list[s
     )
     run = random_run(tmp_path, config, codecs_of(config))
     bot, decoding = Chatbot.load(run), run.config.decoding
-    model = ReplyModel(bot._model, run.path, run.config, {"greedy": decoding})
+    model = ReplyModel(bot.engine.model, run.path, run.config, {"greedy": decoding})
     output = model.functions["greedy"](tf.constant(TEXTS), tf.constant(HISTORIES))
     texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
     expected = bot.replies(texts, decoding, HISTORIES)

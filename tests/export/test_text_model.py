@@ -83,7 +83,7 @@ def test_characters_are_those_of_generate(cli: Callable[..., Any], tmp_path: Pat
     for text, nats in zip(scored, scores, strict=True):
         ids = np.array(encode_text(text, generator.codec))
         assert len(nats) == len(ids) - 1 == len(text) - 1
-        assert np.sum(nats) == pytest.approx(TextScorer(generator.model).score(ids).nats, rel=1e-5)
+        assert np.sum(nats) == pytest.approx(TextScorer(generator.engine).score(ids).nats, rel=1e-5)
 
 
 def test_words_are_tokens_and_eos_is_a_line_break(cli: Callable[..., Any], tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from seq2seq_chat.data.tokenizers import create_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.conversation import NOT_UTF8, converse
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.inference.terminal import ReplyFormat
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
@@ -58,7 +59,7 @@ def random_bot(**overrides: Any) -> Chatbot:
     codecs = Codecs.shared(Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *WORDS])))
     model = Seq2Seq(config.model, len(codecs.target.vocabulary), config.seed)
     randomize(model, seed=5, scale=1.5)
-    return Chatbot(model, codecs, config)
+    return Chatbot(TensorFlowEngine(model), codecs, config)
 
 
 @pytest.fixture(scope="module")
@@ -507,7 +508,7 @@ def two_turn_bot(**overrides: Any) -> Chatbot:
     bot = random_bot(**{"data.context_turns": 2, **overrides})
     codec = bot.codecs.source
     vocabulary = Vocabulary([*codec.vocabulary.words[:-1], "<turn>"])
-    return Chatbot(bot._model, Codecs.shared(codec._replace(vocabulary=vocabulary)), bot.config)
+    return Chatbot(bot.engine, Codecs.shared(codec._replace(vocabulary=vocabulary)), bot.config)
 
 
 def test_history_is_read_with_markers_between_turns() -> None:
@@ -572,9 +573,9 @@ def test_sampling_depends_on_the_seed_only(forward: Chatbot) -> None:
         assert [h.words for h in alone] == [h.words for h in expected]
     other = forward.replies(texts, decoding.model_copy(update={"seed": 6}))
     assert any(reply.hypotheses[0].words != one[0].words for reply, one in zip(other, together, strict=True))
-    graphs = len(forward._searches)
+    graphs = len(forward.engine._searches)
     forward.replies(texts, decoding.model_copy(update={"seed": 7, "temperature": 0.4}))
-    assert len(forward._searches) == graphs, "neither a seed nor a temperature costs another graph"
+    assert len(forward.engine._searches) == graphs, "neither a seed nor a temperature costs another graph"
     unseeded = decoding.model_copy(update={"seed": None})
     first, second = ([h.words for r in forward.replies(texts, unseeded) for h in r.hypotheses] for _ in range(2))
     assert first != second, "without a seed, replies differ each time"
@@ -587,7 +588,7 @@ def test_rerank_anti_language_model(forward: Chatbot) -> None:
     plain = forward.reply("word1 word2 word3", BEAM).hypotheses
     reranked = forward.reply("word1 word2 word3", decoding).hypotheses
     assert {h.text for h in reranked} == {h.text for h in plain}
-    model, ranks = forward._model, []
+    model, ranks = forward.engine.model, []
     for hypothesis in reranked:
         ids = [*forward.codecs.source.vocabulary.ids(hypothesis.words), *([2] if hypothesis.ended else [])]
         target = np.zeros([1, 6], np.int32)
@@ -628,7 +629,7 @@ def test_rerank_bidirectional(tiny_run: Path, tmp_path: Path) -> None:
             [*backward.codecs.source.vocabulary.ids(text.split()), EOS],
         )
         source[0, : len(ids)], target[0, : len(words)] = ids, words
-        loss = backward._model.loss(source, np.array([len(ids)]), target, np.array([len(words)]))
+        loss = backward.engine.model.loss(source, np.array([len(ids)]), target, np.array([len(words)]))
         assert float(log_p[0, 0]) == pytest.approx(-float(loss.nats), rel=1e-4)
         expected = 0.1 * hypothesis.score + 0.9 * float(log_p[0, 0])
         assert hypothesis.rank == pytest.approx(expected, abs=1e-4)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Config, ConfigError, Decoding, Model, parse_config
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.dynamic import build_model, load_addons
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.attention import ATTENTIONS

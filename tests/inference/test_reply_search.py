@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import Hypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference import reply_search
-from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from tests.random_weights import randomize
 
@@ -175,7 +175,7 @@ def test_parameters_are_inputs_of_the_graph(
 
 
 def test_a_hundred_settings_need_four_graphs(utterances: Utterances) -> None:
-    bot = Chatbot(random_model(), MagicMock(), MagicMock())
+    engine = TensorFlowEngine(random_model())
     graphs = set()
     rng = np.random.default_rng(1)
     for number in range(100):
@@ -193,7 +193,7 @@ def test_a_hundred_settings_need_four_graphs(utterances: Utterances) -> None:
         elif options["method"] == "beam":
             options |= {"n_best": int(rng.integers(1, options["beam_width"] + 1))}
             options |= {"length_penalty": float(rng.uniform(0, 2))}
-        search = bot.search(Decoding(**options))
+        search = engine.search(Decoding(**options))
         if number % 10 == 0:
             search(*utterances)
         graphs.add(search._compiled)
@@ -216,7 +216,7 @@ def test_other_graphs(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 def test_what_the_dynamic_decoder_does_not_support_is_searched_for_statically(utterances: Utterances) -> None:
     decoding = Decoding(method="beam", beam_width=4, n_best=3, min_length=2)
-    found = Chatbot(random_model(unrolling="dynamic"), MagicMock(), MagicMock()).search(decoding)(*utterances)
+    found = TensorFlowEngine(random_model(unrolling="dynamic")).search(decoding)(*utterances)
     expected = ReplySearch(random_model(), decoding)(*utterances)
     np.testing.assert_array_equal(found.words, expected.words)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)

@@ -13,8 +13,9 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec, Codecs, convert_tokens
 from seq2seq_chat.data.tokenizers import TokenizerSettings, train_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
-from seq2seq_chat.decoding.hypotheses import Hypotheses
+from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.inference.terminal import explain
 from seq2seq_chat.runs.find import find_run
 from tests.random_runs import make_codec, random_model, random_run, small_config
@@ -30,7 +31,7 @@ BEAM = Decoding(method="beam", beam_width=6, n_best=6)
 def make_bot(source: Codec, target: Codec, *changes: str) -> Chatbot:
     names = f"data.tokenizer={source.tokenizer.name}", f"data.target_tokenizer={target.tokenizer.name}"
     config = small_config(*names, *changes)
-    return Chatbot(random_model(config, Codecs(source, target)), Codecs(source, target), config)
+    return Chatbot(TensorFlowEngine(random_model(config, Codecs(source, target))), Codecs(source, target), config)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ class FixedSearch:
             row[: len(weights)] = weights
         self._words, self._attention = [*words, EOS], padded
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: int | None = None) -> Hypotheses:
+    def __call__(self, source: np.ndarray, lengths: np.ndarray, *_: object) -> Hypotheses:
         count, size = len(source), len(self._words)
         return Hypotheses(
             words=np.tile(np.array(self._words, np.int32), [count, 1, 1]),
@@ -66,7 +67,7 @@ def test_each_side_has_its_vocabulary(bot: Chatbot, monkeypatch: pytest.MonkeyPa
     read: list[Any] = []
     monkeypatch.setattr(bot, "search", lambda decoding: lambda *inputs: read.append(inputs) or search(*inputs))
     reply = bot.reply("Où est it?")
-    ((ids, lengths, _),) = read
+    ((ids, lengths, *_),) = read
     assert (ids[0].tolist(), lengths.tolist()) == ([4, 5, UNKNOWN, 8, 0, 0, 0, 0], [4])
     assert (reply.source_words, reply.unknown_words) == (["Où", "est", "it", "?"], ["it"])  # it is known to the target
     assert (reply.text, reply.hypotheses[0].words) == ("where is the?", ["where", "is", "the", "?"])
@@ -164,7 +165,7 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
         ids = replies.vocabulary.ids(read)[-12:]
         batch = np.zeros([1, 12], np.int32), np.zeros([1, 6], np.int32)
         batch[0][0, : len(ids)], batch[1][0] = ids, target_ids
-        loss = backward._model.loss(batch[0], np.array([len(ids)]), batch[1], np.array([6]))
+        loss = backward.engine.model.loss(batch[0], np.array([len(ids)]), batch[1], np.array([6]))
         expected = 0.2 * hypothesis.score - 0.8 * float(loss.nats)
         assert hypothesis.rank == pytest.approx(expected, abs=1e-3)
     ranks = [hypothesis.rank for hypothesis in hypotheses]

@@ -22,6 +22,7 @@ from seq2seq_chat.data.source_text import SourceText, original_spelling, read_so
 from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.training.validation import BleuScorer, ReplySampler, read_sources
 from tests.conftest import CommandResult
@@ -81,7 +82,7 @@ class RecordingReference(Reference):
 def test_the_position_is_that_of_the_equations(lexicon: str, query: str, reverse: bool) -> None:
     config = config_of(f"model.attention_query={query}", f"data.reverse_input={str(reverse).lower()}")
     model = random_model(config, CODECS)
-    bot, reference = Chatbot(model, CODECS, config), RecordingReference(model)
+    bot, reference = Chatbot(TensorFlowEngine(model), CODECS, config), RecordingReference(model)
     beam = Decoding(method="beam", beam_width=6, n_best=6, allow_unknown=True)
     replacing = beam.model_copy(update={"replace_unknown": True})
     positions = set()

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.streams import Streams
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.model.language_model import LanguageModel, Truncation
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -52,7 +53,7 @@ def test_loss_of_a_text_is_that_of_numpy(name: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("seq2seq_chat.inference.text_scorer.MIN_LENGTH", length)
         monkeypatch.setattr("seq2seq_chat.inference.text_scorer.WARM_UP", warm_up)
         monkeypatch.setattr("seq2seq_chat.inference.text_scorer.MAX_STEPS", steps)
-        score = TextScorer(model).score(tokens)
+        score = TextScorer(TensorFlowTextEngine(model)).score(tokens)
         assert score.tokens == 202
         assert score.nats == pytest.approx(nats.sum(), rel=2e-5)
         assert score.correct == np.sum(most_probable == tokens[1:])
@@ -65,7 +66,7 @@ def test_streams_are_read_again_until_their_states_agree(monkeypatch: pytest.Mon
     model, tokens = build("lstm"), random_text(122)
     bias = model.decoder.cells[0].bias
     bias.assign(tf.tensor_scatter_nd_update(bias, [[n] for n in range(7, 14)], [30.0] * 7))  # of the forget gates
-    scorer = TextScorer(model)
+    scorer = TextScorer(TensorFlowTextEngine(model))
     assert scorer.score(tokens).nats == pytest.approx(Reference(model).text_loss(tokens.tolist()).sum(), rel=2e-5)
     assert scorer.streams_read == 6 + 5 + 4 + 3 + 2 + 1
 

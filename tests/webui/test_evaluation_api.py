@@ -155,7 +155,8 @@ def test_prompts_of_the_validation_corpus(client: FlaskClient, corpora: Path) ->
     assert len(prompts) == 3
     assert [questions.index(prompt) for prompt in prompts] == [0, 3, 6]
     assert client.get("/api/runs/tiny/prompts").get_json()["prompts"] == list(dict.fromkeys(questions))
-    assert "count" in error_of(client.get("/api/runs/tiny/prompts?count=0"), 400)
+    for count in ("0", "null", "-1", "1e2", "1001", "5&count=6"):
+        assert "count" in error_of(client.get(f"/api/runs/tiny/prompts?count={count}"), 400)
 
 
 def test_a_run_without_a_corpus_has_no_prompts(client: FlaskClient, results: Path) -> None:

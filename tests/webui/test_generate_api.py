@@ -101,10 +101,10 @@ def test_probabilities_are_those_of_the_model(client: FlaskClient, generator: Ge
     names = enumerate(vocabulary.tokens(range(len(vocabulary))))
     words = {index: {"<newline>": "\n", "<space>": " "}.get(name, name) for index, name in names}
     ids = {word: index for index, word in words.items()}
-    states = generator.model.start(1)
+    states = generator.engine.model.start(1)
     text = PROMPT + "".join(token["text"] for token in tokens)
     for position, character in enumerate(text[:-1]):
-        logits, states = generator.model.step(tf.constant([ids[character]]), states)
+        logits, states = generator.engine.model.step(tf.constant([ids[character]]), states)
         if position < len(PROMPT) - 1:
             continue
         token = tokens[position - len(PROMPT) + 1]

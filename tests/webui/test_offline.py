@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.checkpoint.restore import load_trained_model
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.browser_model import round_weights
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.find import find_run
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
-from webui.offline.page import PAGE
+from webui.offline.page import PAGE, SETTINGS, differences
 
 Cli = Callable[..., Any]
-FAILED = "Copy the file again"
+FAILED = "[Cc]opy (the file|it) again"
 STOP_AT_FIRST_TOKEN = """() => new MutationObserver((changes, observer) => {
   if (document.querySelectorAll(".written").length !== 1 || !document.querySelector(".written .token")) return;
   observer.disconnect();
@@ -158,14 +159,15 @@ def test_a_language_model_writes_until_it_is_stopped(offline_page: Any, tmp_path
     expect(offline_page.locator("#texts .hint")).to_contain_text("Stopped")
 
 
-@pytest.mark.parametrize("part", ["model", "script", "style", "worker"])
+@pytest.mark.parametrize("part", ["model", "script", "style", "worker", "bootstrap"])
 def test_a_damaged_file_says_so(browser: Any, offline_chat: Path, tmp_path: Path, part: str, expect: Any) -> None:
     text = offline_chat.read_text(encoding="utf-8")
     pattern = {
         "model": r'id="model">.{200}',
         "script": r"In place of the client",
-        "style": r"Theme over Bootstrap",
-        "worker": r"Four rows at a time|four rows at a time",
+        "style": r"--accent-strong",
+        "bootstrap": r"@popperjs",
+        "worker": r"four rows at a time",
     }[part]
     end = re.search(pattern, text).end()  # type: ignore[union-attr]
     damaged = tmp_path / PAGE
@@ -206,6 +208,15 @@ def test_axe_finds_no_violations(offline_page: Any, offline_chat: Path, width: i
     assert len(results["passes"]) > 10  # axe did run
     assert not results["violations"], json.dumps(results["violations"])[:2000]
     assert not offline_page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
+
+
+def test_settings_that_the_page_does_not_have_are_named() -> None:
+    decoding = Decoding(method="beam", beam_width=4, rerank="anti_language_model", unrolling="static")
+    expected = ['the page does not have decoding.rerank, which is "anti_language_model" in the run']
+    assert differences(decoding) == expected
+    assert differences(Decoding(method="sample", top_p=0.5)) == []
+    server_only = {"rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown", "lexicon"}
+    assert {*SETTINGS} == {*Decoding.model_fields} - server_only - {"unrolling"}
 
 
 def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:

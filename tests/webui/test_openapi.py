@@ -24,6 +24,8 @@ def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     routes = {re.sub("<(.*?)>", r"{\1}", rule.rule) for rule in rules if rule.endpoint.startswith(API_ENDPOINTS)}
     assert set(document["paths"]) == routes - {"/api/openapi.json"}
     schemas = document["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert references <= set(schemas)
     assert set(schemas["ChatRequest"]["properties"]) == set(ChatRequest.model_fields)
     assert set(schemas["SearchRequest"]["properties"]) == {*ChatRequest.model_fields, "prefix"}
     assert schemas["SearchRequest"]["properties"]["text"]["maxLength"] == 10_000
@@ -62,7 +64,7 @@ def test_schemathesis_passes(shared_server: str, shared_client: FlaskClient, tmp
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
     paths = shared_client.get("/api/openapi.json").get_json()["paths"]
     count = sum(map(len, paths.values()))
-    assert f"{count} selected" in result.stdout or f"Selected: {count}/{count}" in result.stdout, result.stdout
+    assert f"Selected: {count - 1}/{count}" in result.stdout, result.stdout
     assert "generated" in result.stdout
 
 
@@ -80,6 +82,7 @@ def test_schemathesis_finds_a_wrong_schema(shared_server: str, shared_client: Fl
 def _schemathesis(server: str, folder: Path, document: str | None = None) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("schemathesis", reason="schemathesis is not installed; ./test.sh -m slow installs it")
     command = [sys.executable, "-m", "schemathesis.cli", "run", document or f"{server}/api/openapi.json"]
+    command += ["--exclude-path", "/api/events"]  # a stream without an end
     command += ["--url", server, "--checks", "all", "--seed", "1", "--no-color", "--generation-database", "none"]
     environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "120"}
     return subprocess.run(

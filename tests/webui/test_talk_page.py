@@ -23,7 +23,7 @@ def talk(page: Any, text: str, turns: int) -> list[str]:
     page.get_by_label("Turns").fill(str(turns))
     page.get_by_role("button", name="Talk").click()
     page.locator("#copy").wait_for(timeout=REPLY_TIMEOUT)
-    return page.locator(".turn p").all_inner_texts()[1:]
+    return page.locator(".talk-turn p").all_inner_texts()[1:]
 
 
 def loop_by_definition(texts: str) -> list[int] | None:
@@ -64,8 +64,8 @@ def test_a_model_talks_with_itself_until_it_loops(page: Any, server: str, expect
         text = answer["reply"]
     length, start = loop_by_definition(replies) or [0, 0]  # a list of texts works as a text does
     assert len(replies) == 12 or length
-    expect(page.locator(".turn .tag")).to_have_count(len(replies) - len(set(replies)))
-    expect(page.locator(".turn.in-loop")).to_have_count(len(replies) - start if length else 0)
+    expect(page.locator(".talk-turn .tag")).to_have_count(len(replies) - len(set(replies)))
+    expect(page.locator(".talk-turn.in-loop")).to_have_count(len(replies) - start if length else 0)
     expect(page.locator("#summary")).to_contain_text(f"{len(set(replies))} of them distinct")
 
 
@@ -82,7 +82,7 @@ def test_two_snapshots_talk_with_a_seed(page: Any, server: str, expect: Any) -> 
     page.get_by_label("End when they go round in a loop").uncheck()
     first = talk(page, "hello", 6)
     assert len(first) == 6
-    expect(page.locator(".turn-head")).to_contain_text(["first message", "tiny", "other", "tiny"])
+    expect(page.locator(".talk-head")).to_contain_text(["first message", "tiny", "other", "tiny"])
     expect(page.locator("#summary")).to_contain_text("seed 7")
     assert talk(page, "hello", 6) == first
 

@@ -44,6 +44,9 @@ function showStartup(message) {
   byId("startup").hidden = false;
 }
 
+/** Whether the policy of the page has accepted its styles and all other scripts, which it does only if they are unchanged. */
+const isComplete = () => [document.styleSheets.length, globalThis.Popper, globalThis.bootstrap, document.documentElement.dataset.bsTheme].every(Boolean);
+
 async function load() {
   if (!globalThis.DecompressionStream || !Array.prototype.toReversed) {
     showStartup(MISSING);
@@ -55,6 +58,7 @@ async function load() {
     const result = await ask({ load: data.textContent });
     byId("startup").hidden = true;
     data.remove();
+    if (!isComplete()) reportError(new Error("a script or the styles of this page were blocked"));
     return result;
   } catch (error) {
     showStartup(error.message);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import logging
 import os
 import re
@@ -27,8 +28,12 @@ from webui.offline.styles import used_rules
 
 PAGE = "index.html"
 PAGES = {"conversation": "chat", "translation": "translate", "language_model": "write"}
-SERVER_ONLY = ("rerank", "rerank_weight", "rerank_prefix_length", "replace_unknown", "unrolling")
-"""Decoding settings that the page does not have."""
+SETTINGS = (
+    *("method", "n_best", "beam_width", "length_penalty", "beam_groups", "diversity_penalty"),
+    *("temperature", "top_k", "top_p", "seed"),
+    *("min_length", "no_repeat_ngram_size", "repetition_penalty", "allow_unknown"),
+)
+"""The decoding settings of the page: those that the searches in JavaScript have."""
 SHOWN_CLASSES = ("show", "showing", "hiding", "fade", "offcanvas-backdrop", "dropdown-menu-end")
 """Classes that the scripts of Bootstrap add."""
 
@@ -92,7 +97,7 @@ def _describe(run: Run, snapshot: str, step: int, limits: Limits) -> dict[str, A
         "samples": [],
         "config": {"decoding": _settings(decoding.model_dump(mode="json"))},
         "decoding": {
-            "options": [option for option in decoding_options(limits) if option["name"] not in SERVER_ONLY],
+            "options": [option for option in decoding_options(limits) if option["name"] in SETTINGS],
             "defaults": {name: _settings(values) for name, values in default_settings(decoding, limits).items()},
             "method": decoding.method,
         },
@@ -100,19 +105,18 @@ def _describe(run: Run, snapshot: str, step: int, limits: Limits) -> dict[str, A
 
 
 def _settings(decoding: dict[str, Any]) -> dict[str, Any]:
-    """Decoding settings without those that the page does not have."""
-    unsupported = (*SERVER_ONLY, "backward_run", "lexicon")
-    return {name: value for name, value in decoding.items() if name not in unsupported}
+    """The decoding settings that the page has."""
+    return {name: decoding[name] for name in SETTINGS}
 
 
 def differences(decoding: Decoding) -> list[str]:
     """A sentence for each setting of a run that the page does not have."""
-    sentences = []
-    if decoding.rerank != "none":
-        sentences.append(f"the page does not rerank, unlike the run (decoding.rerank {decoding.rerank})")
-    if decoding.replace_unknown:
-        sentences.append("the page does not replace <unknown>, unlike the run (decoding.replace_unknown)")
-    return sentences
+    defaults = Decoding().model_dump()
+    return [
+        f"the page does not have decoding.{name}, which is {json.dumps(value)} in the run"
+        for name, value in decoding.model_dump(mode="json").items()
+        if name not in (*SETTINGS, "unrolling") and value != defaults[name]
+    ]
 
 
 def _render(run: Run, model: str, limits: Limits) -> str:
@@ -141,15 +145,15 @@ def _render(run: Run, model: str, limits: Limits) -> str:
 
 
 def _styles(page: str, markup: str) -> str:
-    """Our style sheets, and the rules of Bootstrap for the classes in HTML and scripts."""
+    """The rules of Bootstrap and of our style sheets for the classes in HTML and scripts."""
     ours = [
         "style.css",
         "attention.css",
         *{"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
     ]
     names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
-    files = [*(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
-    return "\n".join([used_rules(_read(_BOOTSTRAP / "css" / "bootstrap.min.css"), names), *map(_read, files)])
+    files = [_BOOTSTRAP / "css" / "bootstrap.min.css", *(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
+    return "\n".join(used_rules(_read(file), names) for file in files)
 
 
 def _policy(scripts: list[str], styles: str) -> str:

@@ -9,6 +9,6 @@
     const note = document.getElementById("startup");
     if (note) Object.assign(note, { hidden: false, textContent: DAMAGED });
   };
-  for (const event of ["error", "unhandledrejection", "securitypolicyviolation"]) addEventListener(event, show);
+  for (const event of ["error", "unhandledrejection"]) addEventListener(event, show);
   addEventListener("DOMContentLoaded", () => { if (failed) show({}); });
 })();

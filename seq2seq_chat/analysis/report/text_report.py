@@ -31,8 +31,11 @@ from seq2seq_chat.analysis.report.page import (
     start_page,
 )
 from seq2seq_chat.analysis.text_evaluation import evaluate_text, evaluation_text
+from seq2seq_chat.checkpoint.restore import load_language_model
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
@@ -103,25 +106,26 @@ def _measure(run: RunMeasurements, prompts: Sequence[str], report: Report) -> li
     for snapshot in sample_evenly(available_snapshots(run.run), MAX_SNAPSHOTS):
         report.on_progress(f"{run.name}: measuring snapshot {snapshot.label}")
         with run.record_errors(f"snapshot {snapshot.label}"):
-            generator = Generator.load(run.run, snapshot.name)
+            trained = load_language_model(run.run, snapshot.name)
+            generator = Generator(TensorFlowTextEngine(trained.model), trained.codecs.source)
             decoding = run.config.decoding
             texts = ["".join(generator.stream(prompt, LENGTH, decoding, SEED)) for prompt in prompts]
             metrics, gradients = None, None
             with run.record_errors("evaluation"):
                 metrics = evaluate_text(run.run, report.options.data, snapshot.name)
-                gradients = _gradient_norms(run.run, generator, report.options.data)
+                gradients = _gradient_norms(run.run, trained.model, report.options.data)
             measured.append(TextSnapshot(snapshot.label, metrics, texts, gradients))
     return measured
 
 
-def _gradient_norms(run: Run, generator: Generator, data: str | None) -> np.ndarray | None:
+def _gradient_norms(run: Run, model: LanguageModel, data: str | None) -> np.ndarray | None:
     """Gradient norms by distance on passages of the text to evaluate on; None if it is too short."""
     tokens = RunningText.open(evaluation_text(run, data), run.codecs, run.config.data).tokens
     length = min(DISTANCE, len(tokens) // ROWS - 1)
     if length < 1:
         return None
     passages = np.array(tokens[: ROWS * (length + 1)], np.int32).reshape(ROWS, length + 1)
-    return gradient_by_distance(generator.model, passages[:, :-1], passages[:, -1])
+    return gradient_by_distance(model, passages[:, :-1], passages[:, -1])
 
 
 def _overview(page: Page, report: Report, snapshots: Sequence[Sequence[TextSnapshot]]) -> None:
@@ -130,7 +134,7 @@ def _overview(page: Page, report: Report, snapshots: Sequence[Sequence[TextSnaps
     for run, measured in zip(report.runs, snapshots, strict=True):
         model = run.config.model
         with chapter.show_errors(run.name):
-            parameters = sum(parameter_counts(Generator.load(run.run).model).values())
+            parameters = sum(parameter_counts(load_language_model(run.run).model).values())
             rows.append(
                 [
                     run.name,

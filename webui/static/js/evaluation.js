@@ -104,6 +104,7 @@ byId("judge-form").addEventListener("submit", (event) => {
   byId("judging").hidden = false;
   attempt(showNext);
 });
+byId("judge-form").hidden = false; // now that it is not submitted to the server
 for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice)));
 next.addEventListener("click", () => attempt(showNext));
 byId("show-results").addEventListener("click", () => attempt(showResults));

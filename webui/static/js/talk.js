@@ -93,8 +93,8 @@ const replies = () => turns.slice(1).map((turn) => turn.text);
 
 function add(text, speaker, side = 1) {
   const name = speaker ? `${shortName(speaker.run)} · ${snapshotLabel(speaker.snapshot)}` : "first message";
-  const node = element("li", { class: `turn ${side ? "second" : "first"}` },
-    element("div", { class: "turn-head" }, element("span", { dir: "auto" }, name), element("span", {}, turns.length ? String(turns.length) : null)),
+  const node = element("li", { class: `talk-turn ${side ? "second" : "first"}` },
+    element("div", { class: "talk-head" }, element("span", { dir: "auto" }, name), element("span", {}, turns.length ? String(turns.length) : null)),
     element("p", { dir: "auto", class: text.trim() ? null : "placeholder-text" }, text.trim() ? text : "(empty reply)"));
   turns.push({ text, speaker, node });
   log.append(node);

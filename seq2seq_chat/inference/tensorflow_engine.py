@@ -1,0 +1,76 @@
+"""Replies of a model in TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
+from seq2seq_chat.inference.observed_search import ObservedSearch
+from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic
+from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
+
+MAX_SEARCHES = 8  # compiled graphs that are cached, as people try out settings
+UNCOMPILED_SETTINGS = (
+    *("seed", "rerank", "rerank_weight", "rerank_prefix_length", "backward_run"),
+    *("replace_unknown", "lexicon"),
+)
+"""Settings that do not affect the compiled search."""
+
+
+class TensorFlowEngine:
+    """Compiles searches and a scorer for a model.
+
+    Args:
+        model: Its variables may change between calls.
+        constant: Whether they do not, which makes searches faster.
+    """
+
+    def __init__(self, model: Seq2Seq, constant: bool = False) -> None:
+        self.model, self._constant = model, constant
+        self.scorer = Scorer(model)
+        self._searches: dict[Decoding, ReplySearch] = {}  # least recently used first
+        self._sample_scorers: dict[int, Scorer] = {}
+
+    def search(self, decoding: Decoding) -> ReplySearch:
+        """The compiled search with the given settings, without reranking; the most recently used ones are cached."""
+        defaults = {name: Decoding.model_fields[name].default for name in UNCOMPILED_SETTINGS}
+        key, adjustable = decoding.model_copy(update=defaults), not is_dynamic(self.model, decoding)
+        if adjustable:
+            key = graph_settings(key)
+        search = self._searches.pop(key, None) or ReplySearch(self.model, key, adjustable, self._step_weights)
+        self._searches[key] = search
+        if len(self._searches) > MAX_SEARCHES:
+            del self._searches[next(iter(self._searches))]
+        return search.with_parameters(SearchParameters.of_settings(decoding))
+
+    @functools.cached_property
+    def _step_weights(self) -> StepWeights | None:
+        return self.model.step_weights() if self._constant else None
+
+    @functools.cached_property
+    def observed_search(self) -> ObservedSearch:
+        """The compiled beam search, one step at a time."""
+        return ObservedSearch(self.model)
+
+    def assign(self, other: Seq2Seq) -> None:
+        """Take the weights of another model of the same architecture, also if they are otherwise constant."""
+        for variable, value in zip(self.model.trainable_variables, other.trainable_variables, strict=True):
+            variable.assign(value)
+        self._searches.clear()
+        self.__dict__.pop("_step_weights", None)
+
+    def sample_scorer(self, max_rows: int) -> Scorer:
+        """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+        if max_rows not in self._sample_scorers:
+            self._sample_scorers[max_rows] = Scorer(self.model, max_rows=max_rows, count_correct=True)
+        return self._sample_scorers[max_rows]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the current weights, in hex."""
+        digest = hashlib.sha256()
+        for variable in self.model.trainable_variables:
+            digest.update(variable.numpy().tobytes())
+        return digest.hexdigest()
