@@ -18,6 +18,8 @@ from seq2seq_chat.decoding.sampling import truncated_softmax
 from seq2seq_chat.export.browser_model import round_weights
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
 from tests.export.conftest import Evaluate, encode_model
@@ -58,7 +60,7 @@ def compare(
     """
     data = encode_model(trained, config)
     round_weights(trained.model)
-    bot = Chatbot(trained.model, trained.codecs, config)
+    bot = Chatbot(TensorFlowEngine(trained.model), trained.codecs, config)
     count, histories = 0, histories or [()] * len(texts)
     for decoding in searches:
         settings = decoding.model_dump(mode="json")
@@ -146,7 +148,7 @@ def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> N
     ids = codecs.source.encode("word1 word5 word2")
     uniform = np.random.default_rng(3).random([1, 3, config.model.decoder_steps])
     source = np.array([[*ids, *[0] * (config.model.encoder_steps - len(ids))]], np.int32)
-    search = Chatbot(trained.model, codecs, config).search(decoding)
+    search = Chatbot(TensorFlowEngine(trained.model), codecs, config).search(decoding)
     found = search.search(source, np.array([len(ids)], np.int32), uniform, None)
     expected = sorted(
         tuple(words[:length])
@@ -194,7 +196,7 @@ def test_language_models_continue_a_text(javascript: Evaluate, tokenizer: Any) -
     for await (const token of text) tokens.push(token);
     return tokens;"""
     for prompt in prompts:
-        (block,) = Generator(model, codec).explained_stream(prompt, 30, decoding, 5)
+        (block,) = Generator(TensorFlowTextEngine(model), codec).explained_stream(prompt, 30, decoding, 5)
         uniform = np.random.default_rng([5]).random(30).tolist()
         request = {"model": data, "prompt": prompt, "settings": decoding.model_dump(mode="json"), "uniform": uniform}
         tokens = javascript(write, request)

@@ -16,6 +16,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.browser_model import round_weights
 from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.runs.find import find_run
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 from webui.offline.page import PAGE, SETTINGS, differences
@@ -77,7 +78,7 @@ def rounded_bot(path: Path) -> Chatbot:
     run = find_run(str(path))
     trained = load_trained_model(run)
     round_weights(trained.model)
-    return Chatbot(trained.model, trained.codecs, run.config)
+    return Chatbot(TensorFlowEngine(trained.model), trained.codecs, run.config)
 
 
 def questions(path: Path, count: int) -> list[str]:
@@ -225,5 +226,5 @@ def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     message = cli("export", tiny_run, "--output", tmp_path / "full", "--format", "html").error_message
     assert "already exists" in message
     message = cli("export", tiny_run, "--output", tmp_path / "new", "--format", "html", "--n-best", "3").error_message
-    assert "the page has these settings" in message
+    assert "are for --format saved_model" in message
     assert not (tmp_path / "new").exists()

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
 from seq2seq_chat.analysis.text_evaluation import evaluate_text
+from seq2seq_chat.checkpoint.restore import load_language_model
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
@@ -51,7 +52,7 @@ def test_every_snapshot_has_its_loss_and_its_texts(cli: Callable[..., Any], run:
 
 
 def test_gradients_are_those_of_finite_differences(run: Run) -> None:
-    model = Generator.load(run).model
+    model = load_language_model(run).model
     tokens, target, size = [4, 6, 5, 7, 8], 9, 1e-2  # every token once, so that its vector is that of one distance
     table = model.target_embedding.table
     original = table.numpy()
