@@ -8,6 +8,7 @@ utterances and streams; beyond that it raises :class:`ServerBusy`.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import OrderedDict
@@ -64,8 +65,12 @@ class ModelPool:
         with self._lock:
             if self._pending >= self.limits.max_queued_total:
                 raise ServerBusy("The server is busy. Please try again in a moment.")
-            while not self._worker(run, snapshot, version, model_type).submit(job):
-                pass
+            key = (str(run.path), snapshot)
+            worker = self._open_worker(key, version)
+            if worker is None or not worker.submit(job):
+                name = f"{run.path.name} ({snapshot or 'latest'})"
+                load = functools.partial(load_model, model_type, run, snapshot)
+                self._start(key, ModelWorker(name, load, version, self._permits, self.limits), job)
             self._pending += 1
         job.future.add_done_callback(self._on_done)
 
@@ -99,26 +104,24 @@ class ModelPool:
         with self._lock:
             self._pending -= 1
 
-    def _worker(
-        self, run: Run, snapshot: str | None, version: tuple[Any, ...], model_type: type[Chatbot] | type[Generator]
-    ) -> ModelWorker:
-        """The open worker of a model, which becomes the most recently used one."""
-        key = (str(run.path), snapshot)
+    def _open_worker(self, key: tuple[str, str | None], version: tuple[Any, ...]) -> ModelWorker | None:
+        """The worker of a model, which becomes the most recently used one; None if it is closed or has old weights."""
         worker = self._workers.pop(key, None)
-        if worker is not None and (worker.version != version or not worker.is_open):
-            worker.close()  # newer weights were saved
-            worker = None
-        if worker is None:
-            name = f"{run.path.name} ({snapshot or 'latest'})"
-            worker = ModelWorker(
-                name, lambda: load_model(model_type, run, snapshot), version, self._permits, self.limits
-            )
-            worker.start()
+        if worker is None or worker.version != version or not worker.is_open:
+            if worker is not None:
+                worker.close()
+            return None
+        self._workers[key] = worker
+        return worker
+
+    def _start(self, key: tuple[str, str | None], worker: ModelWorker, job: Job) -> None:
+        """Start a worker with its first job, and close those of the least recently used models."""
+        worker.submit(job)  # before the start: a model that cannot be loaded fails its jobs and closes the worker
+        worker.start()
         self._workers[key] = worker
         while len(self._workers) > self.limits.max_models:
             _, evicted = self._workers.popitem(last=False)
             evicted.close()
-        return worker
 
 
 def load_model(

@@ -17,7 +17,7 @@ from seq2seq_chat.runs.run import Run, RunError
 from webui import model_pool
 from webui.limits import Limits
 from webui.model_pool import ModelPool
-from webui.model_worker import Answer, ModelUnavailable, ServerBusy, Utterance
+from webui.model_worker import Answer, ModelUnavailable, ModelWorker, ServerBusy, Utterance
 
 GREEDY, BEAM = Decoding(), Decoding(method="beam", beam_width=3)
 TIMEOUT = 120.0
@@ -250,6 +250,23 @@ def test_a_model_that_fails_to_load_fails_its_queue(
             future.result(TIMEOUT)
     del runs.errors["a"]
     assert reply_text(submit(pool, "a", "fixed")) == "a:FIXED"
+
+
+def test_a_model_that_fails_before_start_returns_fails_its_first_utterance(
+    runs: FakeRuns, make_pool: Callable[..., ModelPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[ModelWorker] = []
+
+    def start(worker: ModelWorker) -> None:
+        starts.append(worker)
+        assert len(starts) == 1, "the model is loaded again and again"
+        threading.Thread.start(worker)
+        worker.join(TIMEOUT)
+
+    monkeypatch.setattr(ModelWorker, "start", start)
+    runs.errors["a"] = RunError("damaged")
+    with pytest.raises(RunError, match="damaged"):
+        submit(make_pool(), "a").result(TIMEOUT)
 
 
 def test_newer_weights_are_loaded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
