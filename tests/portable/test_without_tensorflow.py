@@ -17,6 +17,7 @@ from seq2seq_chat.export.portable_model import export_onnx
 from tests.conftest import CommandResult
 from tests.random_runs import random_language_run
 
+OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run"
 WITHOUT_TENSORFLOW = """
 import sys
 
@@ -52,17 +53,14 @@ def test_chat(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult])
     assert found.stdout == cli("chat", tiny_run, "--beam-width", 3, stdin=stdin.encode()).out
 
 
-def test_evaluate(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult], tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("i like the tree1 ?\nyes i do .\nyou see what ?\nthe house7 .\n" * 3)
-    options = ["--data", corpus, "--output", tmp_path, "--json"]
-    found = run("evaluate", exported, *options, tmp_path / "exported.json")
+def test_evaluate(tmp_path: Path) -> None:
+    """The exported model of an old run has the metrics that are stored with that run."""
+    options = ["--data", OLD_RUN / "validation.txt", "--output", tmp_path, "--json", tmp_path / "metrics.json"]
+    found = run("evaluate", Path(__file__).with_name("data") / "format1", *options)
     assert found.returncode == 0, found.stderr
-    assert cli("evaluate", tiny_run, *options, tmp_path / "run.json").status == 0
-    results = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in ("exported", "run")}
-    assert results["exported"]["loss"] == pytest.approx(results["run"]["loss"], abs=1e-4)
-    for name in ("bleu", "tokens", "word_accuracy", "distinct_2"):
-        assert results["exported"][name] == pytest.approx(results["run"][name])
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    for name, value in json.loads((OLD_RUN / "expected.json").read_text())["evaluation"].items():
+        assert metrics[name] == pytest.approx(value, rel=1e-5), name
 
 
 def test_generate(cli: Callable[..., CommandResult], tmp_path: Path) -> None:
