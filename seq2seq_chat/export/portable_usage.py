@@ -34,8 +34,9 @@ KINDS = {"conversation": "chatbot", "translation": "translation model", "languag
 
 REPLY = """\
     import json, numpy as np, onnxruntime as ort
-    model = json.load(open("model.json"))
-    source, target = (open(model["texts"][side]["vocabulary"]).read().split("\\n") for side in ("source", "target"))
+    model = json.load(open("model.json", "rb"))
+    files = [model["texts"][side]["vocabulary"] for side in ("source", "target")]
+    source, target = (open(file, encoding="utf-8").read().split("\\n") for file in files)
     encoder, step = (ort.InferenceSession(file) for file in ("encoder.onnx", "decoder_step.onnx"))
     ids, reply = [source.index(token) for token in {tokens!r}]{reverse}, []
     read = encoder.run(None, {{"source": np.array([ids], "int32"), "lengths": np.array([len(ids)], "int32")}})
@@ -48,8 +49,8 @@ REPLY = """\
 """
 CONTINUE = """\
     import json, numpy as np, onnxruntime as ort
-    model = json.load(open("model.json"))
-    vocabulary = open(model["texts"]["source"]["vocabulary"]).read().split("\\n")
+    model = json.load(open("model.json", "rb"))
+    vocabulary = open(model["texts"]["source"]["vocabulary"], encoding="utf-8").read().split("\\n")
     step = ort.InferenceSession("decoder_step.onnx")
     tokens, prompt = [], [vocabulary.index(token) for token in {tokens!r}]
     inputs = {{name: np.zeros([1, size], "float32") for name, size in zip(model["state"], model["state_sizes"])}}

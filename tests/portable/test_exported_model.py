@@ -21,33 +21,7 @@ from seq2seq_chat.portable.manifest import write_manifest
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult
 
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "tensorflow_addons", "keras", "onnx"):
-            raise ImportError(f"{name} is not installed")
-
-sys.meta_path.insert(0, Missing())
-from seq2seq_chat.cli import main
-main()
-"""
 UTTERANCES = ["i like the tree1 ?", "they want the song3 ?", "you see what ?", "...", "we know the house7 ?"]
-
-
-def run_without_tensorflow(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *map(str, arguments)]
-    return subprocess.run(command, input=stdin, text=True, capture_output=True, check=False)
-
-
-@pytest.fixture(scope="module")
-def exported(tiny_run: Path, cli: Callable[..., CommandResult], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("exported") / "model"
-    result = cli("export", tiny_run, "--format", "onnx", "--output", folder)
-    assert result.status == 0, result
-    assert "seq2seq-chat chat" in result.out
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -76,19 +50,6 @@ def test_replies_and_scores_are_those_of_the_run(tiny_run: Path, exported: Path,
             assert hypothesis.score == pytest.approx(other.score, abs=1e-4)
             assert hypothesis.rank == pytest.approx(other.rank, abs=1e-4)
             np.testing.assert_allclose(hypothesis.attention, other.attention, atol=1e-5)
-
-
-def test_chat_needs_no_tensorflow(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult]) -> None:
-    stdin = "\n".join(UTTERANCES) + "\n"
-    found = run_without_tensorflow("chat", exported, "--beam-width", 3, stdin=stdin)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout == cli("chat", tiny_run, "--beam-width", 3, stdin=stdin.encode()).out
-
-
-def test_a_run_needs_tensorflow(tiny_run: Path) -> None:
-    result = run_without_tensorflow("chat", tiny_run, stdin="hello\n")
-    assert result.returncode == 2
-    assert "could not import TensorFlow" in result.stderr
 
 
 def test_description(exported: Path, tiny_run: Path) -> None:
