@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Time our greedy and beam search and the addons', for single utterances and batches of 32, with the same weights.
+"""Time our greedy and beam search, exported models and the addons, for single utterances and batches of 32.
+
+All have the same weights; the int8 model rounds them to integers of 8 bits.
 
 The contenders take turns, call by call. The limit is the time in which the machine reads the weights of every step, or
 multiplies them, whichever takes longer; the bandwidth of its memory and its peak are measured in the same turns. Chat
@@ -44,11 +46,13 @@ from seq2seq_chat.system.files import write_json
 CONTENDERS = [
     Contender("ours", "ours", {}),
     Contender("ours, the best reply only", "ours", {"n_best": 1}),
+    Contender("exported", "exported", {}),
+    Contender("exported, int8", "exported", {"quantize": "int8"}),
     Contender("addons", "keras_addons", {}),
 ]
 KINDS = [(1, 1), (1, 5), (1, 10), (32, 1), (32, 5), (32, 10)]  # batch size, beam width
 PEAK = Contender("peak", "peak", {})
-TOLERANCE = 1e-3  # of the best score
+TOLERANCE = 1e-3  # of the best score, without rounded weights
 COLUMNS = ["search", "batch", "contender", "median ms", "95 % ms", "replies/s", "% of limit", "GB", "ours is"]
 
 
@@ -108,7 +112,8 @@ def time_kind(
         bar.set_description(f"{worker.contender.label}: starting")
         scores.append(worker.call("search", 0, batch_size, width))
         bar.update()
-    pairs = [pair for other in scores for pair in zip(scores[0], other, strict=True)]
+    exact = [each for each, worker in zip(scores, workers, strict=True) if "quantize" not in worker.contender.arguments]
+    pairs = [pair for other in exact for pair in zip(scores[0], other, strict=True)]
     if any(abs(one - other) > TOLERANCE * abs(one) for one, other in pairs):
         raise click.ClickException("the replies of the contenders have different scores")
     for call in range(calls):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
-from contenders.workload import Workload, model_config
-from seq2seq_chat.config import Config, Decoding
+from contenders.workload import Workload, decoding_config, model_config
+from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
 from seq2seq_chat.training.optimizers import build_optimizer
+
+
+def build_model(workload: Workload) -> Seq2Seq:
+    """Our model with the weights of the workload."""
+    model = Seq2Seq(model_config(workload.size), workload.size.vocabulary, seed=1)
+    for variable in model.trainable_variables:
+        variable.assign(workload.weights[variable.name])
+    return model
 
 
 class TrainingStep:
@@ -49,9 +55,7 @@ class TrainingStep:
             }
         )
         share_cores(micro_batch_count(config.model, config.training))
-        self._model = Seq2Seq(config.model, size.vocabulary, config.seed)
-        for variable in self._model.trainable_variables:
-            variable.assign(workload.weights[variable.name])
+        self._model = build_model(workload)
         kind = step_module.TrainingStep if deferred else _PlainStep
         self._step = kind(self._model, build_optimizer(config.training), config.training)
 
@@ -79,11 +83,8 @@ class Search:
     """
 
     def __init__(self, workload: Workload, n_best: int | None = None) -> None:
-        size = workload.size
         self._workload = workload
-        self._model = Seq2Seq(model_config(size), size.vocabulary, seed=1)
-        for variable in self._model.trainable_variables:
-            variable.assign(workload.weights[variable.name])
+        self._model = build_model(workload)
         self._step_weights = self._model.step_weights()  # once for all searches, as a chatbot does
         self._n_best = n_best
         self._searches: dict[int, ReplySearch] = {}
@@ -91,8 +92,7 @@ class Search:
     def search(self, first: int, count: int, width: int) -> list[float]:
         """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""
         if width not in self._searches:
-            method: Any = {"method": "beam", "beam_width": width} if width > 1 else {"method": "greedy"}
-            decoding = Decoding(**method, n_best=self._n_best or width, allow_unknown=True)
+            decoding = decoding_config(width, self._n_best)
             self._searches[width] = ReplySearch(self._model, decoding, weights=self._step_weights)
         hypotheses = self._searches[width](*self._workload.sources(first, count))
         return [float(score) for score in hypotheses.scores[:, 0]]

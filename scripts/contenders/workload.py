@@ -209,5 +209,13 @@ def model_config(size: Size) -> Any:
     )
 
 
+def decoding_config(width: int, n_best: int | None = None) -> Any:
+    """Our configuration of a search; width 1 is greedy search. n_best: replies, None for the width."""
+    from seq2seq_chat.config import Decoding
+
+    method: Any = {"method": "beam", "beam_width": width} if width > 1 else {"method": "greedy"}
+    return Decoding(**method, n_best=n_best or width, allow_unknown=True)
+
+
 if __name__ == "__main__":
     write_workload(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), forbid=float(sys.argv[4]))

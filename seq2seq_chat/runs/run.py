@@ -33,7 +33,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.config import Config, load_config
+from seq2seq_chat.config import Config, ConfigError, load_config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.lock import hold_lock, is_locked
 from seq2seq_chat.system.errors import UserError
@@ -77,8 +77,18 @@ class Run:
     def load_config(self, overrides: Sequence[str] = ()) -> Config:
         """The configuration, changed by ``key=value`` strings; see :attr:`config`."""
         file = self.path / "config.json"
-        config = load_config(file, overrides, warn=False)
-        stored = load_config(file, warn=False).decoding.lexicon if overrides else config.decoding.lexicon
+        try:
+            config = original = load_config(file, warn=False)
+        except ConfigError as error:
+            if not self.is_exported:
+                raise
+            raise ConfigError(
+                f"{file} is damaged, or a newer version has written it; update seq2seq-chat, restore it from a backup, "
+                "or export the run again"
+            ) from error
+        if overrides:
+            config = load_config(file, overrides, warn=False)
+        stored = original.decoding.lexicon
         if stored is None or config.decoding.lexicon != stored or not self._lexicon.is_file():
             return config
         decoding = config.decoding.model_copy(update={"lexicon": str(self._lexicon)})

@@ -76,7 +76,9 @@ def test_the_example_of_the_readme_replies(exported: Path) -> None:
     assert finished.stdout.removesuffix("\n").removesuffix(" <eos>").split(" ") == expected
 
 
-@pytest.mark.parametrize("name", ["encoder.onnx", "decoder_step.onnx", "vocabulary.txt", "model.json", "README.txt"])
+@pytest.mark.parametrize(
+    "name", ["encoder.onnx", "decoder_step.onnx", "vocabulary.txt", "config.json", "model.json", "README.txt"]
+)
 @pytest.mark.parametrize("damage", ["change", "truncate", "delete"])
 def test_damaged_files_are_reported(
     exported: Path, tmp_path: Path, cli: Callable[..., CommandResult], name: str, damage: str
@@ -93,7 +95,8 @@ def test_damaged_files_are_reported(
     message = cli("chat", folder, stdin=b"hello\n").error_message
     if (name, damage) != ("model.json", "delete"):  # then it is a run without checkpoints
         assert name in message
-        assert "restore it from a backup, or export the run again" in message
+        again = "copy" if (name, damage) == ("config.json", "delete") else "export"
+        assert f"restore it from a backup, or {again} the run again" in message
 
 
 def change_manifest(folder: Path, **changes: Any) -> None:
