@@ -26,7 +26,7 @@ async function showRun(details) {
   }
   form.setRun(details);
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
-  const names = [...picker.tasks].filter(([name, task]) => picker.accepts(task) && name !== details.name).map(([name]) => name);
+  const names = [...picker.runs.values()].filter((run) => run.newest_step !== null && picker.accepts(run.task) && run.name !== details.name).map((run) => run.name);
   const selected = partner.value;
   partner.replaceChildren(new Option("itself", ITSELF), ...names.map((name) => new Option(name, name)));
   if (names.includes(selected)) partner.value = selected;
