@@ -12,7 +12,9 @@ from werkzeug.test import TestResponse
 
 GZIP = {"Accept-Encoding": "gzip", "Accept": "text/html"}
 MAX_LOAD = 200_000  # bytes
-LINKS = re.compile(r'(?:<script[^>]* src|<link[^>]* href|<img[^>]* src)="([^"]+)"|^import [^"]*"(\./[^"]+)";', re.MULTILINE)
+LINKS = re.compile(
+    r'(?:<script[^>]* src|<link[^>]* href|<img[^>]* src)="([^"]+)"|^import [^"]*"(\./[^"]+)";', re.MULTILINE
+)
 
 
 def get(client: FlaskClient, path: str, **headers: str) -> TestResponse:
