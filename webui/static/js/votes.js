@@ -54,7 +54,7 @@ export function resultTables({ statistics }) {
   return [
     table("Win rates", "Win rates: wins among votes with a preference, with 95 % intervals.",
       ["System", "Wins", "Losses", "Both good", "Both bad", "Win rate", "95 % interval", "Votes missing"], statistics.pairs.map(pairRow)),
-    table("Strengths", "Bradley–Terry strengths: log-odds of winning against an average one of these systems, with 95 % intervals.",
+    table("Strengths", "Bradley–Terry strengths: log-odds of winning against the average of these systems, with 95 % intervals.",
       ["System", "Strength", "95 % interval"], strengthRows(statistics.strengths)),
     ...remarks(statistics),
   ];
