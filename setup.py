@@ -41,6 +41,7 @@ setup(
         "choix",
         "click",
         "Flask",
+        "Flask-Compress",
         "google-re2",
         "ibis-framework[duckdb]",
         "Jinja2",

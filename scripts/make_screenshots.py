@@ -174,8 +174,8 @@ def talk(page: Page, address: str) -> None:
 def run_page(page: Page, address: str) -> None:
     """The page of a run."""
     page.goto(f"{address}/runs")
-    page.locator("#runs tbody a").first.click()
-    page.locator(".curves").wait_for()
+    page.locator("#runs tbody th a").first.click()
+    page.locator("#curves canvas").wait_for()
 
 
 def runs_page(page: Page, address: str) -> None:

@@ -33,7 +33,8 @@ from webui.schemas import (
     parse_generate_request,
     text_block,
 )
-from webui.streaming import read_first, send_stream, stream_response
+from webui.server_sent_events import MIMETYPE
+from webui.streaming import read_first, send_parts, stream_response
 
 api = Blueprint("api", __name__)
 
@@ -68,7 +69,7 @@ def chat_stream() -> Response:
     stream = question.send(state.pool.stream)
     first = read_first(stream, state.limits.timeout)
     events = reply_events(question, stream, first, state.limits.timeout)
-    return send_stream(events, "text/event-stream", stream)
+    return send_parts(events, MIMETYPE, stream.stop)
 
 
 @api.post("/api/generate")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flask import Flask, Response, request
 from flask_bootstrap import Bootstrap5
+from flask_compress import Compress
 from werkzeug.exceptions import HTTPException
 
 from webui.api import api, handle_error
@@ -19,7 +20,7 @@ from webui.run_details import run_summary
 from webui.run_registry import NotFoundError, RunRegistry
 from webui.run_watch import RunWatch
 from webui.search_api import searches
-from webui.security import secure
+from webui.security import STATIC_ENDPOINTS, secure
 from webui.workbench_api import workbench
 
 
@@ -36,8 +37,9 @@ def create_app(
     """
     limits = limits or Limits()
     app = Flask(__name__)
-    app.config.update(BOOTSTRAP_SERVE_LOCAL=True, MAX_CONTENT_LENGTH=limits.max_body_bytes)
+    app.config.update(BOOTSTRAP_SERVE_LOCAL=True, COMPRESS_STREAMS=False, MAX_CONTENT_LENGTH=limits.max_body_bytes)
     Bootstrap5(app)
+    _compress(app)
     registry = RunRegistry(results)
     watch = RunWatch(lambda: [run_summary(summary, registry.results) for summary in registry.summaries()])
     app.extensions[EXTENSION] = AppState(registry, ModelPool(limits), limits, token, watch, local)
@@ -54,6 +56,18 @@ def create_app(
         return handle_error(error)
 
     return app
+
+
+def _compress(app: Flask) -> None:
+    """Compress pages, files and JSON, but not what is sent part by part."""
+    Compress(app)
+
+    @app.after_request
+    def read_file(response: Response) -> Response:
+        if request.endpoint in STATIC_ENDPOINTS:
+            response.direct_passthrough = False
+            response.make_sequence()
+        return response
 
 
 def close_app(app: Flask) -> None:

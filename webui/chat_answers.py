@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -19,6 +18,7 @@ from webui.decoding_options import merge_decoding
 from webui.model_worker import Answer, ReplyStream, Utterance
 from webui.run_registry import NotFoundError, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
+from webui.server_sent_events import server_sent_event
 
 Result = TypeVar("Result")
 
@@ -94,14 +94,10 @@ def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, 
     try:
         while text is not None:
             if text != shown:
-                yield _event("text", {"text": text})
+                yield server_sent_event("text", {"text": text})
             shown, text = text, stream.read(timeout)
-        yield _event("reply", question.reply(stream.future.result()))
+        yield server_sent_event("reply", question.reply(stream.future.result()))
     except FutureTimeout:
-        yield _event("error", {"error": "The model took too long to continue. Please try again."})
+        yield server_sent_event("error", {"error": "The model took too long to continue. Please try again."})
     except UserError as error:
-        yield _event("error", {"error": question.public(str(error))})
-
-
-def _event(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+        yield server_sent_event("error", {"error": question.public(str(error))})

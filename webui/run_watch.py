@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from webui.server_sent_events import KEEP_ALIVE, server_sent_event
+
 INTERVAL = 1.0  # seconds between two looks at the folder
-KEEP_ALIVE = 15.0  # seconds after which a comment is sent, which shows that a reader has left
+SILENCE = 15.0  # seconds without changes after which a comment is sent
 
 
 class Changes(NamedTuple):
@@ -61,9 +62,8 @@ class RunWatch:
             changes = self.changes(max(revision, 0))
             if changes.revision != revision:
                 revision, sent_at = changes.revision, time.monotonic()
-                data = json.dumps({"runs": changes.runs, "removed": changes.removed})
-                yield f"event: runs\ndata: {data}\n\n"
-            elif time.monotonic() - sent_at >= KEEP_ALIVE:
+                yield server_sent_event("runs", {"runs": changes.runs, "removed": changes.removed})
+            elif time.monotonic() - sent_at >= SILENCE:
                 sent_at = time.monotonic()
-                yield ": keep-alive\n\n"
+                yield KEEP_ALIVE
             self.closed.wait(INTERVAL)

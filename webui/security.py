@@ -35,7 +35,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-PUBLIC_ENDPOINTS = {"static", "bootstrap.static", "api.health", "api.openapi"}  # no data of runs
+STATIC_ENDPOINTS = {"static", "bootstrap.static"}
+PUBLIC_ENDPOINTS = STATIC_ENDPOINTS | {"api.health", "api.openapi"}  # no data of runs
 
 
 def is_local(host: str) -> bool:
@@ -69,7 +70,7 @@ def secure(app: Flask) -> None:
     def add_headers(response: Response) -> Response:
         response.headers.setdefault("Content-Security-Policy", POLICY)
         response.headers.update(HEADERS)
-        if request.endpoint not in ("static", "bootstrap.static"):
+        if request.endpoint not in STATIC_ENDPOINTS:
             response.headers["Cache-Control"] = "no-store"
         return response
 

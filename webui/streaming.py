@@ -63,7 +63,7 @@ def stream_response(
         if end is not None:
             yield end()
 
-    return send_stream((json.dumps(line) + "\n" for line in lines(first)), "application/x-ndjson", stream)
+    return send_parts((json.dumps(line) + "\n" for line in lines(first)), "application/x-ndjson", stream.stop)
 
 
 def read_first(stream: Stream[Part], timeout: float) -> Part | None:
@@ -82,8 +82,8 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
         raise ModelUnavailable(str(error)) from error
 
 
-def send_stream(parts: Iterator[str], mimetype: str, stream: Stream[Any]) -> Response:
-    """A response that is sent part by part; closing the connection stops the stream."""
+def send_parts(parts: Iterator[str], mimetype: str, on_close: Callable[[], None]) -> Response:
+    """A response that is sent part by part; ``on_close`` is called at the end, or when the connection is closed."""
     response = Response(parts, mimetype=mimetype, headers={"X-Accel-Buffering": "no"})  # nginx sends each part at once
-    response.call_on_close(stream.stop)
+    response.call_on_close(on_close)
     return response

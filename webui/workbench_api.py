@@ -18,6 +18,8 @@ from webui.learning_curves import learning_curves
 from webui.model_worker import ServerBusy, Utterance
 from webui.run_registry import NotFoundError
 from webui.schemas import MAX_COMPARED, AnswersRequest, InvalidRequest, NotesRequest, check_lengths, validate_request
+from webui.server_sent_events import MIMETYPE
+from webui.streaming import send_parts
 
 workbench = Blueprint("workbench", __name__)
 
@@ -29,10 +31,7 @@ def events() -> Response:
     """Server-sent events: all runs, and then those that have changed."""
     if not _readers.acquire(blocking=False):
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
-    response = Response(get_state().watch.events(), mimetype="text/event-stream")
-    response.headers["X-Accel-Buffering"] = "no"  # nginx sends each event at once
-    response.call_on_close(_readers.release)
-    return response
+    return send_parts(get_state().watch.events(), MIMETYPE, _readers.release)
 
 
 @workbench.get("/api/comparison")

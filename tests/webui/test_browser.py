@@ -455,6 +455,13 @@ def test_axe_finds_no_violations(page: Any, shared_server: str, colors: str, wid
     assert not violations, "\n".join(map(str, violations))
 
 
+def test_the_link_to_the_current_page_is_in_view_on_a_phone(page: Any, shared_server: str, expect: Any) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path in ("/talk", "/runs/tiny"):
+        open_any_page(page, shared_server, path)
+        expect(page.locator(".links [aria-current]")).to_be_in_viewport(ratio=1)
+
+
 def test_dark_and_light_mode(page: Any, shared_server: str, expect: Any) -> None:
     page.emulate_media(color_scheme="light")
     open_page(page, shared_server)

@@ -176,7 +176,9 @@ def test_conversations_are_listed_renamed_deleted_and_imported(
     menu("All conversations")
     page.locator("#import").set_input_files([exported, tmp_path / "wrong.json"])
     note = page.locator("#conversations-note")
-    expect(note).to_contain_text("exported.json: 1 imported. wrong.json: This file contains no conversations.")
+    expect(note).to_contain_text(
+        "exported.json: 1 conversation imported. wrong.json: This file contains no conversations."
+    )
     expect(titles).to_have_text([re.compile("the <b>first</b>")] * 2)
     titles.first.click()
     expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")

@@ -130,6 +130,16 @@ def test_the_slider_searches_again_and_shows_what_changes(page: Any, server: str
     assert numbers == [f"{best[name]:.2f}".replace("-", "−") for name in ("score", "divisor", "rank")]
 
 
+def test_the_ranking_of_a_search_does_not_describe_words_of_the_next(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, PATH)
+    first_lines = "".join(f"{json.dumps(line)}\n" for line in search(page)[:2])
+    page.route("**/api/search", lambda route: route.fulfill(body=first_lines, content_type="application/x-ndjson"))
+    page.locator("#send").click()
+    expect(page.locator("#ranking")).to_be_hidden()
+    page.locator("#ranking tbody tr").first.dispatch_event("pointerenter")
+    expect(page.locator("#caption")).to_contain_text("Point at a word")
+
+
 @pytest.mark.slow
 def test_stop(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)

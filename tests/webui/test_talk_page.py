@@ -79,7 +79,7 @@ def test_two_snapshots_talk_with_a_seed(page: Any, server: str, expect: Any) -> 
     page.locator("#decoding .btn-close").click()
     page.locator("#decoding").wait_for(state="hidden")
     page.locator("#seed").fill("7")
-    page.get_by_label("End when they go round in a loop").uncheck()
+    page.get_by_label("End the conversation when it loops").uncheck()
     first = talk(page, "hello", 6)
     assert len(first) == 6
     expect(page.locator(".talk-head")).to_contain_text(["first message", "tiny", "other", "tiny"])

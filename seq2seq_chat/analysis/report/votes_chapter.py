@@ -25,7 +25,7 @@ def votes(page: Page, report: Report) -> None:
     )
     chapter.add(Table(PAIR_HEAD, pair_rows(statistics), caption, numbers_from=2))
     caption = (
-        "Bradley–Terry strengths: log-odds of winning against an average one of these systems. A vote without a "
+        "Bradley–Terry strengths: log-odds of winning against the average of these systems. A vote without a "
         "preference counts as half a win; the 95 % intervals resample prompts."
     )
     chapter.add(Table(STRENGTH_HEAD, strength_rows(statistics), caption, numbers_from=1))

@@ -60,7 +60,7 @@ class PairResult(NamedTuple):
 
 
 class Strength(NamedTuple):
-    """The strength of a system: log-odds of winning against an average one of the systems, in nats."""
+    """The strength of a system: log-odds of winning against the average of the systems, in nats."""
 
     system: System
     value: float

@@ -51,7 +51,7 @@ def notes(statistics: VoteStatistics) -> list[str]:
     """Sentences on judges, their agreement, and whether they prefer a side."""
     judges = ", ".join(f"{judge} ({count:,})" for judge, count in statistics.judges.items())
     items, alpha = statistics.agreement
-    shared = f"{items:,} pairs of replies have votes of several judges"
+    shared = f"Votes of several judges: {items:,} {'pair' if items == 1 else 'pairs'} of replies"
     lines = [f"judges: {judges}", f"{shared}, Krippendorff's alpha {alpha:.2f}" if alpha is not None else shared]
     if statistics.left is not None:
         share, interval = _share(statistics.left)

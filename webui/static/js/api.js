@@ -59,8 +59,19 @@ export async function* fetchLines(path, body, signal) {
   for await (const line of fetchParts(path, signal, "\n", body)) yield JSON.parse(line);
 }
 
-/** GET, or POST if there is a body, and yield the parts of the response that a separator ends, as they arrive. */
-export async function* fetchParts(path, signal, separator, body = null) {
+/**
+ * GET, or POST if there is a body, and yield server-sent events as {name, data}, as they arrive. An EventSource can send
+ * neither a body nor the token.
+ */
+export async function* fetchEvents(path, signal, body = null) {
+  for await (const event of fetchParts(path, signal, "\n\n", body)) {
+    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? []; // as in server_sent_events.py
+    if (name) yield { name, data: JSON.parse(data) }; // else a comment
+  }
+}
+
+/** The parts of a response that a separator ends. */
+async function* fetchParts(path, signal, separator, body = null) {
   const response = await request(path, { body, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -125,12 +136,10 @@ export function streamChat(body, signal, onText, onBusy) {
 }
 
 async function readReply(body, signal, onText) {
-  for await (const event of fetchParts("/api/chat/stream", signal, "\n\n", body)) {
-    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? [];
-    const content = JSON.parse(data);
-    if (name === "reply") return content;
-    if (name === "error") throw new ApiError(content.error, 0);
-    onText(content.text);
+  for await (const { name, data } of fetchEvents("/api/chat/stream", signal, body)) {
+    if (name === "reply") return data;
+    if (name === "error") throw new ApiError(data.error, 0);
+    onText(data.text);
   }
   throw new ApiError("The connection was lost before the reply was complete.", 0);
 }

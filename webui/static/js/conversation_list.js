@@ -1,7 +1,7 @@
 // The panel with all conversations of this browser: open, rename, delete, import.
 import { fromJson } from "./conversation_files.js";
 import { allConversations, deleteConversation, saveConversation } from "./conversation_store.js";
-import { byId, element, timeAgo } from "./dom.js";
+import { byId, counted, element, timeAgo } from "./dom.js";
 
 export class ConversationList {
   /** `onOpen(record)` is called to show a conversation, `onRename(record)` and `onDelete(record)` after the change. */
@@ -77,7 +77,7 @@ export class ConversationList {
       try {
         const conversations = fromJson(await file.text());
         for (const { record } of conversations) await saveConversation(record);
-        messages.push(`${file.name}: ${conversations.length} imported.`);
+        messages.push(`${file.name}: ${counted(conversations.length, "conversation")} imported.`);
       } catch (error) {
         messages.push(`${file.name}: ${error.message}`);
       }

@@ -42,6 +42,9 @@ export function setOptions(select, options) {
 const fourDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 export const formatNumber = (value) => (Number.isInteger(value) ? value.toLocaleString("en") : fourDigits.format(value));
 
+/** "1 run", "2 runs". */
+export const counted = (count, one, many = `${one}s`) => `${formatNumber(count)} ${count === 1 ? one : many}`;
+
 export const formatSeconds = (value) => (value < 0.95 ? `${Math.max(1, Math.round(value * 1000))} ms` : `${value.toFixed(1)} s`);
 
 const relativeTime = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

@@ -1,13 +1,5 @@
-// Server-sent events over fetch, because EventSource cannot send the token.
-import { ApiError, fetchParts } from "./api.js";
-
-/** Yield the data of the events of a stream, as objects. Throws ApiError, or AbortError through `signal`. */
-export async function* fetchEvents(path, signal) {
-  for await (const event of fetchParts(path, signal, "\n\n")) {
-    const data = event.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
-    if (data.length) yield JSON.parse(data.join("\n"));
-  }
-}
+// The changes of runs, as they happen.
+import { ApiError, fetchEvents } from "./api.js";
 
 /**
  * Call `onRuns(runs, removed, isFirst)` with all runs, and then with those that have changed, while the page is visible.
@@ -20,8 +12,8 @@ export function followRuns(onRuns, onError) {
     const { signal } = controller;
     try {
       let isFirst = true;
-      for await (const { runs, removed } of fetchEvents("/api/events", signal)) {
-        onRuns(runs, removed, isFirst);
+      for await (const { data } of fetchEvents("/api/events", signal)) {
+        onRuns(data.runs, data.removed, isFirst);
         isFirst = false;
       }
       throw new ApiError("The server has ended the connection.", 0);

@@ -1,7 +1,7 @@
 // The page of blind evaluations: a table of them, and the form of a new one.
 import { fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { address, byId, element, formatNumber } from "./dom.js";
+import { address, byId, counted, element, formatNumber } from "./dom.js";
 import { RunPicker, modelLabel } from "./run_picker.js";
 
 const form = new DecodingForm();
@@ -20,7 +20,7 @@ function lines() {
 
 function countPrompts() {
   const count = lines().length;
-  byId("prompt-count").textContent = count ? `${formatNumber(count)} ${count === 1 ? "prompt" : "prompts"}` : "";
+  byId("prompt-count").textContent = count ? counted(count, "prompt") : "";
 }
 
 function setPrompts(texts) {

@@ -75,7 +75,7 @@ export class QuestionTable {
       return element("td", { dir: "auto", class: isNew ? null : "muted" }, replies[index] || "(empty)");
     })));
     byId("answers").replaceChildren(columns.length ? element("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Replies to the same questions" },
-      element("table", { class: "table answers" }, element("caption", {}, "Replies with the decoding settings of the run; those that equal the ones before are pale."),
+      element("table", { class: "table answers" }, element("caption", {}, "Replies with the decoding settings of the run; those equal to the previous snapshot's are pale."),
         element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Question"), columns.map(({ step }) => element("th", { scope: "col" }, `step ${formatNumber(step)}`)))),
         element("tbody", {}, rows))) : "");
   }

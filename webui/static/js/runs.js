@@ -1,7 +1,7 @@
 // The workbench of runs: search, sort, filter, star, note, hide, and compare those that are selected.
 import { fetchJson } from "./api.js";
 import { differencesTable } from "./differences.js";
-import { address, byId, element, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
+import { address, byId, counted, element, formatNumber, loadState, saveState, timeAgo } from "./dom.js";
 import { followRuns } from "./events.js";
 import { CurvePanel } from "./curve_panel.js";
 import { askForNote, saveNotes, starButton } from "./notes.js";
@@ -68,8 +68,7 @@ async function editNote(run) {
 function describe(shown) {
   if (!runs.size) return "";
   const training = [...runs.values()].filter(isTraining).length;
-  const count = `${formatNumber(runs.size)} ${runs.size === 1 ? "run" : "runs"}`;
-  return `${shown < runs.size ? `${formatNumber(shown)} of ` : ""}${count}${training ? `, ${training} training` : ""}`;
+  return `${shown < runs.size ? `${formatNumber(shown)} of ` : ""}${counted(runs.size, "run")}${training ? `, ${training} training` : ""}`;
 }
 
 function updateRow(run) {
@@ -116,7 +115,7 @@ function showSelection() {
   const names = [...selected].filter((name) => runs.has(name));
   saveState("compared-runs", [...selected]);
   byId("selection").hidden = !names.length;
-  byId("selection-count").textContent = `${names.length} ${names.length === 1 ? "run" : "runs"} selected`;
+  byId("selection-count").textContent = `${counted(names.length, "run")} selected`;
   compare();
 }
 

@@ -122,7 +122,7 @@ function finish(message = null) {
   const ranking = byId("ranking");
   ranking.hidden = !model?.ranking?.length;
   if (!ranking.hidden) {
-    ranking.replaceChildren(element("h2", {}, "Ranking"), rankingTable(model, previous, labelsOf(picker.task), point));
+    ranking.replaceChildren(element("h2", {}, "Ranking"), rankingTable(model, previous, labelsOf(picker.task), pointIn(model)));
     previous = model.ranking;
   }
   byId("caption").textContent = message ?? HINT;
@@ -142,6 +142,11 @@ function point(node) {
   byId("caption").textContent = shown?.parent ? describe(shown) : HINT;
 }
 
+/** The same for the words of a search; nothing once another one is shown. */
+function pointIn(searched) {
+  return (node) => { if (model === searched) point(node); };
+}
+
 function describe(node) {
   const word = node.word === END ? "The end" : `“${node.word}”`;
   const penalized = model.start.length_penalty ? `, rank ${decimal(node.rank)}` : "";
@@ -158,7 +163,7 @@ function select(node) {
 function force(prefix) {
   request = { ...request, prefix };
   search();
-  byId("tree").scrollIntoView({ block: "nearest" });
+  byId("view").scrollIntoView({ block: "start" }); // the tree alone would be below the source, which stays at the top
 }
 
 function showForced() {

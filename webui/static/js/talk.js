@@ -1,7 +1,7 @@
 // The page on which two models talk to each other, or one with itself.
 import { ApiError, chat, fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, element } from "./dom.js";
+import { byId, copyToClipboard, counted, element } from "./dom.js";
 import { errorMessage } from "./messages.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
 import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
@@ -26,7 +26,7 @@ async function showRun(details) {
   }
   form.setRun(details);
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
-  const names = [...picker.runs.values()].filter(({ name, task }) => picker.accepts(task) && name !== details.name).map(({ name }) => name);
+  const names = [...picker.runs.values()].filter((run) => run.newest_step !== null && picker.accepts(run.task) && run.name !== details.name).map((run) => run.name);
   const selected = partner.value;
   partner.replaceChildren(new Option("itself", ITSELF), ...names.map((name) => new Option(name, name)));
   if (names.includes(selected)) partner.value = selected;
@@ -112,8 +112,8 @@ function finish(decoding, seed, prefix = "") {
   byId("copy").hidden = turns.length < 2;
   const texts = replies();
   const loop = findLoop(texts);
-  const parts = [`${texts.length} ${texts.length === 1 ? "reply" : "replies"}, ${new Set(texts).size} of them distinct`];
-  if (loop) parts.push(`a loop of ${loop.length} ${loop.length === 1 ? "turn" : "turns"} since turn ${loop.start + 1}`);
+  const parts = [`${counted(texts.length, "reply", "replies")}, ${new Set(texts).size} of them distinct`];
+  if (loop) parts.push(`a loop of ${counted(loop.length, "turn")} since turn ${loop.start + 1}`);
   if (decoding.method === "sample") parts.push(`seed ${seed}`);
   byId("summary").textContent = `${prefix}${parts.join("; ")}.`;
 }

@@ -1,5 +1,5 @@
 // The results of an evaluation as tables: win rates, strengths, judges, preference for a side.
-import { element, formatNumber } from "./dom.js";
+import { counted, element, formatNumber } from "./dom.js";
 import { shortName } from "./run_picker.js";
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
@@ -43,7 +43,7 @@ function strengthRows(strengths) {
 function remarks({ judges, agreement, left }) {
   const names = Object.entries(judges).map(([name, votes]) => `${name} (${formatNumber(votes)})`).join(", ");
   const agreed = agreement.alpha === null ? "" : `: Krippendorff's alpha ${agreement.alpha.toFixed(2)} (1: they always agree, 0: as by chance)`;
-  const parts = [`Judges: ${names}.`, `${formatNumber(agreement.items)} pairs of replies have votes of several judges${agreed}.`];
+  const parts = [`Judges: ${names}.`, `Votes of several judges: ${counted(agreement.items, "pair")} of replies${agreed}.`];
   if (left) parts.push(`The left side won ${percent(left.share)} of the votes with a preference (p = ${left.p_value.toFixed(3)} if sides do not matter).`);
   return parts.map((part) => element("p", { class: "muted mb-1" }, part));
 }
@@ -54,7 +54,7 @@ export function resultTables({ statistics }) {
   return [
     table("Win rates", "Win rates: wins among votes with a preference, with 95 % intervals.",
       ["System", "Wins", "Losses", "Both good", "Both bad", "Win rate", "95 % interval", "Votes missing"], statistics.pairs.map(pairRow)),
-    table("Strengths", "Bradley–Terry strengths: log-odds of winning against an average one of these systems, with 95 % intervals.",
+    table("Strengths", "Bradley–Terry strengths: log-odds of winning against the average of these systems, with 95 % intervals.",
       ["System", "Strength", "95 % interval"], strengthRows(statistics.strengths)),
     ...remarks(statistics),
   ];
