@@ -366,7 +366,6 @@ def write_folder(folder: Path) -> None:
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "configs").mkdir()
     for name in ("configs/sample", "docs/examples"):
-        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).symlink_to(REPOSITORY / name)
     (block,) = re.findall(r"```json\n(.*?)```", (DOCS / "translation.md").read_text(encoding="utf-8"), re.DOTALL)
     (folder / "english_french.json").write_text(json.dumps(reduced_settings(json.loads(block))), encoding="utf-8")
