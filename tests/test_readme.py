@@ -365,7 +365,8 @@ def write_folder(folder: Path) -> None:
     for name in ("scripts", "seq2seq_chat"):
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "configs").mkdir()
-    (folder / "configs" / "sample").symlink_to(REPOSITORY / "configs" / "sample")
+    for name in ("configs/sample", "docs/examples"):
+        (folder / name).symlink_to(REPOSITORY / name)
     (block,) = re.findall(r"```json\n(.*?)```", (DOCS / "translation.md").read_text(encoding="utf-8"), re.DOTALL)
     (folder / "english_french.json").write_text(json.dumps(reduced_settings(json.loads(block))), encoding="utf-8")
     (folder / "sources.txt").write_text("i see the tree1 ?\n", encoding="utf-8")
