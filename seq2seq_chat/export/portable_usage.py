@@ -35,17 +35,16 @@ KINDS = {"conversation": "chatbot", "translation": "translation model", "languag
 REPLY = """\
     import json, numpy as np, onnxruntime as ort
     model = json.load(open("model.json", "rb"))
-    files = [model["texts"][side]["vocabulary"] for side in ("source", "target")]
-    source, target = (open(file, encoding="utf-8").read().split("\\n") for file in files)
+    read = lambda side: open(model["texts"][side]["vocabulary"], encoding="utf-8").read().split("\\n")
     encoder, step = (ort.InferenceSession(file) for file in ("encoder.onnx", "decoder_step.onnx"))
-    ids, reply = [source.index(token) for token in {tokens!r}]{reverse}, []
-    read = encoder.run(None, {{"source": np.array([ids], "int32"), "lengths": np.array([len(ids)], "int32")}})
-    inputs = {{"words": np.array([1], "int32")}} | dict(zip(model["state"] + model["memory"], read))
+    ids, reply = [read("source").index(token) for token in {tokens!r}]{reverse}, []
+    encoded = encoder.run(None, {{"source": np.array([ids], "int32"), "lengths": np.array([len(ids)], "int32")}})
+    inputs = {{"words": np.array([1], "int32")}} | dict(zip(model["state"] + model["memory"], encoded))
     while 2 not in reply and len(reply) < model["target_steps"]:
         logits, _, *outputs = step.run(None, inputs)
         reply.append(int(logits[0, 4:].argmax()) + 4 if logits[0, 4:].max() > logits[0, 2] else 2)
         inputs |= dict(zip(["words"] + model["state"], [np.array(reply[-1:], "int32"), *outputs]))
-    print(*(target[word] for word in reply))
+    print(*map(read("target").__getitem__, reply))
 """
 CONTINUE = """\
     import json, numpy as np, onnxruntime as ort
