@@ -85,7 +85,7 @@ def test_server_is_healthy_and_requires_the_token(image: Engine, trained: Path) 
         port = free.getsockname()[1]
     token = ("--env=SEQ2SEQ_CHAT_TOKEN=open-sesame",)
     container = image.start("serve", "--port", port, "--results", "results/uninterrupted", options=token)
-    address = image.wait_for(container, "http://").split()[0]
+    address = image.wait_for(container, "(on this machine)").split()[0]
     assert address == f"http://127.0.0.1:{port}/#token=open-sesame"
     assert image.wait_for_health(container) == "healthy"
     with pytest.raises(urllib.error.HTTPError, match="401") as error_info:
