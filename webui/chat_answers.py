@@ -57,7 +57,7 @@ class ChatQuestion:
         """The JSON of a :class:`ChatReply`.
 
         Raises:
-            NotFoundError: The weights are not those of the step that was asked for.
+            NotFoundError: The weights are not those of the requested step.
         """
         body, run, config = self._body, self._run, self._config
         if body.step not in (None, answer.step):

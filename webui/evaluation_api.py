@@ -1,4 +1,4 @@
-"""The HTTP API of blind evaluations. Which system is on which side is told once the vote is on the disk."""
+"""The HTTP API of blind evaluations. Which system is on which side is revealed once the vote is on the disk."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class SampleScores(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Tokens that were sampled one after the other; the last two fields are None unless they are asked for."""
+    """Tokens that were sampled one after the other; the last two fields are None unless they are requested."""
 
     ids: Any  # [rows, steps]
     probabilities: Any  # of the most probable tokens and then the sampled one, [rows, steps, k + 1]

@@ -32,7 +32,7 @@ return Promise.all(input.models.map(async (data) => {
   const model = isText ? new modules.model.LanguageModel(weights, config) : new modules.model.Seq2Seq(weights, config);
   let { state, memory } = model.start(input.source);
   return input.words.map((word) => {
-    // with two rows, of which only one is asked for, the products of several vectors are used
+    // with two rows, of which only one is needed, the products of several vectors are used
     const output = model.step([5, word, 6, 7, 8], [state, state, state, state, state], memory);
     state = output.states[1];
     return { logits: [...output.logits[1]], attention: output.attention && [...output.attention[1]] };

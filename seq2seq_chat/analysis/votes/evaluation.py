@@ -186,7 +186,7 @@ class Evaluation:
 
 
 def create_evaluation(results: Path, name: str, columns: Sequence[Column], prompts: Sequence[str]) -> Evaluation:
-    """Start an evaluation of columns, which differ, on prompts; those that occur twice are asked once.
+    """Start an evaluation of columns, which differ, on prompts; duplicated ones are used once.
 
     Raises:
         UserError: The folder could not be written.

@@ -12,11 +12,11 @@ export class QuestionTable {
     this.snapshots = [];
     this.answers = new Map(); // snapshot → {step, replies}
     this.isAsking = false;
-    this.wasAsked = loadState(`asked:${name}`) ?? false; // go on after a reload, and when there is a new snapshot
+    this.isStarted = loadState(`questions:${name}`) ?? false; // go on after a reload, and when there is a new snapshot
     this.questions.value = loadState("questions") ?? this.questions.value;
     byId("ask").addEventListener("click", () => {
-      this.wasAsked = true;
-      saveState(`asked:${name}`, true);
+      this.isStarted = true;
+      saveState(`questions:${name}`, true);
       this.ask();
     });
     this.questions.addEventListener("change", () => this.setQuestions(this.questions.value));
@@ -35,14 +35,14 @@ export class QuestionTable {
     saveState("questions", text);
     this.answers.clear();
     this.draw();
-    if (this.wasAsked) this.ask();
+    if (this.isStarted) this.ask();
   }
 
   /** Show a run, which may have new snapshots. */
   show(run) {
     this.snapshots = run.snapshots.filter(isSnapshot);
     byId("questions-section").hidden = !hasReplies(run.task) || !this.snapshots.length;
-    if (this.wasAsked && !byId("questions-section").hidden) this.ask();
+    if (this.isStarted && !byId("questions-section").hidden) this.ask();
   }
 
   /** Ask the snapshots that have not replied yet, one after the other, newest first. */
