@@ -86,7 +86,8 @@ def page_growth(results: Path, decoding: dict[str, object], replies: int) -> flo
     from webui.limits import Limits
     from webui.server import running
 
-    memory, limits = Memory(), Limits()
+    # few threads, so that all have used their stacks after the warm-up
+    memory, limits = Memory(), Limits(max_queued_total=4)
     with running(create_app(results, limits), "127.0.0.1", 0, limits) as server:
         client = http.client.HTTPConnection("127.0.0.1", server.effective_port, timeout=60)
         for number in range(replies):
