@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
+    PartialHypotheses,
     StepOutput,
-    empty_hypotheses,
     is_duplicate,
     length_divisor,
     reorder_state,
@@ -61,11 +61,10 @@ def beam_search(
     search = _BeamSearch(inputs, inputs.batch, width, places, n_best, length_penalty, groups, diversity)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
     scores = tf.where(tf.range(places) % search.group_size == 0, 0.0, NEG_INF)
-    beam = empty_hypotheses(scores + tf.zeros([search.batch, 1]), inputs.steps, inputs.source_steps)
-    beam = inputs.run(search.extend, beam, first_active(inputs, places, groups))
-    if groups > 1:
-        beam = _merge_groups(beam)
-    return Hypotheses(*(part[:, :n_best] for part in beam))
+    partial = inputs.no_words(scores + tf.zeros([search.batch, 1]))
+    partial = inputs.run(search.extend, partial, first_active(inputs, places, groups))
+    beam = _merge_groups(partial.hypotheses) if groups > 1 else partial.hypotheses
+    return partial.completed(Hypotheses(*(part[:, :n_best] for part in beam)), inputs.source_steps)
 
 
 class _Candidates(NamedTuple):
@@ -93,19 +92,22 @@ class _BeamSearch:
     def group_size(self) -> int:
         return self.places // self.groups
 
-    def extend(self, t: tf.Tensor, beam: Hypotheses, active: ActiveHypotheses) -> tuple[Hypotheses, ActiveHypotheses]:
+    def extend(
+        self, t: tf.Tensor, partial: PartialHypotheses, active: ActiveHypotheses
+    ) -> tuple[PartialHypotheses, ActiveHypotheses]:
         """One step: extend the active hypotheses by a word, and keep the best."""
-        inputs, rows = self.inputs, self.batch * self.places
+        inputs, rows, beam = self.inputs, self.batch * self.places, partial.hypotheses
         output = step_active(inputs, active, tf.reshape(beam.words, [rows, inputs.steps]), t)
         is_active = self._by_hypothesis(scatter_rows(active, tf.ones_like(active.rows), rows))
         candidates = self._candidates(beam, active, is_active, output)
         choices = self._choose(candidates, is_active)
         parents = choices // candidates.words.shape[2]
-        attention = self._by_hypothesis(scatter_rows(active, output.attention, rows))
-        beam = self._extend_beam(t, beam, candidates, choices, parents, is_active, attention)
+        parent_rows = parents + tf.range(self.batch)[:, tf.newaxis] * self.places
+        beam = self._extend_beam(t, beam, candidates, choices, parents, is_active, parent_rows)
         running = tf.reshape(~(beam.ended | self._finished(beam)[:, tf.newaxis]), [rows])
-        parent_rows = tf.reshape(parents + tf.range(self.batch)[:, tf.newaxis] * self.places, [rows])
-        return beam, next_active(active, output.state, running, parent_rows, inputs.memory, self.places)
+        parent_rows = tf.reshape(parent_rows, [rows])
+        after = PartialHypotheses(beam, partial.history_with(scatter_rows(active, output.attention, rows), t))
+        return after, next_active(active, output.state, running, parent_rows, inputs.memory, self.places)
 
     def _by_hypothesis(self, values: tf.Tensor) -> tf.Tensor:
         """[batch · places, …] → [batch, places, …]."""
@@ -165,7 +167,7 @@ class _BeamSearch:
         choices: tf.Tensor,
         parents: tf.Tensor,
         is_active: tf.Tensor,
-        attention: tf.Tensor,
+        parent_rows: tf.Tensor,
     ) -> Hypotheses:
         """The beam of the chosen candidates, each with the history of its parent."""
 
@@ -177,8 +179,8 @@ class _BeamSearch:
         if self.width is not self.places:
             within = tf.range(self.places) < self.width
             score, rank = tf.where(within, score, NEG_INF), tf.where(within, rank, NEG_INF)
-        old = (beam.words, beam.lengths + is_active, beam.ended, beam.attention, is_active, attention)
-        words, lengths, ended, attentions, is_active, attention = reorder_state(old, parents)
+        old = (beam.words, beam.lengths + is_active, beam.ended, beam.attention, is_active)
+        words, lengths, ended, attention, is_active = reorder_state(old, parents)
         extended = is_active > 0
         at_t = tf.one_hot(t, self.inputs.steps, on_value=True, off_value=False) & extended[:, :, tf.newaxis]
         return Hypotheses(
@@ -187,7 +189,7 @@ class _BeamSearch:
             scores=score,
             # a hypothesis of score -inf does not exist; it counts as ended so that the search does not wait for it
             ended=ended | (extended & (word == EOS)) | (score == NEG_INF),
-            attention=tf.where(at_t[..., tf.newaxis], attention[:, :, tf.newaxis], attentions),
+            attention=tf.where(at_t, parent_rows[:, :, tf.newaxis], attention),
             ranks=rank,
         )
 

@@ -28,17 +28,44 @@ StepFunction = Callable[[tf.Tensor, Any, Any], StepOutput]
 """(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`StepOutput`."""
 
 
-def empty_hypotheses(scores: tf.Tensor, steps: int, source_steps: int) -> Hypotheses:
-    """Hypotheses before their first word. scores: [batch, n]; those of -inf do not exist."""
-    zeros = tf.zeros_like(scores)
-    return Hypotheses(
-        words=tf.cast(zeros, tf.int32)[:, :, tf.newaxis] + tf.fill([steps], PAD),
-        lengths=tf.cast(zeros, tf.int32),
-        scores=scores,
-        ended=scores == NEG_INF,
-        attention=zeros[:, :, tf.newaxis, tf.newaxis] + tf.zeros([steps, source_steps]),
-        ranks=scores,
-    )
+class PartialHypotheses(NamedTuple):
+    """Hypotheses during a search.
+
+    When a beam is reordered, only row numbers move with the words; the much larger attention stays where it is.
+    """
+
+    hypotheses: Hypotheses  # whose attention is, for each word, a row of the history: int32 [batch, n, steps]
+    attention_history: tf.Tensor  # of every hypothesis at every step: [steps, batch · n, source steps]
+
+    @classmethod
+    def empty(cls, scores: tf.Tensor, steps: int, source_steps: int | tf.Tensor) -> PartialHypotheses:
+        """Hypotheses before their first word. scores: [batch, n]; those of -inf do not exist."""
+        zeros, rows = tf.zeros_like(scores, tf.int32), tf.size(scores)
+        rows_of_words = tf.reshape(tf.range(rows), tf.shape(scores))[:, :, tf.newaxis] + tf.zeros(steps, tf.int32)
+        hypotheses = Hypotheses(
+            words=zeros[:, :, tf.newaxis] + tf.fill([steps], PAD),
+            lengths=zeros,
+            scores=scores,
+            ended=scores == NEG_INF,
+            attention=rows_of_words,
+            ranks=scores,
+        )
+        return cls(hypotheses, tf.zeros([steps, rows, source_steps]))
+
+    def history_with(self, attention: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
+        """The history after step t. attention: of every hypothesis, [batch · n, source steps]."""
+        if attention.shape[1] == 0:
+            return self.attention_history
+        return tf.tensor_scatter_nd_update(self.attention_history, [[t]], attention[tf.newaxis])
+
+    def completed(self, hypotheses: Hypotheses, source_steps: int) -> Hypotheses:
+        """Hypotheses of this search, such as the best ones, with their attention: [batch, n, steps, source steps]."""
+        steps, rows, width = tf.unstack(tf.shape(self.attention_history))
+        positions = tf.range(steps) * rows + hypotheses.attention
+        attention = tf.gather(tf.reshape(self.attention_history, [steps * rows, width]), positions)
+        is_word = tf.sequence_mask(hypotheses.lengths, steps)[..., tf.newaxis]
+        padded = tf.pad(tf.where(is_word, attention, 0.0), [[0, 0], [0, 0], [0, 0], [0, source_steps - width]])
+        return hypotheses._replace(attention=tf.ensure_shape(padded, [None, None, None, source_steps]))
 
 
 def reorder_state(state: Any, order: tf.Tensor) -> Any:

@@ -12,9 +12,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, reorder_state, repeat_rows
+from seq2seq_chat.decoding.hypotheses import (
+    PartialHypotheses,
+    StepFunction,
+    StepOutput,
+    reorder_state,
+    repeat_rows,
+)
 from seq2seq_chat.decoding.logit_rules import LogitRule, apply_rules
-from seq2seq_chat.decoding.result import Hypotheses
 
 
 class SearchInputs(NamedTuple):
@@ -27,15 +32,21 @@ class SearchInputs(NamedTuple):
     source_steps: int  # width of the attention, which may be 0
     logit_rules: Sequence[LogitRule] = ()  # constraints on the next word
     loop: SearchLoop | None = None  # instead of search_loop
+    attended_steps: int | tf.Tensor | None = None  # width of the attention of a step, if the rest is padding
 
     @property
     def batch(self) -> tf.Tensor:
         """The number of utterances."""
         return tf.shape(tf.nest.flatten(self.state)[0])[0]
 
-    def run(self, extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses) -> Hypotheses:
+    def no_words(self, scores: tf.Tensor) -> PartialHypotheses:
+        """Hypotheses before their first word, see :meth:`PartialHypotheses.empty`."""
+        width = self.source_steps if self.attended_steps is None else self.attended_steps
+        return PartialHypotheses.empty(scores, self.steps, width)
+
+    def run(self, extend: Extend, partial: PartialHypotheses, active: ActiveHypotheses) -> PartialHypotheses:
         """Extend hypotheses as long as any is active."""
-        return (self.loop or search_loop)(extend, hypotheses, active, self.steps)
+        return (self.loop or search_loop)(extend, partial, active, self.steps)
 
 
 class ActiveHypotheses(NamedTuple):
@@ -46,19 +57,21 @@ class ActiveHypotheses(NamedTuple):
     memory: Any  # what the model attends to: nested tensors [active, …]
 
 
-Extend = Callable[[tf.Tensor, Hypotheses, ActiveHypotheses], tuple[Hypotheses, ActiveHypotheses]]
+Extend = Callable[[tf.Tensor, PartialHypotheses, ActiveHypotheses], tuple[PartialHypotheses, ActiveHypotheses]]
 """(t, all hypotheses, the active ones) → both after one more word."""
-SearchLoop = Callable[[Extend, Hypotheses, ActiveHypotheses, int], Hypotheses]
+SearchLoop = Callable[[Extend, PartialHypotheses, ActiveHypotheses, int], PartialHypotheses]
 """See :func:`search_loop`."""
 
 
-def search_loop(extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses, steps: int) -> Hypotheses:
+def search_loop(
+    extend: Extend, hypotheses: PartialHypotheses, active: ActiveHypotheses, steps: int
+) -> PartialHypotheses:
     """Extend hypotheses word by word until none is active, but not beyond ``steps`` words."""
 
-    def running(t: tf.Tensor, hypotheses: Hypotheses, active: ActiveHypotheses) -> tf.Tensor:
+    def running(t: tf.Tensor, hypotheses: PartialHypotheses, active: ActiveHypotheses) -> tf.Tensor:
         return (t < steps) & (tf.size(active.rows) > 0)
 
-    def body(t: tf.Tensor, hypotheses: Hypotheses, active: ActiveHypotheses) -> tuple[Any, ...]:
+    def body(t: tf.Tensor, hypotheses: PartialHypotheses, active: ActiveHypotheses) -> tuple[Any, ...]:
         return t + 1, *extend(t, hypotheses, active)
 
     start = (0, hypotheses, active)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
-from seq2seq_chat.decoding.hypotheses import StepOutput, empty_hypotheses, top_k_words
+from seq2seq_chat.decoding.hypotheses import PartialHypotheses, StepOutput, top_k_words
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
@@ -32,7 +32,10 @@ def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_
     """One hypothesis per utterance, extended by the words that ``choose`` returns up to the end marker."""
     batch = inputs.batch
 
-    def extend(t: tf.Tensor, hypotheses: Hypotheses, active: ActiveHypotheses) -> tuple[Hypotheses, ActiveHypotheses]:
+    def extend(
+        t: tf.Tensor, partial: PartialHypotheses, active: ActiveHypotheses
+    ) -> tuple[PartialHypotheses, ActiveHypotheses]:
+        hypotheses = partial.hypotheses
         output = step_active(inputs, active, hypotheses.words[:, 0], t)
         log_probabilities, words = choose(output, active.rows, t)
         # an inactive row keeps its padding, which is 0, and its score
@@ -40,16 +43,17 @@ def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_
         words, log_probabilities, attention, added = (scatter_rows(active, part, batch) for part in extensions)
         at_t = tf.one_hot(t, inputs.steps, on_value=True, off_value=False)
         scores = hypotheses.scores + log_probabilities[:, tf.newaxis]
-        hypotheses = Hypotheses(
+        extended = Hypotheses(
             words=tf.where(at_t, words[:, tf.newaxis, tf.newaxis], hypotheses.words),
             lengths=hypotheses.lengths + added[:, tf.newaxis],
             scores=scores,
             ended=hypotheses.ended | (words == EOS)[:, tf.newaxis] | (scores == NEG_INF),
-            attention=tf.where(at_t[:, tf.newaxis], attention[:, tf.newaxis, tf.newaxis], hypotheses.attention),
+            attention=hypotheses.attention,
             ranks=scores,
         )
-        running = ~hypotheses.ended[:, 0]
-        return hypotheses, next_active(active, output.state, running, tf.range(batch), inputs.memory, 1)
+        running = ~extended.ended[:, 0]
+        after = PartialHypotheses(extended, partial.history_with(attention, t))
+        return after, next_active(active, output.state, running, tf.range(batch), inputs.memory, 1)
 
-    hypotheses = empty_hypotheses(tf.zeros([batch, 1]), inputs.steps, inputs.source_steps)
-    return inputs.run(extend, hypotheses, first_active(inputs, width=1))
+    partial = inputs.run(extend, inputs.no_words(tf.zeros([batch, 1])), first_active(inputs, width=1))
+    return partial.completed(partial.hypotheses, inputs.source_steps)

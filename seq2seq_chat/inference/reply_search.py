@@ -120,12 +120,11 @@ class ReplySearch:
             uniform: random numbers for sampling, [batch, n, steps].
             parameters: scalar tensors; the settings, as constants, if None.
         """
-        encoded = self._model.encode(source, lengths)
         if is_dynamic(self._model, self._decoding):
             from seq2seq_chat.inference.dynamic import DynamicSearch  # slow to import
 
-            return DynamicSearch(self._model, self._decoding)(encoded)
-        return self.search_from(*self._model.start(encoded), uniform, parameters)
+            return DynamicSearch(self._model, self._decoding)(self._model.encode(source, lengths))
+        return self.search_from(*self._model.start_search(source, lengths), uniform, parameters)
 
     def search_from(
         self,
@@ -146,6 +145,7 @@ class ReplySearch:
             source_steps=config.encoder_steps if memory.attended else 0,
             logit_rules=configured_rules(parameters),
             loop=loop,
+            attended_steps=tf.shape(memory.attended.values)[1] if memory.attended else 0,
         )
         if decoding.method == "greedy":
             return sequential_search(inputs)

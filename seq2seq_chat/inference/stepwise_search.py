@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.result import Hypotheses
-from seq2seq_chat.decoding.search import ActiveHypotheses, Extend
+from seq2seq_chat.decoding.search import ActiveHypotheses, Extend, SearchLoop
 from seq2seq_chat.model.eager import call_with_arrays, free_attributes
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
@@ -19,7 +20,7 @@ class Progress(NamedTuple):
     """A search between two steps."""
 
     t: tf.Tensor  # number of words so far
-    hypotheses: Hypotheses
+    hypotheses: PartialHypotheses
     active: ActiveHypotheses
 
 
@@ -62,10 +63,12 @@ class StepwiseSearch:
 
     def _first(self, source: tf.Tensor, lengths: tf.Tensor, *inputs: tf.Tensor) -> tuple[Any, Progress]:
         """What is the same for all steps, and the search before the first one."""
-        start = (*self._model.start(self._model.encode(source, lengths)), *map(tf.identity, inputs))
+        start = (*self._model.start_search(source, lengths), *map(tf.identity, inputs))
         begun: list[Progress] = []
 
-        def no_step(extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses, steps: int) -> Hypotheses:
+        def no_step(
+            extend: Extend, hypotheses: PartialHypotheses, active: ActiveHypotheses, steps: int
+        ) -> PartialHypotheses:
             begun.append(Progress(tf.constant(0), hypotheses, active))
             return hypotheses
 
@@ -76,7 +79,9 @@ class StepwiseSearch:
         """The search after one more step, whether another one follows, and the result so far."""
         after: list[tuple[Progress, tf.Tensor]] = []
 
-        def one_step(extend: Extend, hypotheses: Hypotheses, active: ActiveHypotheses, steps: int) -> Hypotheses:
+        def one_step(
+            extend: Extend, hypotheses: PartialHypotheses, active: ActiveHypotheses, steps: int
+        ) -> PartialHypotheses:
             extended = Progress(progress.t + 1, *extend(*progress))
             after.append((extended, (extended.t < steps) & (tf.size(extended.active.rows) > 0)))
             return extended.hypotheses
@@ -84,7 +89,7 @@ class StepwiseSearch:
         hypotheses = self._search(start, one_step)
         return *after[0], hypotheses
 
-    def _search(self, start: Any, loop: Callable[..., Hypotheses]) -> Hypotheses:
+    def _search(self, start: Any, loop: SearchLoop) -> Hypotheses:
         state, memory, uniform, *parameters = start
         return self._search_from(state, memory, uniform, SearchParameters(*parameters) if parameters else None, loop)
 

@@ -77,6 +77,23 @@ class Encoder(tf.Module):
             states.append(state)
         return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
 
+    def loop(self, vectors: tf.Tensor, lengths: tf.Tensor) -> EncoderOutput:
+        """The same as a loop, for any number of source steps; without gradients."""
+        steps = tf.shape(vectors)[0]
+        mask = tf.transpose(tf.sequence_mask(lengths, steps))[:, :, tf.newaxis]
+        outputs, states = vectors, []
+        for layer, cell in enumerate(self.cells):
+            inputs = outputs
+            state, outputs = _loop_cell(cell, inputs, mask, tf.range(steps))
+            if self.backward_cells:
+                backward_state, backward = _loop_cell(
+                    self.backward_cells[layer], inputs, mask, tf.range(steps - 1, -1, -1)
+                )
+                state = self.bridges[layer](state, backward_state)
+                outputs = tf.concat([outputs, backward], axis=2)
+            states.append(state)
+        return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
+
 
 class Bridge(tf.Module):
     """Combines the final states of two directions: h = tanh(W_h [h→; h←] + b_h), c = W_c [c→; c←] + b_c.
@@ -109,3 +126,18 @@ def _run_cell(cell: Cell, inputs: tf.Tensor, mask: list[tf.Tensor], order: range
         state = masked_update(mask[t], cell(projected[t], None, state), state)
         outputs[t] = state.output
     return state, outputs
+
+
+def _loop_cell(cell: Cell, inputs: tf.Tensor, mask: tf.Tensor, order: tf.Tensor) -> tuple[Any, tf.Tensor]:
+    """The same in a loop: the final state, and the outputs, [source steps, batch, hidden]."""
+    projected = cell.project_inputs(inputs)
+    state, steps = cell.zero_state(tf.shape(inputs)[1]), tf.size(order)
+
+    def step(i: tf.Tensor, state: Any, outputs: tf.TensorArray) -> tuple[tf.Tensor, Any, tf.TensorArray]:
+        t = order[i]
+        state = masked_update(tf.gather(mask, t), cell(tf.gather(projected, t), None, state), state)
+        return i + 1, state, outputs.write(t, state.output)
+
+    outputs = tf.TensorArray(tf.float32, steps, element_shape=state.output.shape)
+    _, state, outputs = tf.while_loop(lambda i, *_: i < steps, step, (tf.constant(0), state, outputs))
+    return state, outputs.stack()

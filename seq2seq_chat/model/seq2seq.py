@@ -141,6 +141,12 @@ class Seq2Seq(tf.Module):
 
         return next_inputs
 
+    def start_search(self, source: tf.Tensor, lengths: tf.Tensor) -> tuple[DecoderState, DecoderMemory]:
+        """Encode, and :meth:`start`; only for as many source steps as the longest source of the batch has words."""
+        steps = tf.maximum(tf.reduce_max(lengths), 1)
+        vectors = self.source_embedding(tf.transpose(source[:, :steps]))
+        return self.start(self.encoder.loop(vectors, lengths))
+
     def start(self, encoded: EncoderOutput) -> tuple[DecoderState, DecoderMemory]:
         """The decoder's state before the first word, and what every step reads."""
         return self.decoder.start(encoded)

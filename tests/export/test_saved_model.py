@@ -18,7 +18,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
-from seq2seq_chat.decoding.hypotheses import empty_hypotheses
+from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.export.reply_model import ReplyModel
 from seq2seq_chat.export.saved_model import copy_differences, export_saved_model, exported_searches
@@ -226,7 +226,8 @@ def test_context_reversed_input_and_copied_words(tmp_path: Path, changes: list[s
 
     class Search:
         def search(self, source: tf.Tensor, lengths: tf.Tensor) -> Hypotheses:
-            none = empty_hypotheses(tf.fill([tf.shape(source)[0], 1], NEG_INF), 6, 12)
+            partial = PartialHypotheses.empty(tf.fill([tf.shape(source)[0], 1], NEG_INF), 6, 12)
+            none = partial.completed(partial.hypotheses, 12)
             return none._replace(words=none.words + 5, lengths=none.lengths + 3)
 
     replies, _ = model._replies(Search(), decoding, tf.constant(TEXTS), tf.constant(HISTORIES))  # type: ignore[arg-type]

@@ -105,6 +105,20 @@ def test_decoding_step_by_step_equals_teacher_forcing(architecture: dict[str, An
                 assert not np.any(attention.numpy()[np.arange(STEPS) >= lengths[:, np.newaxis]]), "attends to padding"
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=str)
+def test_a_search_reads_only_the_words_of_the_longest_source(architecture: dict[str, Any]) -> None:
+    model = make_model(**architecture)
+    source, lengths, _, _ = (part[:2] for part in make_batch())  # three words and one, padded to four
+    expected_state, expected_memory = model.start(model.encode(source, lengths))
+    state, memory = model.start_search(source, lengths)
+    tf.nest.map_structure(
+        lambda part, expected: np.testing.assert_allclose(part, expected, atol=1e-6), state, expected_state
+    )
+    if architecture["attention"] != "none":
+        for part, expected in zip(memory.attended, expected_memory.attended, strict=True):
+            np.testing.assert_allclose(part, expected[:, :3], atol=1e-6)
+
+
 def test_rnnsearch_equals_its_paper() -> None:
     """Bahdanau et al. 2014, appendix A, in its notation, for a model with the same weights.
 
