@@ -59,13 +59,12 @@ class ChatQuestion:
         Raises:
             NotFoundError: The weights are not those of the requested step.
         """
-        body, run, config = self._body, self._run, self._config
+        body, run = self._body, self._run
         if body.step not in (None, answer.step):
             raise NotFoundError(
                 f"run {run.name} has no weights of step {body.step:,} any more; these are of step {answer.step}"
             )
-        unused = set(unused_settings(config.model_copy(update={"decoding": self._decoding})))
-        warnings = [*answer.warnings, *sorted(unused - set(unused_settings(config))), *notes(answer.reply)]
+        warnings = [*answer.warnings, *self._newly_unused(), *notes(answer.reply)]
         count = len(self._history)
         if count < len(body.history):
             warnings.append(f"the conversation is too long; only its last {count} turns were sent to the model")
@@ -75,6 +74,13 @@ class ChatQuestion:
             "seed": self._seed if self._decoding.method == "sample" else None,
             "warnings": [self.public(warning) for warning in warnings],
         }
+
+    def _newly_unused(self) -> list[str]:
+        """Warnings about settings of the request that have no effect."""
+        if self._decoding == self._config.decoding:
+            return []
+        requested = self._config.model_copy(update={"decoding": self._decoding})
+        return sorted(set(unused_settings(requested)) - set(unused_settings(self._config)))
 
     def public(self, message: str) -> str:
         """A message without paths of the server."""

@@ -56,6 +56,8 @@ def merge_decoding(base: Decoding, changes: Mapping[str, Any], limits: Limits) -
     Raises:
         ConfigError: A changed setting does not exist or is out of range, or changes conflict.
     """
+    if not changes:
+        return base
     for name in CONFIG_ONLY:
         if name in changes and changes[name] != getattr(base, name, None):
             raise ConfigError(f"decoding: {name} can only be set in the run's configuration")

@@ -110,8 +110,10 @@ def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None
     """
     if snapshot not in (None, LATEST):
         return snapshot
+    if step is None:
+        return None
     newest = run.newest_step
-    if step is None or newest is None or step == newest:
+    if newest is None or step == newest:
         return None
     for name in run.snapshots():
         if snapshot_step(name) == step:

@@ -16,6 +16,6 @@ def uniform_numbers(seeds: Seeds, source: np.ndarray, n: int, steps: int) -> np.
     seeds: one for each utterance, or one for all, source: ids int32 [batch, source steps] → float64 [batch, n, steps].
     """
     numbers = np.zeros([len(source), n, steps])
-    for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist()):
+    for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist() if n else ()):
         numbers[row] = np.random.default_rng([seed, *source[row].tolist()]).random([n, steps])
     return numbers
