@@ -1,30 +1,35 @@
-"""Commands use exported models where neither TensorFlow nor the packages that write ONNX can be imported."""
+"""Commands use exported models where only the packages that their folder requires can be imported."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from seq2seq_chat.config import Config
 from seq2seq_chat.export.portable_model import export_onnx
+from seq2seq_chat.export.portable_usage import EVALUATION_REQUIREMENTS, REQUIREMENTS, requirements
 from tests.conftest import CommandResult
-from tests.random_runs import random_language_run
+from tests.random_runs import random_language_run, random_run, small_config
 
 OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run"
-WITHOUT_TENSORFLOW = """
+WITHOUT_OTHER_PACKAGES = """
 import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "tensorflow_addons", "keras", "onnx"):
-            raise ImportError(f"{name} is not installed")
+        if name.split(".")[0] in {modules!r}:
+            raise ModuleNotFoundError(f"{{name}} is not installed", name=name)
 
 sys.meta_path.insert(0, Missing())
 from seq2seq_chat.cli import main
@@ -32,12 +37,41 @@ main()
 """
 
 
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", WITHOUT_TENSORFLOW, *map(str, arguments)]
+def installed(file: str, config: Config | None = None) -> set[str]:
+    """The packages that `pip install` installs for a list of requirements."""
+    lists = requirements(config or small_config())
+    wanted = lists[REQUIREMENTS].splitlines() + (lists[file].splitlines()[1:] if file != REQUIREMENTS else [])
+    names: set[str] = set()
+    while wanted:
+        requirement = Requirement(wanted.pop())
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        name = metadata.metadata(requirement.name)["Name"]
+        if name not in names:
+            names.add(name)
+            wanted += metadata.requires(name) or []
+    return names
 
 
-def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), input=stdin, text=True, capture_output=True, check=False)
+@functools.cache
+def modules() -> dict[str, list[str]]:
+    """The packages that have each module."""
+    return dict(metadata.packages_distributions())
+
+
+def command(*arguments: object, file: str = REQUIREMENTS, config: Config | None = None) -> list[str]:
+    """A command that can import only what a list requires."""
+    packages = installed(file, config) | {"seq2seq-chat"}
+    missing = {name for name, distributions in modules().items() if not packages & {*distributions}}
+    assert {"tensorflow", "keras", "onnx", "pandas"} <= missing
+    return [sys.executable, "-c", WITHOUT_OTHER_PACKAGES.format(modules=missing), *map(str, arguments)]
+
+
+def run(
+    *arguments: object, stdin: str = "", file: str = REQUIREMENTS, config: Config | None = None
+) -> subprocess.CompletedProcess[str]:
+    line = command(*arguments, file=file, config=config)
+    return subprocess.run(line, input=stdin, text=True, capture_output=True, check=False)
 
 
 def test_a_run_needs_tensorflow(tiny_run: Path) -> None:
@@ -56,7 +90,15 @@ def test_chat(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult])
 def test_evaluate(tmp_path: Path) -> None:
     """The exported model of an old run has the metrics that are stored with that run."""
     options = ["--data", OLD_RUN / "validation.txt", "--output", tmp_path, "--json", tmp_path / "metrics.json"]
-    found = run("evaluate", Path(__file__).with_name("data") / "format1", *options)
+    arguments = ["evaluate", Path(__file__).with_name("data") / "format1", *options]
+    refused = run(*arguments)
+    assert refused.returncode == 2
+    assert re.fullmatch(
+        r"seq2seq-chat: evaluate needs the package \w+, which is not installed; install all that it needs with: "
+        r"pip install choix sacrebleu scipy\n",
+        refused.stderr,
+    )
+    found = run(*arguments, file=EVALUATION_REQUIREMENTS)
     assert found.returncode == 0, found.stderr
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     for name, value in json.loads((OLD_RUN / "expected.json").read_text())["evaluation"].items():
