@@ -2,76 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Collection
-from importlib import metadata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
-from seq2seq_chat.config import Config
 from seq2seq_chat.export.portable_model import export_onnx
-from seq2seq_chat.export.portable_usage import EVALUATION_REQUIREMENTS, REQUIREMENTS, requirements
+from seq2seq_chat.export.portable_usage import EVALUATION_REQUIREMENTS
 from tests.conftest import CommandResult
-from tests.random_runs import random_language_run, random_run, small_config
+from tests.portable.commands import command, run
+from tests.random_runs import random_language_run
 
 OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run"
-WITHOUT_OTHER_PACKAGES = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {modules!r}:
-            raise ModuleNotFoundError(f"{{name}} is not installed", name=name)
-
-sys.meta_path.insert(0, Missing())
-from seq2seq_chat.cli import main
-main()
-"""
-
-
-def installed(file: str, config: Config | None = None) -> set[str]:
-    """The packages that `pip install` installs for a list of requirements."""
-    lists = requirements(config or small_config())
-    wanted = lists[REQUIREMENTS].splitlines() + (lists[file].splitlines()[1:] if file != REQUIREMENTS else [])
-    names: set[str] = set()
-    while wanted:
-        requirement = Requirement(wanted.pop())
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            continue
-        name = metadata.metadata(requirement.name)["Name"]
-        if name not in names:
-            names.add(name)
-            wanted += metadata.requires(name) or []
-    return names
-
-
-@functools.cache
-def modules() -> dict[str, list[str]]:
-    """The packages that have each module."""
-    return dict(metadata.packages_distributions())
-
-
-def command(*arguments: object, file: str = REQUIREMENTS, config: Config | None = None) -> list[str]:
-    """A command that can import only what a list requires."""
-    packages = installed(file, config) | {"seq2seq-chat"}
-    missing = {name for name, distributions in modules().items() if not packages & {*distributions}}
-    assert {"tensorflow", "keras", "onnx", "pandas"} <= missing
-    return [sys.executable, "-c", WITHOUT_OTHER_PACKAGES.format(modules=missing), *map(str, arguments)]
-
-
-def run(
-    *arguments: object, stdin: str = "", file: str = REQUIREMENTS, config: Config | None = None
-) -> subprocess.CompletedProcess[str]:
-    line = command(*arguments, file=file, config=config)
-    return subprocess.run(line, input=stdin, text=True, capture_output=True, check=False)
 
 
 def test_a_run_needs_tensorflow(tiny_run: Path) -> None:
