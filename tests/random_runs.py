@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -10,7 +10,7 @@ import tensorflow as tf
 from seq2seq_chat.checkpoint.variables import save_variables
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer
+from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -28,6 +28,16 @@ def small_config(*changes: str) -> Config:
 def make_codec(tokenizer: TokenizerName, words: Iterable[str]) -> Codec:
     """A tokenizer without a file and a vocabulary of these words."""
     return Codec(create_tokenizer(TokenizerSettings(tokenizer)), Vocabulary([*SPECIAL_WORDS, *words]))
+
+
+def codec_of_texts(settings: TokenizerSettings, texts: Sequence[str]) -> Codec:
+    """A tokenizer, trained on these texts if it has a file, and a vocabulary of all their tokens."""
+    if settings.name != "subword":
+        encode = create_tokenizer(settings).encode
+        return make_codec(settings.name, sorted({token for text in texts for token in encode(text)}))
+    tokenizer = train_tokenizer(settings, texts, 340)
+    assert tokenizer.tokens
+    return Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
 
 
 def random_model(config: Config, codecs: Codecs) -> Seq2Seq:
@@ -51,7 +61,7 @@ def random_language_run(
 ) -> Run:
     """A run of a language model over the tokens of a text, with other random weights at each snapshot's step."""
     config = small_config("task=language_model", f"data.tokenizer={tokenizer}")
-    codec = make_codec(tokenizer, sorted(set(create_tokenizer(TokenizerSettings(tokenizer)).encode(text))))
+    codec = codec_of_texts(TokenizerSettings(tokenizer), [text])
     run = create_run(folder, config, Codecs(codec, codec), {})
     model = LanguageModel(config.model, len(codec.vocabulary), config.seed)
     for step in steps:

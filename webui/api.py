@@ -18,6 +18,7 @@ from seq2seq_chat.data.vocabulary import VocabularyError
 from seq2seq_chat.inference.generator import Generator, random_seed
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.packages import MissingPackage
 from webui.app_state import get_state
 from webui.chat_answers import ChatQuestion, reply_events
 from webui.model_stream import ModelStream
@@ -152,6 +153,7 @@ def handle_error(error: Exception) -> Response:
 
 STATUS_OF_ERROR: dict[type[Exception], int] = {  # the first match wins
     NotFoundError: 404,
+    MissingPackage: 503,
     ModelUnavailable: 503,
     VocabularyError: 503,
     RequestTooLarge: 413,

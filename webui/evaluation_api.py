@@ -20,11 +20,10 @@ from seq2seq_chat.analysis.votes.evaluation import (
     create_evaluation,
     list_evaluations,
 )
-from seq2seq_chat.analysis.votes.statistics import vote_statistics
-from seq2seq_chat.analysis.votes.tables import votes_as_json
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.packages import explain_missing_packages
 from webui.api import error_response, find_run, json_response, request_json, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
@@ -87,6 +86,10 @@ def create() -> Response:
 @evaluations.get("/api/evaluations/<name>")
 def results(name: str) -> Response:
     """The columns of an evaluation and the statistics of its votes."""
+    with explain_missing_packages("The statistics of votes"):
+        from seq2seq_chat.analysis.votes.statistics import vote_statistics
+        from seq2seq_chat.analysis.votes.tables import votes_as_json
+
     evaluation = _find(name)
     systems = [
         {"run": column.run, "snapshot": column.snapshot, "decoding": evaluation.system(number, None).decoding}

@@ -8,11 +8,16 @@ const { createInterface } = require("node:readline");
 const { InferenceSession, Tensor } = require("onnxruntime-node");
 
 const [PADDING, START, END, UNKNOWN] = [0, 1, 2, 3];
+const TOKENIZERS = ["english", "whitespace"];
 
 const folder = process.argv[2];
 const read = (name) => readFileSync(join(folder, name), "utf8");
 const model = JSON.parse(read("model.json"));
 const { source, target } = model.texts;
+if (model.task === "language_model" || ![source, target].every(({ tokenizer }) => TOKENIZERS.includes(tokenizer))) {
+  console.error(`${folder} is a language model or has another tokenizer than english or whitespace; use seq2seq-chat`);
+  process.exit(1);
+}
 const words = read(target.vocabulary).split("\n");
 const ids = new Map(read(source.vocabulary).split("\n").map((word, id) => [word, id]));
 const tensor = (values) => new Tensor("int32", Int32Array.from(values), [values.length]);

@@ -20,6 +20,7 @@ from seq2seq_chat.cli.options import (
     sent2vec_option,
     snapshot_option,
 )
+from seq2seq_chat.system.packages import explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
 
 
@@ -86,8 +87,9 @@ def evaluate(
         return
     other = find_snapshot(baseline, results) if baseline is not None else None
     load_tensorflow_for(run, *([other.run] if other is not None else []))
-    from seq2seq_chat.analysis.evaluate import evaluate_run
-    from seq2seq_chat.analysis.metrics_table import format_metrics
+    with explain_missing_packages("evaluate"):
+        from seq2seq_chat.analysis.evaluate import evaluate_run
+        from seq2seq_chat.analysis.metrics_table import format_metrics
 
     with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
         metrics = evaluate_run(

@@ -80,7 +80,8 @@ def export_onnx(
             trained.codecs.save(temporary)
             Run(temporary).save_config(config)
             write_atomically(temporary / "README.txt", readme(about, _known_tokens(trained.codecs)))
-            write_atomically(temporary / "requirements.txt", requirements(config))
+            for name, packages in requirements(config).items():
+                write_atomically(temporary / name, packages)
             write_manifest(temporary, about)
     except OSError as error:
         raise ExportError(f"--output {folder} could not be written: {error.strerror}; choose another folder") from error

@@ -1,20 +1,21 @@
-"""How to use an exported model: its README.txt and requirements.txt."""
+"""How to use an exported model: its README.txt and lists of required packages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from typing import Any
 
 from seq2seq_chat.config import Config
+from seq2seq_chat.system.packages import EVALUATION_PACKAGES
 
 PACKAGES = (
     *("click", "numpy", "onnxruntime", "pydantic", "tqdm", "zstandard"),  # all commands
-    *("sacrebleu", "scipy"),  # evaluate
-    *("Bootstrap-Flask", "choix", "Flask", "waitress"),  # serve
+    *("Bootstrap-Flask", "Flask", "Flask-Compress", "waitress"),  # serve
 )
-"""What `chat`, `generate`, `evaluate` and `serve` import for an exported model."""
-TOKENIZER_PACKAGES: Mapping[str, tuple[str, ...]] = {"subword": ("sentencepiece",)}
+"""What `chat`, `generate` and `serve` import for an exported model."""
+TOKENIZER_PACKAGES: Mapping[str, tuple[str, ...]] = {"subword": ("sentencepiece",), "unicode": ("regex",)}
+REQUIREMENTS, EVALUATION_REQUIREMENTS = "requirements.txt", "requirements-evaluate.txt"
 
 README = """\
 {name}, a {kind}, after {step:,} training steps: {parameters:,} parameters{stored}.
@@ -24,6 +25,8 @@ To use it with the commands of seq2seq-chat, without TensorFlow:
     pip install --no-deps seq2seq-chat
     pip install -r requirements.txt
     seq2seq-chat {verb} .
+
+The command evaluate also needs the packages in requirements-evaluate.txt.
 
 To use it with numpy and onnxruntime only, in this folder:
 
@@ -61,11 +64,18 @@ CONTINUE = """\
 """
 
 
-def requirements(config: Config) -> str:
-    """The packages that an exported model needs, in the versions installed here."""
+def requirements(config: Config) -> dict[str, str]:
+    """The packages that an exported model needs, in the versions installed here: contents of files by name."""
     names = {*PACKAGES}
     for text in (config.data.source_text, config.data.target_text):
         names |= {*TOKENIZER_PACKAGES.get(text.tokenizer, ())}
+    return {
+        REQUIREMENTS: _pinned(names),
+        EVALUATION_REQUIREMENTS: f"-r {REQUIREMENTS}\n{_pinned(EVALUATION_PACKAGES)}",
+    }
+
+
+def _pinned(names: Collection[str]) -> str:
     return "".join(f"{name}=={metadata.version(name)}\n" for name in sorted(names))
 
 

@@ -78,6 +78,8 @@ def open_session(path: Path, manifest: Mapping[str, Any]) -> onnxruntime.Inferen
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = thread_limit()
+    # between two steps, threads that wait in a loop would take the processor from the search
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # an error is reported once, by the exception
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -13,6 +13,7 @@ from seq2seq_chat.checkpoint.restore import TrainedModel, load_trained_model
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.running_text import encode_text
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.sampling import truncated_softmax
 from seq2seq_chat.export.browser_model import round_weights
@@ -23,6 +24,7 @@ from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
 from tests.export.conftest import Evaluate, encode_model
+from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
 from tests.random_weights import randomize
 
@@ -96,6 +98,13 @@ def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
     config = small_config("decoding.allow_unknown=true", "data.reverse_input=true")
     texts = [f"word{n} word{2 * n % 11} word{3 * n % 7}" for n in range(12)]
     assert compare(javascript, TrainedModel(random_model(config, codecs), codecs, 7, []), config, texts, SEARCHES) > 100
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=str)
+def test_german(javascript: Evaluate, tokenizer: TokenizerSettings) -> None:
+    config, codecs = german_model(tokenizer)
+    trained = TrainedModel(random_model(config, codecs), codecs, 7, [])
+    compare(javascript, trained, config, TEXTS, SEARCHES[:2], tolerance=5e-3)
 
 
 def test_two_vocabularies(javascript: Evaluate) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.portable_model import export_onnx
+from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult
-from tests.random_runs import make_codec, random_run, small_config
+from tests.random_runs import make_codec, random_language_run, random_run, small_config
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 MODULE = "onnxruntime-node"
@@ -55,6 +56,31 @@ def test_replies_of_a_translation_model(
     expected = chat(cli, reversed_translation)
     assert len(set(expected)) > 3
     assert replies(program, reversed_translation) == expected
+
+
+@pytest.mark.parametrize(
+    "changes", [["data.tokenizer=character"], ["data.tokenizer=english", "data.target_tokenizer=thesis"]]
+)
+def test_other_tokenizers_are_refused(program: list[str], tmp_path: Path, changes: list[str]) -> None:
+    config = small_config(*changes, "task=translation", "data.train=train.tsv")
+    sides = [make_codec(text.tokenizer, ["a"]) for text in (config.data.source_text, config.data.target_text)]
+    refuses(program, random_run(tmp_path, config, Codecs(*sides)))
+
+
+def test_a_language_model_is_refused(program: list[str], tmp_path: Path) -> None:
+    refuses(program, random_language_run(tmp_path, "a b", tokenizer="english"))
+
+
+def refuses(program: list[str], run: Run) -> None:
+    export_onnx(run, run.path / "model")
+    finished = subprocess.run(
+        [*program, str(run.path / "model")], input=INPUT, text=True, capture_output=True, check=False
+    )
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert finished.stderr == (
+        f"{run.path / 'model'} is a language model or has another tokenizer than english or whitespace; "
+        "use seq2seq-chat\n"
+    )
 
 
 def replies(program: list[str], folder: Path) -> list[str]:

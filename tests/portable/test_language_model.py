@@ -19,11 +19,11 @@ from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
-TEXT = "the cat sat on the mat.\n\nthe dog saw it?"
+TEXT = "the cat sat on the mat.\n\nthe dog saw it? Groß und süß!"
 PROMPTS = ("the cat", "", "a long prompt\nwith ☃ unknown characters")
 
 
-@pytest.fixture(scope="module", params=["character", "english"])
+@pytest.fixture(scope="module", params=["character", "english", "subword", "unicode"])
 def generators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Generator]:
     """Of a run and of its exported model."""
     folder = tmp_path_factory.mktemp("language")

@@ -1,4 +1,4 @@
-"""Commands use exported models where neither TensorFlow nor the packages that write ONNX can be imported."""
+"""Commands use exported models where only the packages that their folder requires can be imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -14,30 +13,12 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.export.portable_model import export_onnx
+from seq2seq_chat.export.portable_usage import EVALUATION_REQUIREMENTS
 from tests.conftest import CommandResult
+from tests.portable.commands import command, run
 from tests.random_runs import random_language_run
 
 OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run"
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "tensorflow_addons", "keras", "onnx"):
-            raise ImportError(f"{name} is not installed")
-
-sys.meta_path.insert(0, Missing())
-from seq2seq_chat.cli import main
-main()
-"""
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", WITHOUT_TENSORFLOW, *map(str, arguments)]
-
-
-def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), input=stdin, text=True, capture_output=True, check=False)
 
 
 def test_a_run_needs_tensorflow(tiny_run: Path) -> None:
@@ -56,7 +37,15 @@ def test_chat(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult])
 def test_evaluate(tmp_path: Path) -> None:
     """The exported model of an old run has the metrics that are stored with that run."""
     options = ["--data", OLD_RUN / "validation.txt", "--output", tmp_path, "--json", tmp_path / "metrics.json"]
-    found = run("evaluate", Path(__file__).with_name("data") / "format1", *options)
+    arguments = ["evaluate", Path(__file__).with_name("data") / "format1", *options]
+    refused = run(*arguments)
+    assert refused.returncode == 2
+    assert re.fullmatch(
+        r"seq2seq-chat: evaluate needs the package \w+, which is not installed; install all that it needs with: "
+        r"pip install choix sacrebleu scipy\n",
+        refused.stderr,
+    )
+    found = run(*arguments, file=EVALUATION_REQUIREMENTS)
     assert found.returncode == 0, found.stderr
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     for name, value in json.loads((OLD_RUN / "expected.json").read_text())["evaluation"].items():

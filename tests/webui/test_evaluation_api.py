@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,6 +134,15 @@ def test_invalid_evaluations(client: FlaskClient) -> None:
     assert "empty" in error(COLUMNS, ["a", " "])
     assert "10,000" in error(COLUMNS, ["a" * 10_001], 413)
     assert "width" in error([*COLUMNS, {"run": "tiny", "decoding": {"method": "beam", "beam_width": 0}}])
+
+
+def test_voting_works_without_the_packages_of_statistics(
+    client: FlaskClient, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "seq2seq_chat.analysis.votes.statistics", raising=False)
+    monkeypatch.setitem(sys.modules, "choix", None)  # cannot be imported
+    assert vote(client, name, next_pair(client, name)["item"], "left").status_code == 200
+    assert "needs the package choix" in error_of(client.get(f"/api/evaluations/{name}"), 503)
 
 
 def test_equal_replies_are_left_out(client: FlaskClient) -> None:

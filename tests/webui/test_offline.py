@@ -23,6 +23,10 @@ from webui.offline.page import PAGE, SETTINGS, differences
 
 Cli = Callable[..., Any]
 FAILED = "[Cc]opy (the file|it) again"
+SETTLED = """() => {
+  const note = document.getElementById("startup");
+  return note && (note.hidden || !note.textContent.startsWith("Loading"));
+}"""
 STOP_AT_FIRST_TOKEN = """() => new MutationObserver((changes, observer) => {
   if (document.querySelectorAll(".written").length !== 1 || !document.querySelector(".written .token")) return;
   observer.disconnect();
@@ -173,6 +177,48 @@ def test_a_damaged_file_says_so(browser: Any, offline_chat: Path, tmp_path: Path
     end = re.search(pattern, text).end()  # type: ignore[union-attr]
     damaged = tmp_path / PAGE
     damaged.write_text(text[: end - 1] + ("x" if text[end - 1] != "x" else "y") + text[end:], encoding="utf-8")
+    page = browser.new_page()
+    page.goto(damaged.as_uri())
+    expect(page.locator("#startup")).to_contain_text(re.compile(FAILED))
+    page.close()
+
+
+@pytest.mark.slow(minutes=3)
+def test_bytes_changed_at_random_never_give_another_reply(
+    browser: Any, offline_chat: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    """The page either says that it is damaged, or nothing depends on the change and it replies as before."""
+    contents, rng, (text,) = offline_chat.read_bytes(), random.Random(7), questions(tiny_run, 1)
+    model = range(contents.index(b'id="model">'), contents.index(b"</script>", contents.index(b'id="model">')))
+    settings = range(contents.index(b"<body"), contents.index(b'<a class="skip'))
+    (expected,) = rounded_bot(tiny_run).replies([text])
+    file, damaged = tmp_path / PAGE, 0
+    for positions in (range(len(contents)), model, settings):
+        for position in rng.sample(positions, 25):
+            changed = bytearray(contents)
+            changed[position] ^= rng.randint(1, 255)
+            file.write_bytes(changed)
+            page = browser.new_page()
+            page.goto(file.as_uri())
+            page.wait_for_function(SETTLED)
+            note = page.locator("#startup")
+            if note.is_visible():
+                assert re.search(FAILED, note.inner_text())
+                damaged += 1
+            else:
+                assert send(page, text).locator(".message-text").inner_text() == expected.text, position
+            page.close()
+    assert damaged > 50
+
+
+@pytest.mark.parametrize("part", ["<style", "</style", "</title", 'id="model"', 'id="text"'])
+def test_a_damaged_tag_does_not_hide_the_message(
+    browser: Any, offline_chat: Path, tmp_path: Path, part: str, expect: Any
+) -> None:
+    text = offline_chat.read_text(encoding="utf-8")
+    assert text.count(part) == 1
+    damaged = tmp_path / PAGE
+    damaged.write_text(text.replace(part, part[:-2] + "x" + part[-1]), encoding="utf-8")
     page = browser.new_page()
     page.goto(damaged.as_uri())
     expect(page.locator("#startup")).to_contain_text(re.compile(FAILED))

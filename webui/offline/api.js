@@ -10,6 +10,7 @@ export class ApiError extends Error {
 }
 
 const MISSING = "This browser is too old for this page. Use Chrome or Edge 112, Firefox 116, Safari 17, or a newer version.";
+const DAMAGED = "This page is damaged. Copy the file again, or export the model again.";
 
 const requests = new Map(); // id → {resolve, reject, onTokens}
 const worker = new Worker(URL.createObjectURL(new Blob([`(${startWorker})()`], { type: "text/javascript" })));
@@ -39,26 +40,20 @@ function ask(request, signal = null, onTokens = null) {
   });
 }
 
-function showStartup(message) {
-  byId("startup").textContent = message;
-  byId("startup").hidden = false;
+/** Whether the policy of the page has accepted its styles and all other scripts, which it does only if they are unchanged. */
+function isComplete() {
+  return [document.styleSheets.length, globalThis.Popper, globalThis.bootstrap, document.documentElement.dataset.bsTheme].every(Boolean);
 }
 
-/** Whether the policy of the page has accepted its styles and all other scripts, which it does only if they are unchanged. */
-const isComplete = () => [document.styleSheets.length, globalThis.Popper, globalThis.bootstrap, document.documentElement.dataset.bsTheme].every(Boolean);
-
 async function load() {
-  if (!globalThis.DecompressionStream || !Array.prototype.toReversed) {
-    showStartup(MISSING);
-    throw new ApiError(MISSING);
-  }
-  showStartup("Loading the model …");
-  const data = byId("model");
   try {
+    if (!globalThis.DecompressionStream || !Array.prototype.toReversed) throw new ApiError(MISSING);
+    const data = byId("model");
+    if (!data || !isComplete()) throw new ApiError(DAMAGED);
+    showStartup("Loading the model …");
     const result = await ask({ load: data.textContent });
-    byId("startup").hidden = true;
+    showStartup("");
     data.remove();
-    if (!isComplete()) reportError(new Error("a script or the styles of this page were blocked"));
     return result;
   } catch (error) {
     showStartup(error.message);
