@@ -245,35 +245,29 @@ class Decoder(tf.Module):
         """
         state, memory = self.start(encoded)
         step = copied(lambda inputs, state, t: self.step(inputs, state, memory, random, t)[:2])
-        times = tf.unstack(tf.range(vectors.shape[0], dtype=tf.int64))
         outputs: list[tf.Tensor] = []
         if next_inputs is None:  # all inputs are known: one product for all steps
             inputs = self.project_inputs(dropout(vectors, random, "decoder/words"), memory.thought)
             if not self.feeds_output:
-                return self._unroll_without_feeding(inputs, state, memory, random, times)
-            for t, step_inputs in zip(times, _unstack(inputs), strict=True):
+                return self._unroll_without_feeding(inputs, state, memory, random)
+            for t, step_inputs in enumerate(_unstack(inputs)):
                 output, state = step(step_inputs, state, t)
                 outputs.append(output)
             return tf.stack(outputs)
         for t, vector in enumerate(tf.unstack(vectors, vectors.shape[0])):
             chosen = next_inputs(t, vector, outputs[-1]) if outputs else vector
             inputs = self.project_inputs(dropout(chosen, random, "decoder/words", t), memory.thought)
-            output, state = step(inputs, state, times[t])
+            output, state = step(inputs, state, t)
             outputs.append(output)
         return tf.stack(outputs)
 
     def _unroll_without_feeding(
-        self,
-        inputs: StepInputs,
-        state: DecoderState,
-        memory: DecoderMemory,
-        random: RandomContext | None,
-        times: Sequence[tf.Tensor],
+        self, inputs: StepInputs, state: DecoderState, memory: DecoderMemory, random: RandomContext | None
     ) -> tf.Tensor:
         """As no step needs h̃ of the one before, all are computed after the loop."""
         cells, outputs, contexts = state.cells, [], []
         step = copied(lambda inputs, cells, t: self._recur(inputs, DecoderState(cells, ()), memory, random, t)[:2])
-        for t, step_inputs in zip(times, _unstack(inputs), strict=True):
+        for t, step_inputs in enumerate(_unstack(inputs)):
             cells, context = step(step_inputs, cells, t)
             outputs.append(cells[-1].output)
             contexts.append(context)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import record
@@ -17,15 +17,13 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from seq2seq_chat.model.deferred import ConstantMatrix, DeferredGradients, Product, SharedTensor, SharedUses, recorder
 
-Step = TypeVar("Step", bound=Callable[..., Any])
 
-
-def copied(step: Step) -> Step:
+def copied(step: Callable[..., Any]) -> Callable[..., Any]:
     """A step of a loop that is traced at its first call, and copied at all calls.
 
-    Its arguments are nested tensors, of the same shapes at every step. Other tensors that it uses get no gradients, but
-    those given to :mod:`seq2seq_chat.model.deferred` do. Without deferred gradients, and outside of graphs, this is the
-    step itself.
+    Its arguments are nested tensors or numbers, of the same shapes at every step. Other tensors that it uses must have
+    no gradient, unless it gives them to :mod:`seq2seq_chat.model.deferred`. Without deferred gradients, and outside of
+    graphs, this is the step itself.
     """
     outer, trace = recorder(), None
     if outer is None or not isinstance(tf.compat.v1.get_default_graph(), FuncGraph):
@@ -33,11 +31,12 @@ def copied(step: Step) -> Step:
 
     def call(*arguments: Any) -> Any:
         nonlocal trace
+        arguments = tf.nest.map_structure(tf.convert_to_tensor, arguments)
         if trace is None:
             trace = _StepTrace(step, arguments, outer)
         return trace(arguments)
 
-    return call  # type: ignore[return-value]
+    return call
 
 
 class _StepGradients(DeferredGradients):
@@ -86,8 +85,10 @@ class _StepTrace:
             self._tape.watch([x for x in self._inputs if x.dtype.is_floating])
             self._structure = step(*placeholders)
         # one tensor may be several outputs, but has one gradient
-        self._outputs = [*{output.name: output for output in tf.nest.flatten(self._structure)}.values()]
+        outputs = [output for output in tf.nest.flatten(self._structure) if output is not None]
+        self._outputs = [*{output.name: output for output in outputs}.values()]
         self._variables = self._tape.variables()
+        self._check_captures()
         self._forward = _Operations("step", self._graph.get_operations())
 
     def __call__(self, arguments: Any) -> Any:
@@ -106,7 +107,7 @@ class _StepTrace:
         anchors = [shared.anchor for shared in self._tape.uses]
         sources = [*inputs, *(variable.handle for variable in self._variables), *anchors]
         record.record_operation("CustomGradient", outputs, sources, gradients)
-        return tf.nest.map_structure(lambda output: values[output.name], self._structure)
+        return tf.nest.map_structure(lambda output: output if output is None else values[output.name], self._structure)
 
     def _copy_gradients(
         self, values: dict[str, tf.Tensor], output_gradients: Sequence[tf.Tensor], products: Sequence[Product]
@@ -141,6 +142,12 @@ class _StepTrace:
             sources = [_placeholder(output) for output in self._outputs]
             targets = self._tape.backward(self._outputs, [*self._inputs, *self._variables], sources)
         return _Operations("step_gradient", self._graph.get_operations()[first:]), sources, targets
+
+    def _check_captures(self) -> None:
+        """Raise ValueError if the step uses a tensor whose gradient would be lost."""
+        for tensor, inside in self._graph.captures:
+            if tensor.dtype.is_floating and record.should_record_backprop([tensor]):
+                raise ValueError(f"a step must have {inside.name} as an argument, because it has a gradient")
 
     @property
     def _captures(self) -> dict[str, tf.Tensor]:
