@@ -33,6 +33,7 @@ RUN = "RUN"  # replaced by the name of the trained run
 BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"training-{size}": ["benchmark_training.py", "--size", size] for size in ("small", "medium", "thesis")},
     **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium", "thesis")},
+    "building": ["benchmark_building.py", "configs/quickstart.json"],
     "language-model": ["benchmark_language_model.py"],
     "generation": ["benchmark_generation.py"],
     "serving": ["benchmark_serving.py", RUN],

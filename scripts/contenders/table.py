@@ -13,7 +13,15 @@ from seq2seq_chat.system.tables import format_table
 json_option = click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="write the results to this file"
 )
-FORMATS = {"loss": "{:.4f}", "GB": "{:.2f}", "ours is": "{:.2f} ×", "replies/s": "{:.1f}", "first step s": "{:.1f}"}
+FORMATS = {
+    "loss": "{:.4f}",
+    "GB": "{:.2f}",
+    "ours is": "{:.2f} ×",
+    "replies/s": "{:.1f}",
+    "first step s": "{:.1f}",
+    "tracing s": "{:.2f}",
+    "first call s": "{:.2f}",
+}
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

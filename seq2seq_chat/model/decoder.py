@@ -13,6 +13,7 @@ from seq2seq_chat.model.cells import CELLS
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.encoder import EncoderOutput, encoder_output_size
 from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.step_copies import copied
 from seq2seq_chat.model.weights import Weight
 
 NextInputs = Callable[[int | tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -243,19 +244,20 @@ class Decoder(tf.Module):
             h̃: [target steps, batch, decoder output size].
         """
         state, memory = self.start(encoded)
+        step = copied(lambda inputs, state, t: self.step(inputs, state, memory, random, t)[:2])
         outputs: list[tf.Tensor] = []
         if next_inputs is None:  # all inputs are known: one product for all steps
             inputs = self.project_inputs(dropout(vectors, random, "decoder/words"), memory.thought)
             if not self.feeds_output:
                 return self._unroll_without_feeding(inputs, state, memory, random)
             for t, step_inputs in enumerate(_unstack(inputs)):
-                output, state, _ = self.step(step_inputs, state, memory, random, t)
+                output, state = step(step_inputs, state, t)
                 outputs.append(output)
             return tf.stack(outputs)
         for t, vector in enumerate(tf.unstack(vectors, vectors.shape[0])):
             chosen = next_inputs(t, vector, outputs[-1]) if outputs else vector
             inputs = self.project_inputs(dropout(chosen, random, "decoder/words", t), memory.thought)
-            output, state, _ = self.step(inputs, state, memory, random, t)
+            output, state = step(inputs, state, t)
             outputs.append(output)
         return tf.stack(outputs)
 
@@ -263,11 +265,11 @@ class Decoder(tf.Module):
         self, inputs: StepInputs, state: DecoderState, memory: DecoderMemory, random: RandomContext | None
     ) -> tf.Tensor:
         """As no step needs h̃ of the one before, all are computed after the loop."""
-        outputs, contexts = [], []
+        cells, outputs, contexts = state.cells, [], []
+        step = copied(lambda inputs, cells, t: self._recur(inputs, DecoderState(cells, ()), memory, random, t)[:2])
         for t, step_inputs in enumerate(_unstack(inputs)):
-            states, context, _ = self._recur(step_inputs, state, memory, random, t)
-            state = DecoderState(states, ())
-            outputs.append(states[-1].output)
+            cells, context = step(step_inputs, cells, t)
+            outputs.append(cells[-1].output)
             contexts.append(context)
         return self.combine(tf.stack(outputs), tf.stack(contexts) if self.attention else None, inputs.maxout)
 

@@ -16,6 +16,7 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -25,6 +26,11 @@ from seq2seq_chat.model.custom_gradient import with_gradient
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
 
 _recorder: contextvars.ContextVar[DeferredGradients | None] = contextvars.ContextVar("recorder", default=None)
+
+
+def recorder() -> DeferredGradients | None:
+    """What records the current computation; None if gradients are not deferred."""
+    return _recorder.get()
 
 
 def matmul(x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
@@ -78,6 +84,15 @@ def concat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     return with_gradient(tensors, lambda: tf.concat(tensors, axis=1), lambda dy: tf.split(dy, sizes, axis=1))
 
 
+@dataclass
+class Product:
+    """A product y = x W of a matrix W that is used at every step."""
+
+    x: tf.Tensor
+    y: tf.Tensor | None  # None if dy does not come from the tape
+    dy: tf.Tensor | None = None  # the gradient of y, once it is known
+
+
 class DeferredGradients:
     """A gradient tape that computes the gradient of each matrix used by :func:`matmul` in one product.
 
@@ -93,11 +108,10 @@ class DeferredGradients:
     """
 
     def __init__(self, compute: tf.DType = tf.float32) -> None:
-        self._compute = compute
+        self.compute = compute
         self._tape = tf.GradientTape()
-        self._uses: dict[Any, list[tuple[tf.Tensor, tf.Tensor]]] = {}
+        self._products: dict[Any, list[Product]] = {}  # by matrix, in order of use
         self._constants: dict[Any, ConstantMatrix] = {}
-        self._output_gradients: dict[Any, list[tf.Tensor | None]] = {}
         self._shared: dict[int, SharedTensor] = {}
 
     def __enter__(self) -> DeferredGradients:
@@ -109,27 +123,39 @@ class DeferredGradients:
         self._tape.__exit__(*error)
         _recorder.reset(self._token)
 
+    def watch(self, tensors: Sequence[tf.Tensor]) -> None:
+        """Record what is computed from these tensors."""
+        self._tape.watch(tensors)
+
     def stop_recording(self) -> Any:
         """A context that pauses recording."""
         return self._tape.stop_recording()
 
     def matmul(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
         """x W with W constant; records input and output."""
+        y = self.constant(matrix).matmul(x)
+        self._tape.watch(y)
+        self.add_product(matrix, Product(x, y))
+        return y
+
+    def constant(self, matrix: tf.Variable) -> ConstantMatrix:
+        """A matrix as a constant of this step."""
         key = matrix.ref()
         if key not in self._constants:
             with self._tape.stop_recording():
-                self._constants[key] = ConstantMatrix(matrix, self._compute)
-        y = self._constants[key].matmul(x)
-        self._tape.watch(y)
-        self._uses.setdefault(key, []).append((x, y))
-        return y
+                self._constants[key] = ConstantMatrix(matrix, self.compute)
+        return self._constants[key]
+
+    def add_product(self, matrix: tf.Variable, product: Product) -> None:
+        """Record a product with a matrix."""
+        self._products.setdefault(matrix.ref(), []).append(product)
 
     def matmul_transposed(self, x: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
         """x Rᵀ in the compute type. R is used only once, so its gradient is not deferred."""
-        rows = tf.cast(tf.convert_to_tensor(rows), self._compute)
-        return tf.cast(tf.matmul(tf.cast(x, self._compute), rows, transpose_b=True), x.dtype)
+        rows = tf.cast(tf.convert_to_tensor(rows), self.compute)
+        return tf.cast(tf.matmul(tf.cast(x, self.compute), rows, transpose_b=True), x.dtype)
 
-    def shared(self, tensor: tf.Tensor) -> SharedTensor:
+    def shared(self, tensor: tf.Tensor) -> SharedUses:
         """The :class:`SharedTensor` of a tensor that is used at every step of a loop."""
         if id(tensor) not in self._shared:
             self._shared[id(tensor)] = SharedTensor(tensor)
@@ -137,24 +163,28 @@ class DeferredGradients:
 
     def gradient(self, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Gradient]:
         """The gradient of a scalar loss with respect to each variable; None where the loss does not depend on it."""
-        deferred = [key for key in (v.ref() for v in variables) if key in self._uses]
-        direct = [v for v in variables if v.ref() not in self._uses]
-        outputs = [y for key in deferred for _, y in self._uses[key]]
-        result = self._tape.gradient(loss, direct + outputs)
-        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, result, strict=False)}
-        output_gradients = iter(result[len(direct) :])
-        for key in deferred:
-            self._output_gradients[key] = [next(output_gradients) for _ in self._uses[key]]
-            pairs = zip(self._uses[key], self._output_gradients[key], strict=True)
-            gradients[key] = _weight_gradient([(x, dy) for (x, _), dy in pairs if dy is not None], self._compute)
-        return [gradients[v.ref()] for v in variables]
+        direct = [v for v in variables if v.ref() not in self._products]
+        gradients: dict[Any, Gradient] = {v.ref(): g for v, g in zip(direct, self.backward(loss, direct), strict=True)}
+        return [
+            gradients[key] if key in gradients else _weight_gradient(self._products[key], self.compute)
+            for key in (v.ref() for v in variables)
+        ]
+
+    def backward(self, outputs: Any, inputs: Sequence[Any], output_gradients: Any = None) -> list[Gradient | None]:
+        """The gradients of inputs, as of a plain tape; the output gradients of all products are set as well."""
+        products = [product for products in self._products.values() for product in products if product.y is not None]
+        targets = [*inputs, *(product.y for product in products)]
+        gradients = self._tape.gradient(outputs, targets, output_gradients)
+        for product, dy in zip(products, gradients[len(inputs) :], strict=True):
+            product.dy = dy
+        return list(gradients[: len(inputs)])
 
     def output_gradients(self, matrix: tf.Variable) -> list[tf.Tensor | None]:
         """After :meth:`gradient`: the gradient of the loss with respect to each product with a matrix, in order of use.
 
         For a recurrent weight these are the gradients of the gates, step by step: they show where a gradient vanishes.
         """
-        return self._output_gradients[matrix.ref()]
+        return [product.dy for product in self._products[matrix.ref()]]
 
 
 @contextlib.contextmanager
@@ -172,7 +202,43 @@ def without_gradient() -> Iterator[None]:
         _recorder.reset(token)
 
 
-class SharedTensor:
+class SharedUses:
+    """Uses of a tensor as a constant, and what the tensor's gradient is computed from."""
+
+    def __init__(self, constant: tf.Tensor) -> None:
+        self.constant = constant
+        self.outer_products: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs of factors
+        self.sum: tf.Tensor | None = None  # of the gradients of additions
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            self.outer_products.append((weights, dy))
+            return _row_product(dy, self.constant, transposed=True)
+
+        return self._use(weights, lambda: _row_product(weights, self.constant), gradient)
+
+    def broadcast_add(self, query: tf.Tensor) -> tf.Tensor:
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            self.sum = dy if self.sum is None else self.sum + dy
+            return tf.reduce_sum(dy, axis=1)
+
+        return self._use(query, lambda: self.constant + tf.expand_dims(query, 1), gradient)
+
+    def batch_dot(self, query: tf.Tensor) -> tf.Tensor:
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            self.outer_products.append((dy, query))
+            return _row_product(dy, self.constant)
+
+        return self._use(query, lambda: _column_product(self.constant, query), gradient)
+
+    def _use(
+        self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
+    ) -> tf.Tensor:
+        """An output that depends on x; ``gradient`` maps its gradient to that of x."""
+        return with_gradient([x], output, lambda dy: [gradient(dy)])
+
+
+class SharedTensor(SharedUses):
     """A tensor, computed once, that every step of a loop uses: the decoder's memory.
 
     Inside the loop it is a constant. Automatic differentiation would keep a gradient of its full size for every step
@@ -181,50 +247,35 @@ class SharedTensor:
     """
 
     def __init__(self, tensor: tf.Tensor) -> None:
+        super().__init__(tf.stop_gradient(tensor))
         self._tensor = tensor  # keeps the tensor alive, so that its id stays unique
-        self._constant = tf.stop_gradient(tensor)
-        self._outer_products: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs of factors; they sum to the gradient
-        self._sum: tf.Tensor | None = None  # of the gradients of additions
-        self._anchor = with_gradient([tensor], lambda: tf.zeros([]), lambda _: [self._gradient()])
+        self.anchor = with_gradient([tensor], lambda: tf.zeros([]), lambda _: [self._gradient()])
         self._anchor_gradient: tf.Tensor | None = tf.zeros([])
 
-    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            self._outer_products.append((weights, dy))
-            return _row_product(dy, self._constant, transposed=True)
+    def add_gradient(
+        self, outer_products: Sequence[tuple[tf.Tensor, tf.Tensor]], gradient: tf.Tensor | None
+    ) -> tf.Tensor | None:
+        """Add what a step's uses contribute to the gradient; returns the gradient of the anchor for the step."""
+        self.outer_products += outer_products
+        if gradient is not None:
+            self.sum = gradient if self.sum is None else self.sum + gradient
+        return self._take_anchor_gradient()
 
-        return self._use(weights, lambda: _row_product(weights, self._constant), gradient)
-
-    def broadcast_add(self, query: tf.Tensor) -> tf.Tensor:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            self._sum = dy if self._sum is None else self._sum + dy
-            return tf.reduce_sum(dy, axis=1)
-
-        return self._use(query, lambda: self._constant + tf.expand_dims(query, 1), gradient)
-
-    def batch_dot(self, query: tf.Tensor) -> tf.Tensor:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            self._outer_products.append((dy, query))
-            return _row_product(dy, self._constant)
-
-        return self._use(query, lambda: _column_product(self._constant, query), gradient)
+    def _take_anchor_gradient(self) -> tf.Tensor | None:
+        """The gradient of the anchor for the first use that requests it, None for the others."""
+        gradient, self._anchor_gradient = self._anchor_gradient, None
+        return gradient
 
     def _use(
         self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
     ) -> tf.Tensor:
-        """An output that depends on x and this tensor; ``gradient`` maps its gradient to that of x."""
-
-        def gradients(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-            of_anchor, self._anchor_gradient = self._anchor_gradient, None  # one use requests the anchor's gradient
-            return gradient(dy), of_anchor
-
-        return with_gradient([x, self._anchor], output, gradients)
+        return with_gradient([x, self.anchor], output, lambda dy: [gradient(dy), self._take_anchor_gradient()])
 
     def _gradient(self) -> tf.Tensor:
         """The sum of the gradients of all uses: [batch, n, units]."""
-        parts = [] if self._sum is None else [self._sum]
-        if self._outer_products:
-            weights, gradients = (tf.stack(factors, axis=1) for factors in zip(*self._outer_products, strict=True))
+        parts = [] if self.sum is None else [self.sum]
+        if self.outer_products:
+            weights, gradients = (tf.stack(factors, axis=1) for factors in zip(*self.outer_products, strict=True))
             parts.append(tf.matmul(weights, gradients, transpose_a=True))
         return tf.add_n(parts)
 
@@ -261,7 +312,8 @@ class ConstantMatrix:
     @functools.cached_property
     def _transposed(self) -> tf.Tensor:
         """A copy of Wᵀ. The shape assertion keeps the graph optimizer from folding the transpose into the product."""
-        return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
+        with contextlib.nullcontext() if tf.executing_eagerly() else self._matrix.graph.as_default():
+            return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
 
 
 def _row_product(rows: tf.Tensor, matrices: tf.Tensor, transposed: bool = False) -> tf.Tensor:
@@ -283,13 +335,19 @@ def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> t
     """x: [..., inputs], matrix: [inputs, outputs], or [outputs, inputs] → [..., outputs], as one matrix product."""
     outputs = matrix.shape[0 if transposed else 1]
     y = tf.cast(tf.matmul(tf.cast(_flat(x), matrix.dtype), matrix, transpose_b=transposed), x.dtype)
-    return y if x.shape.rank == 2 else tf.reshape(y, tf.concat([tf.shape(x)[:-1], [outputs]], axis=0))
+    return y if x.shape.rank == 2 else tf.reshape(y, [*_dimensions(x)[:-1], outputs])
 
 
-def _weight_gradient(uses: list[tuple[tf.Tensor, tf.Tensor]], compute: tf.DType) -> tf.Tensor | None:
-    """Σ_t x_tᵀ dy_t as one product over all uses: [inputs, outputs]."""
-    if not uses:
+def _dimensions(x: tf.Tensor) -> list[int | tf.Tensor]:
+    """The sizes of all axes; those that the graph does not know as tensors."""
+    return [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape)]
+
+
+def _weight_gradient(products: Sequence[Product], compute: tf.DType) -> tf.Tensor | None:
+    """Σ_t x_tᵀ dy_t as one product over all uses of a matrix: [inputs, outputs]."""
+    used = [product for product in products if product.dy is not None]
+    if not used:
         return None
-    x = tf.concat([tf.cast(_flat(x), compute) for x, _ in uses], axis=0)
-    dy = tf.concat([tf.cast(_flat(dy), compute) for _, dy in uses], axis=0)
+    x = tf.concat([tf.cast(_flat(product.x), compute) for product in used], axis=0)
+    dy = tf.concat([tf.cast(_flat(product.dy), compute) for product in used], axis=0)
     return tf.cast(tf.matmul(x, dy, transpose_a=True), tf.float32)

@@ -11,6 +11,7 @@ from seq2seq_chat.model.cells import CELLS, Cell, masked_update
 from seq2seq_chat.model.deferred import concat
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.step_copies import copied
 from seq2seq_chat.model.weights import Weight
 
 
@@ -122,8 +123,9 @@ def _run_cell(cell: Cell, inputs: tf.Tensor, mask: list[tf.Tensor], order: range
     """Run a cell over the steps in ``order``: its final state, and its outputs by step, [batch, hidden] each."""
     projected = tf.unstack(cell.project_inputs(inputs), len(order))
     state, outputs = cell.zero_state(tf.shape(inputs)[1]), list(projected)
+    step = copied(lambda mask, projected, state: masked_update(mask, cell(projected, None, state), state))
     for t in order:
-        state = masked_update(mask[t], cell(projected[t], None, state), state)
+        state = step(mask[t], projected[t], state)
         outputs[t] = state.output
     return state, outputs
 

@@ -37,6 +37,14 @@ def test_benchmark_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_benchmark_building(tmp_path: Path) -> None:
+    config = str(SCRIPTS.parent / "configs" / "copy_task.json")
+    steps = ["--source-steps", "2", "--target-steps", "3", "--graphs", "1"]
+    results = run("benchmark_building.py", config, *steps, folder=tmp_path)
+    assert results["operations"] > 100 and results["tracing s"] > 0 and results["first call s"] > 0
+
+
+@pytest.mark.slow
 def test_benchmark_decoding(tmp_path: Path) -> None:
     results = run("benchmark_decoding.py", "--size", "tiny", "--calls", "3", folder=tmp_path)
     kinds = [(row["search"], row["batch"]) for row in results["searches"] if row["contender"] == "ours"]
