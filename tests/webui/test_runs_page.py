@@ -140,19 +140,28 @@ def test_325_runs_on_a_phone(page: Any, serve: Serve, three_runs: Path, expect: 
 
 
 @pytest.mark.slow
-def test_a_new_snapshot_answers_the_same_questions(page: Any, serve: Serve, results: Path, expect: Any) -> None:
-    run = results / "tiny"
-    with serve(results) as address:
+def test_every_checkpoint_of_a_training_answers_the_same_questions(
+    page: Any, serve: Serve, results: Path, expect: Any
+) -> None:
+    """A run without snapshots, whose training deletes the checkpoints before the newest one."""
+    run = Run(results / "tiny")
+    weights = run.checkpoint_path(20).read_bytes()
+    shutil.rmtree(run.path / "snapshots")
+    heads = page.locator(".answers thead th")
+    with serve(results) as address, run.lock():
         page.goto(f"{address}/runs/tiny")
         page.locator("#questions-edit summary").click()
         page.locator("#questions").fill("you see the tree1 ?\nwe like it")
-        page.get_by_role("button", name="Ask every snapshot").click()
-        heads = page.locator(".answers thead th")
-        expect(heads).to_have_text(["Question", "step 10", "step 20"], timeout=REPLY_TIMEOUT)
-        with Run(run).lock():  # it is training
-            shutil.copytree(run / "snapshots" / "20", run / "snapshots" / "30")
-            with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.write('{"step": 30, "kind": "train", "loss": 1.5}\n')
-            expect(heads).to_have_text(["Question", "step 10", "step 20", "step 30"], timeout=REPLY_TIMEOUT)
-        replies = page.locator(".answers tbody tr").first.locator("td").all_inner_texts()
-        assert replies[1] == replies[2]  # the same weights
+        page.get_by_role("button", name="Ask every checkpoint").click()
+        expect(heads.last).to_have_text("step 20", timeout=REPLY_TIMEOUT)
+        for step in (30, 40):
+            for _, path in run.checkpoints():
+                path.unlink()
+            run.checkpoint_path(step).write_bytes(weights)
+            expect(heads.last).to_have_text(f"step {step}", timeout=REPLY_TIMEOUT)
+        titles = ["Question", *(f"step {step}" for step in (10, 15, 20, 30, 40))]
+        expect(heads).to_have_text(titles)
+        page.reload()
+        expect(heads).to_have_text(titles)
+    replies = page.locator(".answers tbody tr").first.locator("td").all_inner_texts()
+    assert len(set(replies[2:])) == 1  # the same weights
