@@ -139,6 +139,42 @@ def test_325_runs_on_a_phone(page: Any, serve: Serve, three_runs: Path, expect: 
         expect(page.locator("#runs tbody tr")).to_have_count(1)
 
 
+def test_a_run_is_found_among_many_by_typing(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    run = next(three_runs.iterdir())
+    names = [f"2026-04-{day:02}_12-00-00_{kind}" for day in range(1, 11) for kind in ("lstm", "gru")]
+    for name in names:
+        (three_runs / name).mkdir()
+        for file in ("config.json", "metrics.jsonl", "end.json"):
+            shutil.copy(run / file, three_runs / name / file)
+    with serve(three_runs) as address:
+        page.goto(address)
+        page.get_by_role("button", name="Find a run").click()
+        options = page.locator("dialog").get_by_role("option")
+        field = page.get_by_role("combobox", name="Find a run")
+        expect(field).to_be_focused()
+        expect(options).to_have_count(23)
+        field.fill("GRU 04-0")
+        expect(options).to_have_count(9)
+        found = [name for name in reversed(names) if "gru" in name and "04-0" in name]
+        assert [text.split(" ")[0] for text in options.all_inner_texts()] == found
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowUp")
+        expect(page.locator("[aria-selected=true]")).to_contain_text(found[1])
+        page.keyboard.press("Enter")
+        expect(page.locator("#run")).to_have_value(found[1])
+        expect(page.locator("#run")).to_be_focused()
+        expect(page.locator("#note")).to_contain_text("no checkpoint")  # the run was loaded
+        page.get_by_role("button", name="Find a run").click()
+        expect(page.locator("[aria-selected=true]")).to_contain_text(found[1])
+        field.fill("nothing has this name")
+        expect(page.locator("dialog [role=status]")).to_have_text("0 of 23")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog[open]")).to_have_count(0)
+        expect(page.locator("#run")).to_have_value(found[1])
+
+
 @pytest.mark.slow
 def test_every_checkpoint_of_a_training_answers_the_same_questions(
     page: Any, serve: Serve, results: Path, expect: Any

@@ -57,6 +57,9 @@ export function timeAgo(time) {
   return "just now";
 }
 
+/** A name for a file, such as "conversation_2026-05-04_17-03-22.json". */
+export const timedName = (name, extension) => `${name}_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${extension}`;
+
 /** Offer a file for download. */
 export function download(name, type, content) {
   const url = URL.createObjectURL(new Blob([content], { type }));
