@@ -140,6 +140,8 @@ def test_325_runs_on_a_phone(page: Any, serve: Serve, three_runs: Path, expect: 
 
 
 def test_a_run_is_found_among_many_by_typing(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
     run = next(three_runs.iterdir())
     names = [f"2026-04-{day:02}_12-00-00_{kind}" for day in range(1, 11) for kind in ("lstm", "gru")]
     for name in names:
@@ -167,6 +169,7 @@ def test_a_run_is_found_among_many_by_typing(page: Any, serve: Serve, three_runs
         expect(page.locator("#note")).to_contain_text("no checkpoint")  # the run was loaded
         page.get_by_role("button", name="Find a run").click()
         expect(page.locator("[aria-selected=true]")).to_contain_text(found[1])
+        assert not Axe().run(page).response["violations"]
         field.fill("nothing has this name")
         expect(page.locator("dialog [role=status]")).to_have_text("0 of 23")
         page.keyboard.press("Enter")
