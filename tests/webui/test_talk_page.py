@@ -102,7 +102,7 @@ def test_a_link_shows_the_same_conversation_or_says_why_not(
         open_two(page, address)
         replies = talk(page, "hello", 5)
         page.get_by_role("button", name="Link").click()
-        link = page.locator("#note a").get_attribute("href")
+        link = page.locator("#action-note a").get_attribute("href")
         shutil.copy(run.checkpoint_path(15), run.checkpoint_path(30))  # newer weights, with which it would be another
         other = page.context.browser.new_context().new_page()
         summary = other.locator("#summary")

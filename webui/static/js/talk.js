@@ -11,6 +11,7 @@ import { asJson, asMarkdown, asText, isTalk, speakerOf } from "./talk_record.js"
 
 const ITSELF = ""; // the partner of a model that talks with itself
 const note = byId("note");
+const actionNote = byId("action-note");
 const log = byId("log");
 const partner = byId("partner");
 const partnerSnapshot = byId("partner-snapshot");
@@ -70,6 +71,7 @@ async function converse(conversation, count, linked = null) {
   talk = conversation;
   byId("stop").hidden = false;
   byId("actions").hidden = true;
+  actionNote.textContent = "";
   log.replaceChildren();
   addTurn(talk.text, null);
   try {
@@ -159,8 +161,8 @@ byId("stop").addEventListener("click", () => {
   pending?.abort();
   byId("send").focus();
 });
-byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(talk), "conversation", "Select the conversation and copy it."); });
-byId("link").addEventListener("click", () => offerLink(note, linkTo("talk", talk), "conversation"));
+byId("copy").addEventListener("click", async () => { actionNote.textContent = await copyToClipboard(asText(talk), "conversation", "Select the conversation and copy it."); });
+byId("link").addEventListener("click", () => offerLink(actionNote, linkTo("talk", talk), "conversation"));
 byId("download-markdown").addEventListener("click", () => download(timedName("talk", "md"), "text/markdown", asMarkdown(talk)));
 byId("download-json").addEventListener("click", () => download(timedName("talk", "json"), "application/json", asJson(talk)));
 partner.addEventListener("change", () => {
