@@ -10,7 +10,7 @@ from typing import Any
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.find import NoSuchRun, list_runs, match_run
 from seq2seq_chat.runs.notes import FILE as NOTES
-from seq2seq_chat.runs.run import BEST, LATEST, Run, RunError, snapshot_step
+from seq2seq_chat.runs.run import BEST, LATEST, Run, RunError, snapshot_name
 from seq2seq_chat.runs.summary import Summary, summarize
 from seq2seq_chat.system.errors import UserError
 
@@ -98,7 +98,7 @@ def snapshots(run: Run) -> list[str]:
 
 
 def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None:
-    """The snapshot with the weights of a request; None for the newest.
+    """The name of the weights of a request; None for the newest.
 
     Args:
         run: The run.
@@ -115,9 +115,8 @@ def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None
     newest = run.newest_step
     if newest is None or step == newest:
         return None
-    for name in run.snapshots():
-        if snapshot_step(name) == step:
-            return name
+    if step in run.saved_steps():
+        return snapshot_name(step)
     raise RunError(f"run {run.name} has no weights of step {step:,} any more; its newest are of step {newest:,}")
 
 

@@ -96,11 +96,13 @@ class NotesRequest(BaseModel):
 
 
 class AnswersRequest(BaseModel):
-    """Questions for a snapshot of a run."""
+    """Questions for the checkpoints of a run."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    snapshot: str = Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot")
+    step: int | None = Field(
+        None, ge=0, description="training steps of the weights that reply now if they have not; null: none do"
+    )
     questions: list[Text] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from flask import Blueprint, Response, request
 
-from seq2seq_chat.config import ConfigError
+from seq2seq_chat.config import Config, ConfigError
+from seq2seq_chat.runs.answers import add_answer, read_answers, unanswered_steps
 from seq2seq_chat.runs.comparison import compare
-from seq2seq_chat.runs.json_lines import append_durably, finite_or_null, read_json_lines
+from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.notes import Notes, write_notes
-from seq2seq_chat.runs.run import snapshot_step
+from seq2seq_chat.runs.run import Run, snapshot_name
+from seq2seq_chat.system.errors import UserError
 from webui.api import find_run, json_response, request_json, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
@@ -53,26 +56,43 @@ def comparison() -> Response:
 
 @workbench.post("/api/runs/<name>/answers")
 def answers(name: str) -> Response:
-    """The replies of a snapshot to questions, with the decoding settings of the run; each is computed once."""
+    """The replies of all checkpoints to questions, with the decoding settings of the run; each is computed once."""
     run, config = find_run(name)
     if config.task == "language_model":
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
-    body = validate_request(AnswersRequest, request_json(), '{"snapshot": "10", "questions": ["How are you?"]}')
+    body = validate_request(AnswersRequest, request_json(), '{"step": 1000, "questions": ["How are you?"]}')
     check_lengths(body.questions, get_state().limits)
-    if body.snapshot not in run.snapshots():
-        raise NotFoundError(f"run {run.name} has no snapshot {body.snapshot!r}")
-    step = snapshot_step(body.snapshot)
-    replies = {line["question"]: line["reply"] for line in read_json_lines(run.answers_file) if line["step"] == step}
+    if body.step is not None:
+        _answer(run, config, body.step, body.questions)
+    stored = read_answers(run)
+    columns = [
+        {"step": step, "replies": [replies.get(question) for question in body.questions]}
+        for step, replies in sorted(stored.items())
+        if not replies.keys().isdisjoint(body.questions)
+    ]
+    return json_response({"answers": columns, "unanswered": unanswered_steps(run, body.questions, stored)})
+
+
+def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> None:
+    """Compute and store the replies of a checkpoint to those questions that it has not answered.
+
+    Raises:
+        NotFoundError: The run has no weights of this step, perhaps because training has just deleted them.
+    """
+    stored = read_answers(run).get(step, {})
     decoding = single_reply(config, {}, get_state().limits)
-    futures = {
-        question: get_state().pool.submit(run, body.snapshot, Utterance(question), decoding)
-        for question in dict.fromkeys(body.questions)
-        if question not in replies
-    }
-    for question, future in futures.items():
-        replies[question] = wait_for_answer(future).reply.text
-        append_durably(run.answers_file, {"step": step, "question": question, "reply": replies[question]})
-    return json_response({"step": step, "replies": [replies[question] for question in body.questions]})
+    try:
+        futures = {
+            question: get_state().pool.submit(run, snapshot_name(step), Utterance(question), decoding)
+            for question in dict.fromkeys(questions)
+            if question not in stored
+        }
+        for question, future in futures.items():
+            add_answer(run, step, question, wait_for_answer(future).reply.text)
+    except UserError as error:
+        if step in run.saved_steps():
+            raise
+        raise NotFoundError(f"run {run.name} has no weights of step {step:,} any more") from error
 
 
 @workbench.put("/api/runs/<name>/notes")

@@ -45,13 +45,18 @@ def workbench_paths() -> dict[str, Any]:
         "parameters": [names],
         "responses": responses("The comparison", result, 400, 401, 403, 404),
     }
-    replies = object_schema(step=COUNT, replies=list_schema(STRING))
+    replies = list_schema({"type": ["string", "null"]}) | {"description": "in the order of the questions"}
+    table = object_schema(
+        answers=list_schema(object_schema(step=COUNT, replies=replies)),
+        unanswered=list_schema(COUNT)
+        | {"description": "steps of weights that have not replied to all, those that training deletes next first"},
+    )
     answers = {
         "operationId": "answerQuestions",
-        "summary": "The replies of a snapshot to questions, which are stored in the run",
+        "summary": "The replies of all checkpoints to questions, which are stored in the run",
         "parameters": [RUN_NAME],
         "requestBody": {"required": True, "content": content("AnswersRequest")},
-        "responses": responses("The replies, in the order of the questions", replies, 400, 401, 403, 404, 413, 503),
+        "responses": responses("The replies by step", table, 400, 401, 403, 404, 413, 503),
     }
     notes = {
         "operationId": "putNotes",

@@ -24,7 +24,9 @@ results_option = click.option(
     "--results", default="results", show_default=True, metavar="DIR", help="Folder of the runs."
 )
 snapshot_option = click.option(
-    "--snapshot", metavar="NAME", help="Name of a snapshot, `best` or `latest`.  [default: latest]"
+    "--snapshot",
+    metavar="NAME",
+    help="Name of a snapshot, step of a checkpoint, `best` or `latest`.  [default: latest]",
 )
 set_option = click.option(
     "--set",

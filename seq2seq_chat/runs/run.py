@@ -15,7 +15,7 @@
       tensorboard/        the metrics for TensorBoard
       train.log           what the training printed
       history.jsonl       one line per start: time, environment, step, changed settings, what it was initialized from
-      answers.jsonl       replies to the same questions by snapshots, one line each
+      answers.jsonl       replies to the same questions by checkpoints, one line each
       notes.json          a star and a text of people, if there are any
       end.json            how the last training ended; missing if it is running or was killed
 
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def answers_file(self) -> Path:
-        """Replies to the same questions by snapshots."""
+        """Replies to the same questions by checkpoints; see :mod:`seq2seq_chat.runs.answers`."""
         return self.path / "answers.jsonl"
 
     @property
@@ -161,6 +161,10 @@ class Run:
         """Training steps of the newest weights; None if nothing is saved yet."""
         return max((step for step, _ in self._saved()), default=None)
 
+    def saved_steps(self) -> list[int]:
+        """Training steps of all checkpoints and snapshots, earliest first."""
+        return sorted({step for step, _ in self._saved()})
+
     def _saved(self) -> list[tuple[int, Path]]:
         """(step, file) of every checkpoint and snapshot."""
         return self.checkpoints() + [(snapshot_step(name), self._snapshot_file(name)) for name in self.snapshots()]
@@ -169,7 +173,8 @@ class Run:
         """Files to load weights from, in order of preference: each is the fallback if those before it are damaged.
 
         Args:
-            snapshot: The name of a snapshot, "best" for the best validation, None or "latest" for the newest.
+            snapshot: The name of a snapshot or of one that a checkpoint's step would have, "best" for the best
+                validation, None or "latest" for the newest.
 
         Raises:
             RunError: Nothing is saved yet, or there is no such snapshot.
@@ -189,6 +194,8 @@ class Run:
             return [self.best_path]
         if snapshot in self.snapshots():
             return [self._snapshot_file(snapshot)]
+        if checkpoints := [path for step, path in self.checkpoints() if snapshot_name(step) == snapshot]:
+            return checkpoints
         names = [*self.snapshots(), *([BEST] if self.best_path.is_file() else []), LATEST]
         raise RunError(f"run {self.name} has no snapshot {snapshot!r}; available: {', '.join(names)}")
 

@@ -134,6 +134,8 @@ def test_weight_files_in_order_of_preference(run: Run) -> None:
         assert [path.name for path in run.weight_files(latest)[:2]] == ["weights.npz", "0000010000.npz"]
     assert [path.parent.name for path in run.weight_files()] == ["0.5M", "checkpoints", "checkpoints", "2k", "900"]
     assert run.weight_files("2k") == [run.path / "snapshots" / "2k" / "weights.npz"]
+    assert run.weight_files("10k") == [run.checkpoint_path(10_000)]  # not a snapshot
+    assert run.saved_steps() == [900, 2000, 10_000, 500_000]
     with pytest.raises(RunError, match=r"has no snapshot 'best'; available: 900, 2k, 0.5M, latest"):
         run.weight_files("best")
     touch(run, "checkpoints/best.npz")

@@ -154,3 +154,9 @@ def error_of(response: Any, status: int) -> str:
     assert 10 < len(message) < 500
     assert "Traceback" not in message
     return message
+
+
+def resident_memory() -> int:
+    """Bytes of this process in memory."""
+    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * 4096

@@ -300,7 +300,8 @@ def test_a_sampled_reply_names_its_seed_which_gives_it_again(shared_client: Flas
 def test_a_reply_of_the_weights_of_a_step(client: FlaskClient) -> None:
     assert chat(client, step=20).get_json()["step"] == 20
     assert chat(client, step=10, snapshot="latest").get_json()["step"] == 10  # kept as a snapshot
-    for snapshot, step in ((None, 15), ("best", 15), ("10", 20)):
+    assert chat(client, step=15).get_json()["step"] == 15  # a checkpoint that is not the newest
+    for snapshot, step in ((None, 16), ("best", 16), ("10", 20)):
         message = error_of(chat(client, step=step, snapshot=snapshot), 404)
         assert message.startswith(f"run tiny has no weights of step {step} any more")
 

@@ -14,6 +14,7 @@ import pytest
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Hypothesis, Reply
 from seq2seq_chat.runs.run import Run, RunError
+from tests.webui.conftest import resident_memory
 from webui import model_pool
 from webui.limits import Limits
 from webui.model_pool import ModelPool
@@ -335,18 +336,12 @@ def test_switching_models_leaks_neither_memory_nor_graphs(results: Path) -> None
 
     try:
         switch(12)
-        memory, kept = _resident(), graphs()
+        memory, kept = resident_memory(), graphs()
         switch(100)
-        grown = _resident() - memory
+        grown = resident_memory() - memory
         assert graphs() <= 2 * kept  # the model before may not be released yet
         assert grown < 60e6, f"{grown / 1e6:.0f} MB more than after 12 switches"
         assert sum(thread.name.endswith("(latest)") for thread in threading.enumerate()) <= 2
     finally:
         pool.close()
         gc.unfreeze()
-
-
-def _resident() -> int:
-    """Bytes of this process in memory."""
-    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    return int(fields[1]) * 4096

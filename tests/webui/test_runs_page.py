@@ -139,20 +139,68 @@ def test_325_runs_on_a_phone(page: Any, serve: Serve, three_runs: Path, expect: 
         expect(page.locator("#runs tbody tr")).to_have_count(1)
 
 
+def test_a_run_is_found_among_many_by_typing(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    run = next(three_runs.iterdir())
+    names = [f"2026-04-{day:02}_12-00-00_{kind}" for day in range(1, 11) for kind in ("lstm", "gru")]
+    for name in names:
+        (three_runs / name).mkdir()
+        for file in ("config.json", "metrics.jsonl", "end.json"):
+            shutil.copy(run / file, three_runs / name / file)
+    with serve(three_runs) as address:
+        page.goto(address)
+        page.get_by_role("button", name="Find a run").click()
+        options = page.locator("dialog").get_by_role("option")
+        field = page.get_by_role("combobox", name="Find a run")
+        expect(field).to_be_focused()
+        expect(options).to_have_count(23)
+        field.fill("GRU 04-0")
+        expect(options).to_have_count(9)
+        found = [name for name in reversed(names) if "gru" in name and "04-0" in name]
+        assert [text.split(" ")[0] for text in options.all_inner_texts()] == found
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowUp")
+        expect(page.locator("[aria-selected=true]")).to_contain_text(found[1])
+        page.keyboard.press("Enter")
+        expect(page.locator("#run")).to_have_value(found[1])
+        expect(page.locator("#run")).to_be_focused()
+        expect(page.locator("#note")).to_contain_text("no checkpoint")  # the run was loaded
+        page.get_by_role("button", name="Find a run").click()
+        expect(page.locator("[aria-selected=true]")).to_contain_text(found[1])
+        assert not Axe().run(page).response["violations"]
+        field.fill("nothing has this name")
+        expect(page.locator("dialog [role=status]")).to_have_text("0 of 23")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog[open]")).to_have_count(0)
+        expect(page.locator("#run")).to_have_value(found[1])
+
+
 @pytest.mark.slow
-def test_a_new_snapshot_answers_the_same_questions(page: Any, serve: Serve, results: Path, expect: Any) -> None:
-    run = results / "tiny"
-    with serve(results) as address:
+def test_every_checkpoint_of_a_training_answers_the_same_questions(
+    page: Any, serve: Serve, results: Path, expect: Any
+) -> None:
+    """A run without snapshots, whose training deletes the checkpoints before the newest one."""
+    run = Run(results / "tiny")
+    weights = run.checkpoint_path(20).read_bytes()
+    shutil.rmtree(run.path / "snapshots")
+    heads = page.locator(".answers thead th")
+    with serve(results) as address, run.lock():
         page.goto(f"{address}/runs/tiny")
         page.locator("#questions-edit summary").click()
         page.locator("#questions").fill("you see the tree1 ?\nwe like it")
-        page.get_by_role("button", name="Ask every snapshot").click()
-        heads = page.locator(".answers thead th")
-        expect(heads).to_have_text(["Question", "step 10", "step 20"], timeout=REPLY_TIMEOUT)
-        with Run(run).lock():  # it is training
-            shutil.copytree(run / "snapshots" / "20", run / "snapshots" / "30")
-            with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.write('{"step": 30, "kind": "train", "loss": 1.5}\n')
-            expect(heads).to_have_text(["Question", "step 10", "step 20", "step 30"], timeout=REPLY_TIMEOUT)
-        replies = page.locator(".answers tbody tr").first.locator("td").all_inner_texts()
-        assert replies[1] == replies[2]  # the same weights
+        page.get_by_role("button", name="Ask every checkpoint").click()
+        expect(heads.last).to_have_text("step 20", timeout=REPLY_TIMEOUT)
+        for step in (30, 40):
+            for _, path in run.checkpoints():
+                path.unlink()
+            run.checkpoint_path(step).write_bytes(weights)
+            expect(heads.last).to_have_text(f"step {step}", timeout=REPLY_TIMEOUT)
+        titles = ["Question", *(f"step {step}" for step in (10, 15, 20, 30, 40))]
+        expect(heads).to_have_text(titles)
+        page.reload()
+        expect(heads).to_have_text(titles)
+    replies = page.locator(".answers tbody tr").first.locator("td").all_inner_texts()
+    assert len(set(replies[2:])) == 1  # the same weights

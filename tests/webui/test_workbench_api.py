@@ -150,23 +150,38 @@ def test_damaged_notes_are_empty(tmp_path: Path, content: str) -> None:
 QUESTIONS = ["you see the tree1 ?", "i like the song3 ?", "you see the tree1 ?"]
 
 
-def test_snapshots_answer_questions_once(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(results / "tiny")
-    body = {"snapshot": "10", "questions": QUESTIONS}
-    answer = client.post("/api/runs/tiny/answers", json=body).get_json()
-    bot = Chatbot.load(run, "10")
-    assert answer == {"step": 10, "replies": [bot.reply(question).text for question in QUESTIONS]}
-    monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
-    assert client.post("/api/runs/tiny/answers", json=body).get_json() == answer
+    run.checkpoint_path(20).rename(run.checkpoint_path(15))  # not a snapshot, so training will delete it
+
+    def answers(**body: Any) -> Any:
+        return client.post("/api/runs/tiny/answers", json={"questions": QUESTIONS} | body).get_json()
+
+    def replies(snapshot: str) -> list[str]:
+        return [bot.reply(question).text for bot in [Chatbot.load(run, snapshot)] for question in QUESTIONS]
+
+    assert answers() == {"answers": [], "unanswered": [15, 20, 10]}
+    early, late = {"step": 10, "replies": replies("10")}, {"step": 15, "replies": replies("20")}
+    assert answers(step=15) == {"answers": [late], "unanswered": [20, 10]}
+    assert answers(step=10) == {"answers": [early, late], "unanswered": [20]}
     lines = [json.loads(line) for line in run.answers_file.read_text(encoding="utf-8").splitlines()]
-    assert [(line["step"], line["question"]) for line in lines] == [(10, question) for question in QUESTIONS[:2]]
+    assert [(line["step"], line["question"]) for line in lines] == [(15, q) for q in QUESTIONS[:2]] + [
+        (10, q) for q in QUESTIONS[:2]
+    ]
+    monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
+    run.checkpoint_path(15).unlink()
+    assert answers(step=10) == {"answers": [early, late], "unanswered": [20]}
+    more = answers(questions=["we like it", QUESTIONS[1]])
+    assert more["answers"][0] == {"step": 10, "replies": [None, early["replies"][1]]}
+    assert more["unanswered"] == [20, 10]
 
 
 def test_invalid_questions(client: FlaskClient) -> None:
-    def error(snapshot: str, questions: list[str], status: int) -> str:
-        body = {"snapshot": snapshot, "questions": questions}
+    def error(step: int, questions: list[str], status: int) -> str:
+        body = {"step": step, "questions": questions}
         return error_of(client.post("/api/runs/tiny/answers", json=body), status)
 
-    assert "no snapshot" in error("latest", QUESTIONS, 404)
-    assert "questions" in error("10", [], 400)
-    assert "10,000" in error("10", ["a" * 10_001], 413)
+    assert "no weights of step 16" in error(16, QUESTIONS, 404)
+    assert "step" in error(-1, QUESTIONS, 400)
+    assert "questions" in error(10, [], 400)
+    assert "10,000" in error(10, ["a" * 10_001], 413)

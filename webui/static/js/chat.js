@@ -6,8 +6,8 @@ import { asJson, asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { loadConversation, saveConversation } from "./conversation_store.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
-import { linkTo, openedLink } from "./permalink.js";
+import { byId, copyToClipboard, download, element, loadState, saveState, timedName } from "./dom.js";
+import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
 
@@ -199,8 +199,17 @@ async function copyReply(turn) {
 async function copyLink(turn) {
   const reply = replyOf(turn);
   const history = recentHistory(turn).slice(-Math.max(0, reply.contextTurns - 1) || Infinity);
-  const link = linkTo(reply, turn.text, reply.contextTurns > 1 ? history : []);
-  note.replaceChildren(await copyToClipboard(link, "link to this reply", "Copy the address of this "), " ", element("a", { href: link, target: "_blank", rel: "noopener" }, "link"));
+  await offerLink(note, linkTo("reply", replyLink(reply, turn.text, reply.contextTurns > 1 ? history : [])), "reply");
+}
+
+/** What a permanent link to a reply contains. */
+function replyLink({ run, snapshot, decoding, answer }, text, history) {
+  const seeded = answer.seed === null ? decoding : { ...decoding, seed: answer.seed };
+  return { run, snapshot, step: answer.step, decoding: seeded, history, text, reply: answer.reply };
+}
+
+function isReplyLink({ run, snapshot, decoding, history, text, reply }) {
+  return [run, snapshot, text, reply, ...history].every((value) => typeof value === "string") && typeof decoding === "object";
 }
 
 /** Ask for the reply of a permanent link again, and tell whether it is the same, or why it is not known. */
@@ -208,27 +217,24 @@ async function openLink(link) {
   open({});
   const turn = Object.assign(conversation.add(link.text), { before: link.history });
   const { run, snapshot, step, decoding, text, history } = link;
+  const then = `When the link was made, it was: “${link.reply}”`;
   const asReply = (reply) => ({
     run, snapshot, decoding, contextTurns: history.length + 1, answer: reply, time: new Date().toISOString(),
     linked: reply.reply === link.reply
       ? { isSame: true, note: "The same reply as when the link was made." }
-      : { isSame: false, note: `The model now replies differently; when the link was made, it was “${link.reply}”. The version of the program may have changed.` },
+      : { isSame: false, note: `The model now replies differently, perhaps because the program has changed. ${then}` },
   });
   const failure = await answer(turn, { run, snapshot: snapshot === "latest" ? null : snapshot, step, text, history, decoding }, asReply);
-  if (failure) states.set(turn.id, { error: `When the link was made, the reply was “${link.reply}”. It cannot be given again: ${failure.message}` });
+  if (failure) states.set(turn.id, { error: `${notRepeatable("reply", failure)} ${then}` });
   if (failure) drawTurn(turn);
-}
-
-function fileName(extension) {
-  return `conversation_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${extension}`;
 }
 
 byId("stop").addEventListener("click", stop);
 byId("new").addEventListener("click", () => open({}));
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(conversation), "conversation", "Download the conversation instead."); });
-byId("download-text").addEventListener("click", () => download(fileName("txt"), "text/plain", asText(conversation)));
-byId("download-markdown").addEventListener("click", () => download(fileName("md"), "text/markdown", asMarkdown(conversation)));
-byId("download-json").addEventListener("click", () => download(fileName("json"), "application/json", asJson([conversation])));
+byId("download-text").addEventListener("click", () => download(timedName("conversation", "txt"), "text/plain", asText(conversation)));
+byId("download-markdown").addEventListener("click", () => download(timedName("conversation", "md"), "text/markdown", asMarkdown(conversation)));
+byId("download-json").addEventListener("click", () => download(timedName("conversation", "json"), "application/json", asJson([conversation])));
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
 });
@@ -244,7 +250,7 @@ for (const text of STARTERS) {
   byId("starters").append(button);
 }
 composer.resize();
-const link = openedLink();
+const link = openedLink("reply", isReplyLink);
 const saved = link ? null : await loadConversation(String(loadState("conversation")));
 if (saved) open(saved);
 composer.text.focus({ preventScroll: true });

@@ -10,10 +10,14 @@ export function asText(conversation) {
 }
 
 export function asMarkdown(conversation) {
-  const quote = (text) => text.replace(/^/gm, "> ");
-  const reply = (one) => `**${modelLabel(one).replace(/[\\`*_[\]<>]/g, "\\$&")}**\n\n${quote(one.answer.reply)}\n\n`;
-  const turns = conversation.path.map((turn) => `**You**\n\n${quote(turn.text)}\n\n${replyOf(turn) ? reply(replyOf(turn)) : ""}`);
+  const reply = (one) => markdownMessage(modelLabel(one), one.answer.reply);
+  const turns = conversation.path.map((turn) => markdownMessage("You", turn.text) + (replyOf(turn) ? reply(replyOf(turn)) : ""));
   return `# ${conversation.title.replaceAll(/\s+/g, " ")}\n\n${turns.join("")}`;
+}
+
+/** A message of a conversation in Markdown. */
+export function markdownMessage(name, text) {
+  return `**${name.replace(/[\\`*_[\]<>]/g, "\\$&")}**\n\n${text.replace(/^/gm, "> ")}\n\n`;
 }
 
 /** All versions of everything, with what explains the replies. */

@@ -24,6 +24,12 @@ export const address = (path) => document.body.dataset.root + path;
 
 export const byId = (id) => document.getElementById(id);
 
+/** Name the cells of table rows by the titles of their columns, for screens on which each row is shown as a list. */
+export function labelCells(rows, titles) {
+  for (const row of rows) [...row.cells].forEach((cell, index) => { cell.dataset.label = titles[index]; });
+  return rows;
+}
+
 /** Give a <select> these options, [[value, title], …]; those that remain are kept, so that an open list stays open. */
 export function setOptions(select, options) {
   const existing = new Map([...select.options].map((option) => [option.value, option]));
@@ -56,6 +62,9 @@ export function timeAgo(time) {
   }
   return "just now";
 }
+
+/** A name for a file, such as "conversation_2026-05-04_17-03-22.json". */
+export const timedName = (name, extension) => `${name}_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${extension}`;
 
 /** Offer a file for download. */
 export function download(name, type, content) {

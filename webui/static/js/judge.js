@@ -1,7 +1,7 @@
 // The page of blind evaluations: a table of them, and the form of a new one.
 import { fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { address, byId, counted, element, formatNumber } from "./dom.js";
+import { address, byId, counted, element, formatNumber, labelCells } from "./dom.js";
 import { RunPicker, modelLabel } from "./run_picker.js";
 
 const form = new DecodingForm();
@@ -63,9 +63,10 @@ async function showEvaluations() {
   const { evaluations } = await fetchJson("/api/evaluations");
   const table = byId("evaluations");
   table.hidden = !evaluations.length;
-  table.tBodies[0].replaceChildren(...evaluations.map((one) => element("tr", {},
+  const titles = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  table.tBodies[0].replaceChildren(...labelCells(evaluations.map((one) => element("tr", {},
     element("th", { scope: "row" }, element("a", { href: address(`/judge/${encodeURIComponent(one.name)}`), dir: "auto" }, one.name)),
-    [one.columns, one.prompts, one.votes, one.judges].map((count) => element("td", { class: "num" }, formatNumber(count))))));
+    [one.columns, one.prompts, one.votes, one.judges].map((count) => element("td", { class: "num" }, formatNumber(count))))), titles));
 }
 
 byId("add").addEventListener("click", addColumn);

@@ -1,23 +1,29 @@
-// Permanent links to a reply: all that the model needs to give it again, and the reply itself, to compare.
-const NAME = "reply";
+// Permanent links: all that models need to give a reply or a conversation again, and what it was, to compare.
+import { copyToClipboard, element } from "./dom.js";
 
-/** The address of a reply to a text, in the part of the URL that browsers do not send to servers. */
-export function linkTo({ run, snapshot, decoding, answer }, text, history) {
-  const seeded = answer.seed === null ? decoding : { ...decoding, seed: answer.seed };
-  const link = { run, snapshot, step: answer.step, decoding: seeded, history, text, reply: answer.reply };
-  return `${location.href.replace(/[?#].*$/, "")}#${new URLSearchParams({ [NAME]: JSON.stringify(link) })}`;
+/** The address of this page with a value, in the part of the URL that browsers do not send to servers. */
+export function linkTo(name, value) {
+  return `${location.href.replace(/[?#].*$/, "")}#${new URLSearchParams({ [name]: JSON.stringify(value) })}`;
 }
 
-/** The link that was opened, {run, snapshot, step, decoding, history, text, reply}; null if there is none. */
-export function openedLink() {
-  const text = new URLSearchParams(location.hash.slice(1)).get(NAME);
+/** The value of the link that was opened; null if there is none, or `isValid` does not accept it. */
+export function openedLink(name, isValid) {
+  const text = new URLSearchParams(location.hash.slice(1)).get(name);
   if (text === null) return null;
-  history.replaceState(null, "", location.pathname + location.search); // a reload shows the conversation as it is then
+  history.replaceState(null, "", location.pathname + location.search); // a reload shows the page as it is then
   try {
-    const link = JSON.parse(text);
-    const strings = [link.run, link.snapshot, link.text, link.reply, ...link.history];
-    return strings.every((value) => typeof value === "string") && typeof link.decoding === "object" ? link : null;
+    const value = JSON.parse(text);
+    return isValid(value) ? value : null;
   } catch {
     return null;
   }
 }
+
+/** Copy a link to `what` to the clipboard, and show it in an element. */
+export async function offerLink(note, link, what) {
+  const message = await copyToClipboard(link, `link to this ${what}`, "Copy the address of this ");
+  note.replaceChildren(message, " ", element("a", { href: link, target: "_blank", rel: "noopener" }, "link"));
+}
+
+/** Why the `what` of a link cannot be computed again; `error` is that of the server. */
+export const notRepeatable = (what, error) => `The ${what} cannot be computed again: ${error.message.replace(/\.$/, "")}.`;

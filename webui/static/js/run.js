@@ -145,7 +145,8 @@ byId("edit-note").addEventListener("click", async () => {
   if (text !== null) await changeNotes({ text });
 });
 await refresh();
-followRuns((runs, removed, isFirst) => {
-  const concerns = runs.some((run) => run.name === shown?.name) || removed.includes(shown?.name);
-  if (shown === null || (concerns && !isFirst)) refresh();
+followRuns((runs, removed) => {
+  const run = runs.find((other) => other.name === shown?.name);
+  const isNews = run && Object.keys(run).some((key) => JSON.stringify(run[key]) !== JSON.stringify(shown[key]));
+  if (shown === null || isNews || removed.includes(shown.name)) refresh();
 }, (error) => { note.textContent = error.message; });

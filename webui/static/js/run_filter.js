@@ -1,6 +1,7 @@
 // Which runs a table shows, and in which order.
 import { taskTitle } from "./run_fields.js";
 import { shortName } from "./run_picker.js";
+import { matches } from "./select_search.js";
 
 const number = (value, missing = Infinity) => value ?? missing;
 
@@ -17,8 +18,7 @@ export const ORDERS = {
 
 /** Whether a run is shown; `filters` is {search, state, task, starred, hidden}. Each word of the search must occur. */
 export function isShown(run, { search, state, task, starred, hidden }) {
-  const text = `${run.name} ${run.notes.text} ${taskTitle(run.task)}`.toLowerCase();
-  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word))
+  return matches(`${run.name} ${run.notes.text} ${taskTitle(run.task)}`, search)
     && (!state || run.state === state) && (!task || run.task === task) && (!starred || run.notes.star) && (hidden || !run.notes.hidden);
 }
 

@@ -3,6 +3,7 @@ import { fetchJson } from "./api.js";
 import { address, byId, formatNumber, loadState, saveState, setOptions } from "./dom.js";
 import { hasReplies, pathOf } from "./labels.js";
 import { isTraining } from "./run_fields.js";
+import { addSearch } from "./select_search.js";
 
 const PAUSE = 3000; // milliseconds between two looks at a run that trains, or for the first run
 
@@ -32,6 +33,7 @@ export class RunPicker {
     Object.assign(this, { onRun, onError, path });
     this.runSelect = byId("run");
     this.snapshotSelect = byId("snapshot");
+    addSearch(this.runSelect, "Find a run");
     this.details = null;
     this.runs = new Map(); // by name, as in the list of the server
     this.runSelect.addEventListener("change", () => this.loadRun());

@@ -1,21 +1,26 @@
 // The page on which two models talk to each other, or one with itself.
 import { ApiError, chat, fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, counted, element } from "./dom.js";
+import { byId, copyToClipboard, counted, download, element, timedName } from "./dom.js";
 import { errorMessage } from "./messages.js";
+import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
 import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
+import { addSearch } from "./select_search.js";
+import { asJson, asMarkdown, asText, isTalk, speakerOf } from "./talk_record.js";
 
 const ITSELF = ""; // the partner of a model that talks with itself
 const note = byId("note");
+const actionNote = byId("action-note");
 const log = byId("log");
 const partner = byId("partner");
 const partnerSnapshot = byId("partner-snapshot");
 const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/");
 
-/** The turns: {text, speaker, node}; that of the first message has no speaker. */
-let turns = [];
+const link = openedLink("talk", isTalk);
+let wantedPartner = link?.models[1]; // until the user chooses another
+let talk = null; // the conversation that is shown, as in talk_record.js
 let pending = null; // the AbortController of a conversation
 
 async function showRun(details) {
@@ -27,14 +32,14 @@ async function showRun(details) {
   form.setRun(details);
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
   const names = [...picker.runs.values()].filter((run) => run.newest_step !== null && picker.accepts(run.task) && run.name !== details.name).map((run) => run.name);
-  const selected = partner.value;
+  const selected = wantedPartner?.run ?? partner.value;
   partner.replaceChildren(new Option("itself", ITSELF), ...names.map((name) => new Option(name, name)));
   if (names.includes(selected)) partner.value = selected;
   await showPartner();
 }
 
 async function showPartner() {
-  const selected = partnerSnapshot.value;
+  const selected = wantedPartner?.snapshot ?? partnerSnapshot.value;
   try {
     const { snapshots } = partner.value === ITSELF ? picker.details : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
     partnerSnapshot.replaceChildren(...snapshots.map((name) => new Option(snapshotLabel(name), name)));
@@ -51,87 +56,123 @@ function speakers() {
   return [{ run, snapshot }, { run: partner.value === ITSELF ? run : partner.value, snapshot: partnerSnapshot.value || "latest" }];
 }
 
-async function talk() {
+async function startTalk() {
   const models = speakers();
   if (!models[0].run) return;
+  const seed = byId("seed").value === "" ? crypto.getRandomValues(new Uint32Array(1))[0] % 1_000_000_000 : Number(byId("seed").value);
+  const text = byId("text").value.trim();
+  await converse({ models, decoding: form.value, seed, text, replies: [] }, Number(byId("turns").value));
+}
+
+/** Add replies to a conversation, which is shown; those of a link are compared. */
+async function converse(conversation, count, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
-  const count = Number(byId("turns").value);
-  const seed = byId("seed").value === "" ? crypto.getRandomValues(new Uint32Array(1))[0] % 1_000_000_000 : Number(byId("seed").value);
-  const decoding = form.value;
-  turns = [];
+  talk = conversation;
+  byId("stop").hidden = false;
+  byId("actions").hidden = true;
+  actionNote.textContent = "";
   log.replaceChildren();
-  for (const id of ["stop", "copy"]) byId(id).hidden = id === "copy";
-  add(byId("text").value.trim(), null);
+  addTurn(talk.text, null);
   try {
     for (let number = 0; number < count; number++) {
       byId("summary").textContent = `Turn ${number + 1} of ${count} …`;
-      const speaker = models[number % 2];
-      const answer = await chat(requestOf(speaker, decoding, seed + number), controller.signal);
+      const answer = await chat(nextRequest(linked?.replies[number].step), controller.signal);
       if (pending !== controller) return;
-      add(answer.reply, speaker, number % 2);
-      if (byId("ends").checked && findLoop(replies())) break;
+      addReply({ text: answer.reply, step: answer.step });
+      if (!linked && byId("ends").checked && findLoop(texts())) break;
     }
-    finish(decoding, seed);
+    finish(linked && comparison(linked));
   } catch (error) {
     if (pending !== controller) return;
-    finish(decoding, seed, error.name === "AbortError" ? "Stopped. " : "");
-    if (error instanceof ApiError) log.append(element("li", {}, errorMessage(error.message, talk)));
-    else if (error.name !== "AbortError") throw error;
+    if (error.name !== "AbortError" && !(error instanceof ApiError)) throw error;
+    const isStopped = error.name === "AbortError";
+    if (linked && !isStopped) linked.replies.slice(talk.replies.length).forEach(addReply);
+    finish(isStopped ? "Stopped." : linked && `${notRepeatable("conversation", error)} It is shown as it was when the link was made.`);
+    if (!linked && !isStopped) log.append(element("li", {}, errorMessage(error.message, startTalk)));
   }
 }
 
-/** The request for the next turn; with sampling, each has its own seed. */
-function requestOf({ run, snapshot }, decoding, seed) {
-  const texts = turns.map((turn) => turn.text);
-  const history = texts.slice(0, -1).slice(-Number(document.body.dataset.maxHistory));
-  const settings = decoding.method === "sample" ? { ...decoding, seed } : decoding;
-  return { run, snapshot: snapshot === "latest" ? null : snapshot, text: texts.at(-1), history, decoding: settings };
+/** The request for the next turn, if given by the weights of a step; with sampling, each has its own seed. */
+function nextRequest(step = null) {
+  const { decoding, seed, replies, text } = talk;
+  const history = [text, ...texts()];
+  const { run, snapshot } = speakerOf(talk, replies.length);
+  const settings = decoding.method === "sample" ? { ...decoding, seed: seed + replies.length } : decoding;
+  return { run, snapshot: snapshot === "latest" ? null : snapshot, step, text: history.pop(), history, decoding: settings };
 }
 
-const replies = () => turns.slice(1).map((turn) => turn.text);
+/** Whether the replies are those of a link. */
+function comparison(linked) {
+  const first = talk.replies.findIndex(({ text }, index) => text !== linked.replies[index].text);
+  return first < 0 ? "The same conversation as when the link was made."
+    : `From turn ${first + 1} on, the models reply differently than when the link was made, perhaps because the program has changed.`;
+}
 
-function add(text, speaker, side = 1) {
-  const name = speaker ? `${shortName(speaker.run)} · ${snapshotLabel(speaker.snapshot)}` : "first message";
-  const node = element("li", { class: `talk-turn ${side ? "second" : "first"}` },
-    element("div", { class: "talk-head" }, element("span", { dir: "auto" }, name), element("span", {}, turns.length ? String(turns.length) : null)),
-    element("p", { dir: "auto", class: text.trim() ? null : "placeholder-text" }, text.trim() ? text : "(empty reply)"));
-  turns.push({ text, speaker, node });
-  log.append(node);
-  const texts = replies();
-  const earlier = texts.length ? repeatedTurn(texts, texts.length - 1) : null;
+const texts = () => talk.replies.map(({ text }) => text);
+
+function addReply(reply) {
+  talk.replies.push(reply);
+  const all = texts();
+  const node = addTurn(reply.text, speakerOf(talk, all.length - 1));
+  const earlier = repeatedTurn(all, all.length - 1);
   if (earlier !== null) node.append(element("span", { class: "tag" }, `as in turn ${earlier + 1}`));
-  const loop = findLoop(texts);
-  turns.forEach((turn, index) => turn.node.classList.toggle("in-loop", loop !== null && index > loop.start));
-  node.scrollIntoView({ block: "nearest" });
+  const loop = findLoop(all);
+  [...log.children].forEach((turn, index) => turn.classList.toggle("in-loop", loop !== null && index > loop.start));
 }
 
-function finish(decoding, seed, prefix = "") {
+/** Show a turn; that of the first message has no speaker. */
+function addTurn(text, speaker) {
+  const number = log.children.length;
+  const name = speaker ? `${shortName(speaker.run)} · ${snapshotLabel(speaker.snapshot)}` : "first message";
+  const node = element("li", { class: `talk-turn ${number % 2 ? "first" : "second"}` },
+    element("div", { class: "talk-head" }, element("span", { dir: "auto" }, name), element("span", {}, number ? String(number) : null)),
+    element("p", { dir: "auto", class: text.trim() ? null : "placeholder-text" }, text.trim() ? text : "(empty reply)"));
+  log.append(node);
+  node.scrollIntoView({ block: "nearest" });
+  return node;
+}
+
+function finish(remark) {
   pending = null;
   byId("stop").hidden = true;
-  byId("copy").hidden = turns.length < 2;
-  const texts = replies();
-  const loop = findLoop(texts);
-  const parts = [`${counted(texts.length, "reply", "replies")}, ${new Set(texts).size} of them distinct`];
+  byId("actions").hidden = !talk.replies.length;
+  const all = texts();
+  const loop = findLoop(all);
+  const parts = [`${counted(all.length, "reply", "replies")}, ${new Set(all).size} of them distinct`];
   if (loop) parts.push(`a loop of ${counted(loop.length, "turn")} since turn ${loop.start + 1}`);
-  if (decoding.method === "sample") parts.push(`seed ${seed}`);
-  byId("summary").textContent = `${prefix}${parts.join("; ")}.`;
+  if (talk.decoding.method === "sample") parts.push(`seed ${talk.seed}`);
+  byId("summary").textContent = `${remark ? `${remark} ` : ""}${parts.join("; ")}.`;
+}
+
+/** Show the conversation of a link again, with the form that gave it. */
+async function openLink() {
+  byId("text").value = link.text;
+  byId("turns").value = link.replies.length;
+  if (link.decoding.method === "sample") byId("seed").value = link.seed;
+  await converse({ ...link, replies: [] }, link.replies.length, link);
 }
 
 byId("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  talk();
+  startTalk();
 });
 byId("stop").addEventListener("click", () => {
   pending?.abort();
   byId("send").focus();
 });
-byId("copy").addEventListener("click", async () => {
-  const lines = turns.map(({ text, speaker }) => `${speaker ? `${shortName(speaker.run)} (${snapshotLabel(speaker.snapshot)})` : "you"}: ${text}\n`);
-  note.textContent = await copyToClipboard(lines.join(""), "conversation", "Select the conversation and copy it.");
+byId("copy").addEventListener("click", async () => { actionNote.textContent = await copyToClipboard(asText(talk), "conversation", "Select the conversation and copy it."); });
+byId("link").addEventListener("click", () => offerLink(actionNote, linkTo("talk", talk), "conversation"));
+byId("download-markdown").addEventListener("click", () => download(timedName("talk", "md"), "text/markdown", asMarkdown(talk)));
+byId("download-json").addEventListener("click", () => download(timedName("talk", "json"), "application/json", asJson(talk)));
+partner.addEventListener("change", () => {
+  wantedPartner = null;
+  showPartner();
 });
-partner.addEventListener("change", showPartner);
+addSearch(partner, "Find the other run");
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !document.querySelector(".offcanvas.show")) pending?.abort();
 });
-await picker.start();
+if (link) form.use(link.decoding);
+await picker.start(link?.models[0]);
+if (link) openLink();

@@ -1,5 +1,5 @@
 // The results of an evaluation as tables: win rates, strengths, judges, preference for a side.
-import { counted, element, formatNumber } from "./dom.js";
+import { counted, element, formatNumber, labelCells } from "./dom.js";
 import { shortName } from "./run_picker.js";
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
@@ -19,9 +19,9 @@ function intervalBar(low, value, high) {
 
 function table(label, caption, head, rows) {
   return element("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": label },
-    element("table", { class: "table results" }, element("caption", {}, caption),
+    element("table", { class: "table results as-lists" }, element("caption", {}, caption),
       element("thead", {}, element("tr", {}, head.map((title, index) => element("th", { scope: "col", class: index ? "num" : null }, title)))),
-      element("tbody", {}, rows)));
+      element("tbody", {}, labelCells(rows, head))));
 }
 
 function pairRow(pair) {
