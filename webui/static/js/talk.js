@@ -39,9 +39,9 @@ async function showRun(details) {
 }
 
 async function showPartner() {
-  const selected = wantedPartner?.snapshot ?? partnerSnapshot.value;
   try {
     const { snapshots } = partner.value === ITSELF ? picker.details : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
+    const selected = wantedPartner?.snapshot ?? partnerSnapshot.value; // may have changed during the request
     partnerSnapshot.replaceChildren(...snapshots.map((name) => new Option(snapshotLabel(name), name)));
     if (snapshots.includes(selected)) partnerSnapshot.value = selected;
   } catch (error) {
