@@ -22,7 +22,7 @@ FLOAT = 4  # bytes
 EFFICIENCY = 0.6  # share of the peak that products reach, as large ones do with 64 rows
 BANDWIDTH_SHARE = 0.75  # of memory, that simple operations reach
 START = 5e-6  # seconds from one operation to the next
-OPERATIONS = 4_300  # of the training step's graph
+OPERATIONS = 3_750  # of the training step's graph
 ATTENTION_PASSES = 12  # reads and writes of [batch, source steps, hidden] for each word, forward and backward
 UPDATE_PASSES = 9  # reads and writes of a dense weight: transposed copy, gradient, norm, AdaGrad
 
