@@ -60,6 +60,7 @@ setup(
         "squarify",
         "tensorflow==2.15.1",
         "tensorflow-addons==0.23.0",
+        "threadpoolctl",
         "tqdm",
         "waitress",
         "zstandard",

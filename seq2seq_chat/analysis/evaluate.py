@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seq2seq_chat.analysis.baseline import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES, SEED
-from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
+from seq2seq_chat.analysis.metrics.distance import SentenceDistances
 from seq2seq_chat.analysis.metrics.diversity import Diversity
 from seq2seq_chat.analysis.metrics.scores import CorpusScores
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
@@ -150,7 +152,8 @@ def compute_all_metrics(
         metrics ``without_leaked`` (samples) and ``without_leaked_targets``, which are None if nothing is left. If the
         leakage is unknown, all four are None, and ``leakage_error`` says why.
     """
-    metrics = compute_metrics(predictions, vectors, scores, lowercase=lowercase)
+    distances = None if vectors is None else sentence_distances(predictions, vectors)
+    metrics = compute_metrics(predictions, distances, scores, lowercase=lowercase)
     if isinstance(leakage, str):
         return {**metrics, **dict.fromkeys(_LEAKAGE_KEYS), "leakage_error": leakage}
     values: list[Any] = [int(leakage.samples.sum()), int(leakage.targets.sum())]
@@ -159,8 +162,8 @@ def compute_all_metrics(
         if rest.samples == predictions.samples:
             values.append(metrics)
         else:
-            kept = scores.select(~leaked)
-            values.append(compute_metrics(rest, vectors, kept, lowercase=lowercase) if rest.samples else None)
+            kept = distances and distances.select(~leaked), scores.select(~leaked)
+            values.append(compute_metrics(rest, *kept, lowercase=lowercase) if rest.samples else None)
     return {**metrics, **dict(zip(_LEAKAGE_KEYS, values, strict=True)), "leakage_error": None}
 
 
@@ -168,7 +171,7 @@ _LEAKAGE_KEYS = ("leaked_samples", "leaked_targets", "without_leaked", "without_
 
 
 def compute_metrics(
-    predictions: Predictions, vectors: Sent2Vec | None, scores: CorpusScores, *, lowercase: bool = False
+    predictions: Predictions, distances: SentenceDistances | None, scores: CorpusScores, *, lowercase: bool = False
 ) -> dict[str, Any]:
     """Compute all metrics of a set of predictions.
 
@@ -199,20 +202,23 @@ def compute_metrics(
         **scores.metrics(),
         "bleu_by_source_length_label": scores.bleu(lowercase).kind.label,
         "bleu_by_source_length": bleu_by_source_length(scores, lowercase=lowercase),
-        **_distances(predictions, vectors, {reply for reply, _ in diversity.most_frequent()}),
+        **_distances(predictions, distances, {reply for reply, _ in diversity.most_frequent()}),
         **diversity.metrics(),
         "most_frequent": [{"reply": reply, "share": share} for reply, share in diversity.most_frequent()],
     }
 
 
-def _distances(predictions: Predictions, vectors: Sent2Vec | None, frequent: set[str]) -> dict[str, Any]:
+def sentence_distances(predictions: Predictions, vectors: Sent2Vec) -> SentenceDistances:
+    """How far the reply of each prediction is from the expected one."""
+    blocks = predictions.in_blocks()
+    texts = (([p.reply_tokens for p in block], [p.expected_tokens for p in block]) for block in blocks)
+    return SentenceDistances.of_blocks(vectors, texts)
+
+
+def _distances(predictions: Predictions, distances: SentenceDistances | None, frequent: set[str]) -> dict[str, Any]:
     names = ("sent2vec_distance", "sent2vec_cosine", "sent2vec_distance_varied", "sent2vec_cosine_varied")
-    if vectors is None:
+    if distances is None:
         return dict.fromkeys((*names, "varied_samples"))
-    total, varied = Sent2VecDistance(vectors), Sent2VecDistance(vectors, frequent)
-    for block in predictions.in_blocks():
-        replies, references = [p.reply_tokens for p in block], [p.expected_tokens for p in block]
-        total.add(replies, references)
-        varied.add(replies, references)
-    values = (total.distance, total.cosine, varied.distance, varied.cosine)
-    return {**dict(zip(names, values, strict=True)), "varied_samples": varied.samples}
+    varied = np.array([prediction.reply_tokens not in frequent for prediction in predictions], bool)
+    values = *distances.means(), *distances.select(varied).means()
+    return {**dict(zip(names, values, strict=True)), "varied_samples": int(varied.sum())}

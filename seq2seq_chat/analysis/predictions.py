@@ -23,7 +23,8 @@ from tqdm import tqdm
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.config import Decoding, override_decoding
-from seq2seq_chat.data.batches import configured_buckets, evenly_spaced
+from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.buckets import choose_buckets
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Sample, samples_at
@@ -33,6 +34,8 @@ from seq2seq_chat.system.errors import UserError
 
 BLOCK = 640  # samples decoded together, and again after an interruption
 MAX_ROWS = 128  # samples scored together
+SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
+MAX_BUCKETS = 8
 
 
 class Prediction(NamedTuple):
@@ -189,7 +192,12 @@ def _predict_remaining(
     """Append the predictions of ``samples[done:]``, given as ``corpus_samples`` too, block by block."""
     scorer = loaded.scorer(MAX_ROWS)
     model, reverse = loaded.config.model, loaded.config.data.reverse_input
-    buckets = configured_buckets(loaded.config.data, (model.encoder_steps, model.decoder_steps), corpus)
+    buckets = choose_buckets(
+        corpus.source_lengths(samples),
+        corpus.target_lengths(samples) + 1,
+        (model.encoder_steps, model.decoder_steps),
+        min(MAX_BUCKETS, 1 + len(samples) // SAMPLES_PER_BUCKET),
+    )
     title = f"{loaded.config.name}, {loaded.label}"
     with tqdm(total=len(samples), initial=done, desc=title, unit="sample", delay=2, disable=None, leave=False) as bar:
         for start in range(done, len(samples), BLOCK):

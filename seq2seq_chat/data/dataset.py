@@ -147,6 +147,11 @@ class Dataset:
         begin, end = self._target_spans(index)
         return np.array(self._targets.tokens[begin:end], dtype=np.int32)
 
+    def targets(self, indices: npt.NDArray[np.int64]) -> list[IntArray]:
+        """:meth:`target_ids` of several samples."""
+        spans = (positions.tolist() for positions in self._target_spans(indices))
+        return [np.array(self._targets.tokens[begin:end], dtype=np.int32) for begin, end in zip(*spans, strict=True)]
+
     def _source_spans(self, indices: Any) -> tuple[Any, Any]:
         """Where the tokens of the sources of some samples begin and end."""
         first, end, _ = self._samples[indices].T

@@ -15,7 +15,7 @@ import pytest
 import sacrebleu
 
 from seq2seq_chat.analysis import predictions as predictions_module
-from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run
+from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run, sentence_distances
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
@@ -78,7 +78,8 @@ def test_frequent_replies_do_not_count_as_varied(tmp_path: Path) -> None:
     pairs = [*((word, word) for word in words[:10] * 2), (words[10], words[11])]
     lines = [prediction(n, "x", 1, reply, expected, -1.0, 1.0, 1, 1) for n, (reply, expected) in enumerate(pairs)]
     predictions = write_predictions(tmp_path / "p.jsonl", *lines)
-    metrics = compute_metrics(predictions, vectors, score_predictions(predictions, "conversation"))
+    distances = sentence_distances(predictions, vectors)
+    metrics = compute_metrics(predictions, distances, score_predictions(predictions, "conversation"))
     assert metrics["sent2vec_distance"] == pytest.approx(2 / 21)
     assert (metrics["sent2vec_distance_varied"], metrics["varied_samples"]) == (pytest.approx(2), 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,30 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from seq2seq_chat.analysis.figures.style import COLORS, MARKERS, new_figure, plot_label
-from seq2seq_chat.analysis.model_view.vectors import Vectors, principal_components, tsne
+from seq2seq_chat.analysis.model_view.vectors import Vectors, principal_components, start_tsne
 from seq2seq_chat.system.errors import UserError
 
 MAX_TRIES = 12  # candidates per label to place
 
 
-def draw_projections(vectors: Vectors, title: str, clusters: np.ndarray | None = None, max_labels: int = 60) -> Figure:
+def draw_projections(
+    vectors: Vectors,
+    title: str,
+    clusters: np.ndarray | None = None,
+    max_labels: int = 60,
+    neighborhoods: Future[np.ndarray] | None = None,
+) -> Figure:
     """Draw vectors by PCA, and normalized vectors by t-SNE.
 
     Args:
         clusters: cluster index of each point, shown by color and marker: [n].
         max_labels: labels to draw, as far as they do not overlap.
+        neighborhoods: of :func:`start_tsne`, if it was started before.
 
     Raises:
         UserError: There are fewer than two dimensions.
     """
+    neighborhoods = neighborhoods or start_tsne(vectors)
     points, shares = principal_components(vectors.values)
     if points.shape[1] < 2:
         raise UserError("there are too few points to draw")
@@ -39,7 +48,7 @@ def draw_projections(vectors: Vectors, title: str, clusters: np.ndarray | None =
         ylabel=f"second component, {shares[1]:.0%}",
     )
     try:
-        projected = tsne(vectors.normalized)
+        projected = neighborhoods.result()
     except UserError as error:
         tsne_axes.text(0.5, 0.5, str(error), ha="center", wrap=True)
         tsne_axes.axis("off")

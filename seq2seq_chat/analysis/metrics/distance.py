@@ -6,45 +6,40 @@ it only between evaluations that used the same embeddings. Cosine similarity (hi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 
 
-class Sent2VecDistance:
-    """Mean distance and cosine similarity, accumulated in blocks.
+class SentenceDistances(NamedTuple):
+    """Distance and cosine similarity of each reply and its reference, [samples] each."""
 
-    Args:
-        vectors: embeds the sentences.
-        excluded: replies to skip.
-    """
+    euclidean: npt.NDArray[np.float64]
+    cosine: npt.NDArray[np.float64]
 
-    def __init__(self, vectors: Sent2Vec, excluded: Collection[str] = ()) -> None:
-        self._vectors, self._excluded = vectors, frozenset(excluded)
-        self._distance_sum = self._cosine_sum = 0.0
-        self.samples = 0
+    @classmethod
+    def of_blocks(cls, vectors: Sent2Vec, blocks: Iterable[tuple[Sequence[str], Sequence[str]]]) -> SentenceDistances:
+        """Embed blocks of hypotheses and their references, in the same order."""
+        distances, similarities = [np.zeros(0)], [np.zeros(0)]
+        for block in blocks:
+            a, b = (vectors.embed(texts).astype(np.float64) for texts in block)
+            distances.append(np.linalg.norm(a - b, axis=1))
+            similarities.append(paired_cosine_similarity(a, b))
+        return cls(np.concatenate(distances), np.concatenate(similarities))
 
-    def add(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
-        """Add a block of hypotheses and their references, in the same order."""
-        pairs = [pair for pair in zip(hypotheses, references, strict=True) if pair[0] not in self._excluded]
-        if not pairs:
-            return
-        a, b = (self._vectors.embed(texts).astype(np.float64) for texts in zip(*pairs, strict=True))
-        self._distance_sum += float(np.linalg.norm(a - b, axis=1).sum())
-        self._cosine_sum += float(paired_cosine_similarity(a, b).sum())
-        self.samples += len(pairs)
+    def select(self, selected: npt.NDArray[np.bool_]) -> SentenceDistances:
+        """Those of some of the samples."""
+        return SentenceDistances(self.euclidean[selected], self.cosine[selected])
 
-    @property
-    def distance(self) -> float | None:
-        """Mean Euclidean distance, or None without samples."""
-        return self._distance_sum / self.samples if self.samples else None
-
-    @property
-    def cosine(self) -> float | None:
-        """Mean cosine similarity, -1 to 1, or None without samples."""
-        return self._cosine_sum / self.samples if self.samples else None
+    def means(self) -> tuple[float | None, float | None]:
+        """Mean Euclidean distance and mean cosine similarity, -1 to 1; None without samples."""
+        if not len(self.euclidean):
+            return None, None
+        return float(self.euclidean.mean()), float(self.cosine.mean())
 
 
 def paired_cosine_similarity(first: np.ndarray, second: np.ndarray) -> np.ndarray:

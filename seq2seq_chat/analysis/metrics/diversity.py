@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy.special import rel_entr
-from scipy.stats import entropy
+from scipy.special import entr, rel_entr
 
 TOP_REPLIES = 10  # the most frequent replies, reported one by one and excluded from the "varied" distances
 
@@ -63,7 +62,10 @@ class Diversity:
     @property
     def entropy(self) -> float | None:
         """Entropy of the unigram distribution in bits."""
-        return float(entropy(list(self.unigrams.values()), base=2)) if self.unigrams else None
+        if not self.unigrams:
+            return None
+        counts = np.array(list(self.unigrams.values()))
+        return float(entr(counts / counts.sum()).sum()) / math.log(2)
 
     def most_frequent(self, count: int = TOP_REPLIES) -> list[tuple[str, float]]:
         """The most frequent replies and their shares, 0 to 1; ties in alphabetical order."""

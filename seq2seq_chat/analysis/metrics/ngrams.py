@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -58,26 +59,22 @@ def code_base(vocabulary_size: int) -> int:
 
 def count_ngrams(sentences: Iterable[Sequence[int] | np.ndarray], n: int, vocabulary_size: int) -> NgramCounts:
     """Count the n-grams of sentences of word ids. Memory grows with the number of distinct n-grams only."""
-    base = code_base(vocabulary_size)
+    base, remaining = code_base(vocabulary_size), iter(sentences)
     counted = NgramCounts(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    block: list[np.ndarray] = []
-    for sentence in sentences:
-        ids = np.asarray(sentence, dtype=np.int64)
-        if vocabulary_size > base:
-            ids = np.where(ids < base, ids, UNKNOWN)
-        codes = np.zeros(max(0, len(ids) - n + 1), np.int64)
+    while block := list(itertools.islice(remaining, BLOCK_SIZE)):
+        ids = np.concatenate([np.asarray(sentence, np.int64) for sentence in block])
+        ids = np.where(ids < base, ids, UNKNOWN)
+        sentence_of = np.repeat(np.arange(len(block)), [len(sentence) for sentence in block])
+        starts = max(0, len(ids) - n + 1)
+        codes = np.zeros(starts, np.int64)
         for offset in range(n):
-            codes = codes * base + ids[offset : len(ids) - n + 1 + offset]
-        block.append(codes)
-        if len(block) == BLOCK_SIZE:
-            counted, block = _merge(counted, block), []
-    return _merge(counted, block)
+            codes = codes * base + ids[offset : starts + offset]
+        counted = _merge(counted, codes[sentence_of[:starts] == sentence_of[n - 1 :]])
+    return counted
 
 
-def _merge(counted: NgramCounts, block: list[np.ndarray]) -> NgramCounts:
-    if not block:
-        return counted
-    codes, counts = np.unique(np.concatenate(block), return_counts=True)
+def _merge(counted: NgramCounts, block: np.ndarray) -> NgramCounts:
+    codes, counts = np.unique(block, return_counts=True)
     union, positions = np.unique(np.concatenate([counted.codes, codes]), return_inverse=True)
     sums = np.zeros(len(union), np.int64)
     np.add.at(sums, positions.ravel(), np.concatenate([counted.counts, counts]))
@@ -99,8 +96,8 @@ def corpus_profile(run: Run) -> NgramProfile:
     """The profile of the training targets. Raises UserError if the corpus is unavailable."""
     data, codecs = run.config.data, run.codecs
     corpus, vocabulary = Dataset.open(data.train, codecs, data), codecs.target.vocabulary
-    samples = evenly_spaced(len(corpus), MAX_UTTERANCES)
-    counts = {n: count_ngrams((corpus.target_ids(int(s)) for s in samples), n, len(vocabulary)) for n in ORDERS}
+    targets = corpus.targets(evenly_spaced(len(corpus), MAX_UTTERANCES))
+    counts = {n: count_ngrams(targets, n, len(vocabulary)) for n in ORDERS}
     return NgramProfile("training corpus", counts)
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,6 @@ from seq2seq_chat.system.files import atomic_write
 
 MAGIC, VERSIONS, SENT2VEC = 793712314, (11, 12), 4
 HASH_FACTOR = 116049371
-_UINT64_MASK = 2**64 - 1
 _NEGATIVE_SAMPLING = 2  # the loss, as the format numbers it
 
 Matrix = npt.NDArray[np.float32]
@@ -140,21 +140,25 @@ class Sent2Vec:
         vectors = np.frombuffer(mapped, dtype="<f4", count=rows * columns, offset=offset).reshape(rows, columns)
         return cls(arguments, words, vectors)
 
-    def rows(self, tokens: Sequence[str]) -> list[int]:
-        """Rows whose mean is the sentence vector: those of the known words, then those of their n-grams."""
-        ids = [self.words[token] for token in tokens if token in self.words]
-        return ids + ngram_rows(ids, self.arguments.word_ngrams, len(self.words), self.arguments.bucket)
-
     def embed(self, sentences: Sequence[str]) -> Matrix:
         """Embed sentences, whose tokens are separated by white space: float32 [n, dim].
 
         A sentence without known words is the zero vector.
         """
-        embedded = np.zeros((len(sentences), self.dim), dtype=np.float32)
-        for index, sentence in enumerate(sentences):
-            rows = self.rows(sentence.split())
-            if rows:
-                embedded[index] = self._vectors[rows].mean(axis=0, dtype=np.float64)
+        ids, sentence_of = concatenate(
+            [self.words[token] for token in sentence.split() if token in self.words] for sentence in sentences
+        )
+        rows, owners = [ids], [sentence_of]
+        for ngrams, inside in ngram_rows(ids, sentence_of, self.arguments, len(self.words)):
+            rows.append(ngrams[inside])
+            owners.append(sentence_of[: len(inside)][inside])
+        owner = np.concatenate(owners)
+        counts = np.bincount(owner, minlength=len(sentences))
+        embedded, known = np.zeros((len(sentences), self.dim), dtype=np.float32), np.flatnonzero(counts)
+        if len(known):
+            vectors = self._vectors[np.concatenate(rows)[np.argsort(owner, kind="stable")]]
+            sums = np.add.reduceat(vectors, (np.cumsum(counts) - counts)[known], dtype=np.float64)
+            embedded[known] = sums / counts[known, np.newaxis]
         return embedded
 
     def save(self, path: str | Path, counts: Sequence[int], output: Matrix) -> None:
@@ -174,17 +178,32 @@ class Sent2Vec:
                 file.write(np.ascontiguousarray(matrix, dtype="<f4").data)
 
 
-def ngram_rows(ids: Sequence[int], max_order: int, words: int, buckets: int) -> list[int]:
-    """Rows of the n-grams of 2 to ``max_order`` words by a 64-bit hash: ids [n] → rows, counted from ``words`` on."""
-    if not buckets:
-        return []
-    rows = []
-    for start, first in enumerate(ids):
-        code = first
-        for following in ids[start + 1 : start + max_order]:
-            code = (code * HASH_FACTOR + following) & _UINT64_MASK
-            rows.append(words + code % buckets)
-    return rows
+def concatenate(sentences: Iterable[Sequence[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The word ids of sentences, one after the other, and the number of the sentence of each: [words] each."""
+    ids, lengths = array("q"), array("q")
+    for sentence in sentences:
+        ids.extend(sentence)
+        lengths.append(len(sentence))
+    return np.array(ids, np.int64), np.repeat(np.arange(len(lengths)), lengths)
+
+
+def ngram_rows(
+    ids: npt.NDArray[np.int64], sentence_of: npt.NDArray[np.int64], arguments: Arguments, words: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+    """For n = 2 to ``word_ngrams``, the rows of the n-grams that begin at each word, by a 64-bit hash.
+
+    Args:
+        ids, sentence_of: of :func:`concatenate`.
+        words: number of known words, whose rows come first.
+
+    Yields:
+        The rows, and whether an n-gram lies within one sentence: [words - n + 1] each.
+    """
+    codes = following = ids.astype(np.uint64)
+    for n in range(2, arguments.word_ngrams + 1 if arguments.bucket else 0):
+        codes = codes[:-1] * np.uint64(HASH_FACTOR) + following[n - 1 :]  # modulo 2^64
+        rows = words + (codes % np.uint64(arguments.bucket)).astype(np.int64)
+        yield rows, sentence_of[: len(rows)] == sentence_of[n - 1 :]
 
 
 class _UnsupportedError(Exception):

@@ -13,14 +13,21 @@ does not overshoot when words of a batch share a row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
-from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Matrix, Sent2Vec, Sent2VecError, ngram_rows
+from seq2seq_chat.analysis.metrics.sent2vec import (
+    Arguments,
+    Matrix,
+    Sent2Vec,
+    Sent2VecError,
+    concatenate,
+    ngram_rows,
+)
 
 BATCH_SIZE = 64
 LEARNING_RATE = 0.2
@@ -37,12 +44,33 @@ class TrainedSent2Vec(NamedTuple):
     losses: list[float]  # nats per target word, by epoch
 
 
-class _Units(NamedTuple):
-    """The words and bigrams of a batch of sentences, concatenated: int64 [units] each."""
+class _Corpus(NamedTuple):
+    """Sentences of word ids, one after the other.
 
-    row: np.ndarray  # of the vector
-    first: np.ndarray  # position of the first word in the concatenated sentences
-    last: np.ndarray  # position of the last word
+    Position p has two units: 2p is its word, 2p + 1 the bigram of this word and the next one.
+    """
+
+    rows: np.ndarray  # of the vectors of all units, int64 [2 · words]
+    inside: np.ndarray  # bool [words]: whether the next word belongs to the same sentence
+    starts: np.ndarray  # position of the first word of each sentence, [sentences]
+    lengths: np.ndarray  # words of each sentence, [sentences]
+
+    @classmethod
+    def of_sentences(cls, sentences: Iterable[list[int]], arguments: Arguments, words: int) -> _Corpus:
+        """Join sentences of words with ids below ``words``."""
+        ids, sentence_of = concatenate(sentences)
+        rows, inside = np.repeat(ids, 2), np.zeros(len(ids), bool)
+        for bigrams, within in ngram_rows(ids, sentence_of, arguments, words):
+            rows[1:-1:2], inside[:-1] = bigrams, within
+        lengths = np.bincount(sentence_of)
+        return cls(rows, inside, np.cumsum(lengths) - lengths, lengths)
+
+    def select(self, sentences: np.ndarray) -> _Corpus:
+        """Some of the sentences, in the given order."""
+        lengths = self.lengths[sentences]
+        positions = _ranges(self.starts[sentences], lengths)
+        rows = self.rows.reshape(-1, 2)[positions].ravel()
+        return _Corpus(rows, self.inside[positions], np.cumsum(lengths) - lengths, lengths)
 
 
 def train_sent2vec(
@@ -63,12 +91,12 @@ def train_sent2vec(
     min_count = 5 if counted.total() > SMALL_CORPUS else 1
     ranked = sorted((word for word, count in counted.items() if count >= min_count), key=lambda w: (-counted[w], w))
     ids = {word: number for number, word in enumerate(ranked)}
-    corpus = [[ids[word] for word in sentence if word in ids] for sentence in tokenized]
-    corpus = [sentence for sentence in corpus if len(sentence) > 1]
-    if not corpus:
-        raise Sent2VecError("the corpus has no utterance of two or more words")
+    known = ([ids[word] for word in sentence if word in ids] for sentence in tokenized)
     counts = [counted[word] for word in ranked]
     arguments = Arguments(dim=dim, epoch=epochs, min_count=min_count, bucket=buckets)
+    corpus = _Corpus.of_sentences((sentence for sentence in known if len(sentence) > 1), arguments, len(ids))
+    if not len(corpus.lengths):
+        raise Sent2VecError("the corpus has no utterance of two or more words")
     trainer = _Trainer(arguments, np.asarray(counts, dtype=np.float64), seed)
     losses = [trainer.epoch(corpus, number) for number in range(epochs)]
     return TrainedSent2Vec(Sent2Vec(arguments, ids, trainer.vectors), counts, trainer.output, losses)
@@ -88,10 +116,11 @@ class _Trainer:
         self._keep = np.sqrt(arguments.t / shares) + arguments.t / shares
         roots = np.sqrt(counts)
         self._negative_cdf = np.cumsum(roots / roots.sum())
+        self._occurs, self._index_of = np.zeros(rows, bool), np.zeros(rows, np.int32)  # see _renumber
 
-    def epoch(self, corpus: list[list[int]], number: int) -> float:
+    def epoch(self, corpus: _Corpus, number: int) -> float:
         """Train on every sentence once, in random order; return the mean loss in nats per target word."""
-        order = self._rng.permutation(len(corpus))
+        order = self._rng.permutation(len(corpus.lengths))
         loss, targets = 0.0, 0
         with tqdm(
             total=len(order),
@@ -102,16 +131,16 @@ class _Trainer:
             leave=False,
         ) as bar:
             for start in range(0, len(order), BATCH_SIZE):
-                batch = [corpus[index] for index in order[start : start + BATCH_SIZE]]
+                batch = corpus.select(order[start : start + BATCH_SIZE])
                 remaining = 1 - (number + start / len(order)) / self._arguments.epoch
                 nats, words = self._train_step(batch, LEARNING_RATE * max(remaining, 1e-3))
                 loss, targets = loss + nats, targets + words
-                bar.update(len(batch))
+                bar.update(len(batch.lengths))
         return loss / max(targets, 1)
 
-    def _train_step(self, sentences: list[list[int]], rate: float) -> tuple[float, int]:
+    def _train_step(self, sentences: _Corpus, rate: float) -> tuple[float, int]:
         """One AdaGrad step; return the summed loss in nats and the number of target words."""
-        words = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences])
+        words = sentences.rows[::2]
         targets = np.flatnonzero(self._rng.random(len(words)) < self._keep[words])
         means, rows, targets = self._contexts(sentences, targets)
         if not len(targets):
@@ -121,74 +150,64 @@ class _Trainer:
         negatives = np.searchsorted(self._negative_cdf, self._rng.random((len(targets), self._arguments.neg)))
         negatives = np.minimum(negatives, self._words - 1)
         candidates = np.concatenate([words[targets][:, np.newaxis], negatives], axis=1)  # the target comes first
-        labels = np.zeros(candidates.shape, np.float32)
-        labels[:, 0] = 1
-        mask = np.ones(candidates.shape, np.float32)
-        mask[:, 1:] = negatives != candidates[:, :1]  # ignore negatives that equal the target
         u = self.output[candidates]  # [targets, 1 + negatives, dim]
         scores = np.matmul(u, v[:, :, np.newaxis])[:, :, 0]
-        nats = float(np.sum(mask * np.logaddexp(0, np.where(labels > 0, -scores, scores))))
-        errors = mask * (1 / (1 + np.exp(-scores)) - labels)  # dL/dscore
+        errors = 1 / (1 + np.exp(-scores))  # dL/dscore
+        scores[:, 0] *= -1
+        nats = np.logaddexp(0, scores)
+        errors[:, 0] -= 1
+        repeated = negatives == candidates[:, :1]  # ignore negatives that equal the target
+        errors[:, 1:][repeated] = nats[:, 1:][repeated] = 0
 
         dv = np.matmul(errors[:, np.newaxis], u)[:, 0]
-        output_rows, positions = np.unique(candidates, return_inverse=True)
-        target_of = np.repeat(np.arange(len(targets)), candidates.shape[1])
-        du = csr_matrix((errors.ravel(), (positions.ravel(), target_of)), shape=(len(output_rows), len(targets))) @ v
+        columns, output_rows = self._renumber(candidates.ravel())
+        starts = np.arange(0, candidates.size + 1, candidates.shape[1])
+        du = csr_matrix((errors.ravel(), columns, starts), shape=(len(targets), len(output_rows))).T @ v
         _adagrad(self.vectors, self._squares[0], rows, means.T @ dv, rate)
         _adagrad(self.output, self._squares[1], output_rows, du, rate)
-        return nats, len(targets)
+        return float(nats.sum()), len(targets)
 
-    def _contexts(self, sentences: list[list[int]], targets: np.ndarray) -> tuple[csr_matrix, np.ndarray, np.ndarray]:
-        """Average the context of each target word.
+    def _contexts(self, sentences: _Corpus, targets: np.ndarray) -> tuple[csr_matrix, np.ndarray, np.ndarray]:
+        """Average the context of each target word: the other words, and the bigrams that do not contain it.
 
         Returns:
             Weights [targets, rows] whose product with the vectors of ``rows`` gives the means, those rows, and the
             targets that have any context.
         """
-        units, ends = self._units(sentences)
-        lengths = np.array([len(sentence) for sentence in sentences])
-        sentence_of = np.repeat(np.arange(len(sentences)), lengths)[targets]
-        starts = np.concatenate([[0], ends[:-1]])
-        sizes = (ends - starts)[sentence_of]
+        kept = np.ones(len(sentences.rows), bool)
+        kept[1::2] = sentences.inside
+        uniform = self._rng.random((len(sentences.lengths), DROPPED_BIGRAMS))
+        dropped = sentences.starts[:, np.newaxis] + (uniform * (sentences.lengths - 1)[:, np.newaxis]).astype(np.int64)
+        kept[2 * dropped + 1] = False
+        sentence_of = np.repeat(np.arange(len(sentences.lengths)), sentences.lengths)[targets]
+        sizes = 2 * sentences.lengths[sentence_of]
         # pair each target with every unit of its sentence, then drop the units that contain the target
-        pair_target = np.repeat(np.arange(len(targets)), sizes)
-        within = np.arange(len(pair_target)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        pair_unit = np.repeat(starts[sentence_of], sizes) + within
-        position = targets[pair_target]
-        context = (units.first[pair_unit] > position) | (units.last[pair_unit] < position)
-        pair_target, pair_unit = pair_target[context], pair_unit[context]
-        context_sizes = np.bincount(pair_target, minlength=len(targets))
-        kept = context_sizes > 0
-        renumbered = np.cumsum(kept) - 1
-        rows, columns = np.unique(units.row[pair_unit], return_inverse=True)
-        weights = (1 / context_sizes[pair_target]).astype(np.float32)
-        shape = (int(kept.sum()), len(rows))
-        means = csr_matrix((weights, (renumbered[pair_target], columns.ravel())), shape=shape)
-        return means, rows, targets[kept]
+        target_of, unit = np.repeat(np.arange(len(targets)), sizes), _ranges(2 * sentences.starts[sentence_of], sizes)
+        context = kept[unit] & (np.abs(unit - 2 * targets[target_of]) > 1)
+        sizes = np.bincount(target_of[context], minlength=len(targets))
+        columns, rows = self._renumber(sentences.rows[unit[context]])
+        some = sizes > 0
+        sizes, targets = sizes[some], targets[some]
+        weights = np.repeat((1 / sizes).astype(np.float32), sizes)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        return csr_matrix((weights, columns, starts), shape=(len(targets), len(rows))), rows, targets
 
-    def _units(self, sentences: list[list[int]]) -> tuple[_Units, np.ndarray]:
-        """The words and remaining bigrams of sentences, and where those of each sentence end."""
-        sentence_units = list(self._sentence_units(sentences))
-        columns = (np.concatenate([np.asarray(units[n], np.int64) for units in sentence_units]) for n in range(3))
-        return _Units(*columns), np.cumsum([len(units[0]) for units in sentence_units])
+    def _renumber(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The index of each row among the distinct ones, and these, ascending; faster than np.unique."""
+        self._occurs[rows] = True
+        distinct = np.flatnonzero(self._occurs)
+        self._occurs[distinct] = False
+        self._index_of[distinct] = np.arange(len(distinct))
+        return self._index_of[rows], distinct
 
-    def _sentence_units(self, sentences: list[list[int]]) -> Iterator[tuple[list[int], list[int], list[int]]]:
-        start = 0
-        uniform = self._rng.random((len(sentences), DROPPED_BIGRAMS))
-        for sentence, numbers in zip(sentences, uniform, strict=True):
-            positions = list(range(start, start + len(sentence)))
-            bigrams = ngram_rows(sentence, 2, self._words, self._arguments.bucket)
-            dropped = {int(x * len(bigrams)) for x in numbers}
-            kept = [n for n in range(len(bigrams)) if n not in dropped]
-            yield (
-                sentence + [bigrams[n] for n in kept],
-                positions + [start + n for n in kept],
-                positions + [start + n + 1 for n in kept],
-            )
-            start += len(sentence)
+
+def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Several ranges of integers, one after the other."""
+    return np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
 
 
 def _adagrad(table: np.ndarray, squares: np.ndarray, rows: np.ndarray, gradients: np.ndarray, rate: float) -> None:
-    """Update rows of a table by their gradients [rows, dim]; ``squares`` accumulates each row's mean square."""
-    squares[rows] += np.mean(np.square(gradients), axis=1)
-    table[rows] -= rate * gradients / np.sqrt(squares[rows])[:, np.newaxis]
+    """Update rows of a table by their gradients [rows, dim], which become steps; ``squares``: sums of mean squares."""
+    squares[rows] += np.einsum("ij,ij->i", gradients, gradients) / gradients.shape[1]
+    gradients *= (rate / np.sqrt(squares[rows]))[:, np.newaxis]
+    table[rows] -= gradients

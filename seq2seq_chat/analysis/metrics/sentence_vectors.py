@@ -57,6 +57,5 @@ def training_utterances(run: Run, limit: int) -> Iterator[list[str]]:
     """The known words of up to ``limit`` evenly spaced training targets."""
     data, codecs = run.config.data, run.codecs
     corpus = Dataset.open(data.train, codecs, data)
-    for sample in evenly_spaced(len(corpus), limit):
-        known = [int(word) for word in corpus.target_ids(int(sample)) if word != UNKNOWN]
-        yield codecs.target.words(known)
+    for ids in corpus.targets(evenly_spaced(len(corpus), limit)):
+        yield codecs.target.words(ids[ids != UNKNOWN].tolist())

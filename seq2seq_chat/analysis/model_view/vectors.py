@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,13 +103,30 @@ def principal_components(values: np.ndarray, count: int = 2) -> tuple[np.ndarray
     return points, shares
 
 
+def start_tsne(vectors: Vectors) -> Future[np.ndarray]:
+    """Compute :func:`tsne` of the normalized vectors in a thread, which ends with the program."""
+    result: Future[np.ndarray] = Future()
+
+    def compute() -> None:
+        try:
+            result.set_result(tsne(vectors.normalized))
+        except Exception as error:  # raised where the result is used
+            result.set_exception(error)
+
+    threading.Thread(target=compute, daemon=True).start()
+    return result
+
+
 def tsne(values: np.ndarray) -> np.ndarray:
     """t-SNE after a PCA to 50 dimensions: [n, units] → [n, 2].
+
+    It uses one core: each of the thousand iterations is so short that cores would mostly wait for each other.
 
     Raises:
         UserError: There are fewer than five points.
     """
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     if len(values) < 5:
         raise UserError(f"t-SNE needs at least 5 points, but there are {len(values)}")
@@ -116,8 +134,7 @@ def tsne(values: np.ndarray) -> np.ndarray:
         raise ValueError(f"at most {MAX_TSNE_POINTS} points")
     reduced, _ = principal_components(values, 50)
     model = TSNE(2, perplexity=min(30.0, (len(values) - 1) / 3), init="pca", random_state=SEED)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+    with threadpool_limits(1, "openmp"):
         projected: np.ndarray = model.fit_transform(reduced)
     return projected
 

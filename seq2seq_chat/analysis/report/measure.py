@@ -6,9 +6,12 @@ What cannot be measured is recorded as an error, and the rest is measured anyway
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, find_leakage
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
@@ -18,6 +21,7 @@ from seq2seq_chat.analysis.metrics.scores import CorpusScores
 from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.model_view.model_internals import GradientNorms, gradient_norms
+from seq2seq_chat.analysis.model_view.vectors import Vectors, start_tsne, thought_vectors, word_vectors
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.replies import QUESTIONS, ReplyColumn, reply_to_all
 from seq2seq_chat.analysis.scoring import score_predictions
@@ -56,6 +60,18 @@ class SnapshotMeasurements(NamedTuple):
     scores: CorpusScores | None  # of the samples that the metrics are of
 
 
+class Projection(NamedTuple):
+    """Vectors, and their t-SNE, which is computed while the rest is measured and drawn."""
+
+    vectors: Vectors
+    tsne: Future[np.ndarray]
+
+    @classmethod
+    def start(cls, vectors: Vectors) -> Projection:
+        """Start computing the t-SNE."""
+        return cls(vectors, start_tsne(vectors))
+
+
 @dataclass
 class RunMeasurements:
     """Measurements of a run."""
@@ -70,6 +86,8 @@ class RunMeasurements:
     examples: list[Prediction] = field(default_factory=list)  # at the newest snapshot
     test_sources: list[str] = field(default_factory=list)
     leakage: Leakage | str | None = None  # of the predicted samples, or why it is unknown
+    thoughts: Projection | None = None  # of the newest model
+    words: Projection | None = None
     errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
 
     @property
@@ -147,6 +165,13 @@ def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_p
     with result.record_errors("model"):
         if result.loaded is None:
             result.loaded = LoadedRun(run)  # raises an error that says why there is no model
+    if result.loaded is not None:
+        on_progress(f"{run.name}: thought vectors and word embeddings")
+        with result.record_errors("thoughts"):
+            texts = [*options.questions, *result.test_sources]
+            result.thoughts = Projection.start(thought_vectors(result.loaded, texts))
+        with result.record_errors("words"):
+            result.words = Projection.start(word_vectors(result.loaded))
     return result
 
 

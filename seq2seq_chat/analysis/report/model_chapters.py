@@ -11,7 +11,7 @@ from seq2seq_chat.analysis.model_view import beams, vectors
 from seq2seq_chat.analysis.model_view.model_internals import VariableNorms, gate_activations
 from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.analysis.report.chapters import add_error, newest_model, sample_evenly
-from seq2seq_chat.analysis.report.measure import Report, RunMeasurements
+from seq2seq_chat.analysis.report.measure import Projection, Report, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
     NO_VALUE,
     Chapter,
@@ -121,12 +121,10 @@ def thought_vectors(page: Page, report: Report) -> None:
     )
     for run in report.runs:
         with chapter.show_errors(run.name):
-            loaded = newest_model(run)
-            report.on_progress(f"{run.name}: thought vectors")
-            points = vectors.thought_vectors(loaded, [*report.options.questions, *run.test_sources])
+            points, tsne = _projection(run, "thoughts", run.thoughts)
             cluster_index, clusters = vectors.cluster_vectors(points)
-            figure = draw_projections(points, "Thought vectors", cluster_index)
-            name = f"{loaded.config.name}_thought_vectors"
+            figure = draw_projections(points, "Thought vectors", cluster_index, neighborhoods=tsne)
+            name = f"{run.config.name}_thought_vectors"
             size = f"{len(points.labels):,} utterances in {points.values.shape[1]:,} dimensions"
             chapter.add(page.picture(name, figure, f"{size}; colors and markers are clusters."))
             rows = [[str(n), f"{c.size:,}", " · ".join(c.nearest)] for n, c in enumerate(clusters, start=1)]
@@ -142,17 +140,23 @@ def word_embeddings(page: Page, report: Report) -> None:
     chapter = page.chapter("Word embeddings")
     for run in report.runs:
         with chapter.show_errors(run.name):
-            loaded = newest_model(run)
-            report.on_progress(f"{run.name}: word embeddings")
-            points = vectors.word_vectors(loaded)
-            figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS)
+            points, tsne = _projection(run, "words", run.words)
+            figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS, neighborhoods=tsne)
             caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labeled."
-            name = f"{loaded.config.name}_word_embeddings"
+            name = f"{run.config.name}_word_embeddings"
             chapter.add(page.picture(name, figure, caption))
             words = points.labels[:: max(1, len(points.labels) // NEIGHBOR_WORDS)][:NEIGHBOR_WORDS]
             rows = [[word, " · ".join(_neighbors(points, word, 6))] for word in words]
             chapter.add(Table(["word", "nearest neighbors (cosine similarity)"], rows))
             _export_projector(page, chapter, points, name)
+
+
+def _projection(run: RunMeasurements, part: str, projection: Projection | None) -> Projection:
+    """A projection of the newest model. Raises UserError if there is none."""
+    newest_model(run)
+    if projection is None:
+        raise UserError(run.errors[part])
+    return projection
 
 
 def _neighbors(points: vectors.Vectors, label: str, count: int) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.analysis.metrics.distance import Sent2VecDistance
+from seq2seq_chat.analysis.metrics.distance import SentenceDistances
 from seq2seq_chat.analysis.metrics.diversity import Diversity, jensen_shannon
 from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
 
@@ -51,22 +51,13 @@ def test_diversity_without_replies_is_none() -> None:
 
 def test_distance_by_hand() -> None:
     """a is (1, 0) and a b is ((1, 0) + (0, 1) + (2, 2)) / 3 = (1, 1): distance 1, angle 45°."""
-    distance = Sent2VecDistance(toy_vectors())
-    distance.add(["a"], ["a b"])
-    assert distance.distance == pytest.approx(1)
-    assert distance.cosine == pytest.approx(math.sqrt(0.5))
-    distance.add(["a", ""], ["b", "a"])  # distances √2 (angle 90°) and 1 (zero vector, no angle)
-    assert distance.distance == pytest.approx((1 + math.sqrt(2) + 1) / 3)
-    assert distance.cosine == pytest.approx(math.sqrt(0.5) / 3)
-
-
-def test_excluded_replies_do_not_count() -> None:
-    distance = Sent2VecDistance(toy_vectors(), excluded={"a"})
-    distance.add(["a", "b", "a"], ["b", "b", "b"])
-    assert (distance.distance, distance.cosine, distance.samples) == (0, 1, 1)
-    empty = Sent2VecDistance(toy_vectors(), excluded={"a"})
-    empty.add(["a"], ["b"])
-    assert empty.distance is None and empty.cosine is None
+    blocks = [(["a"], ["a b"]), (["a", ""], ["b", "a"])]  # then distances √2 (angle 90°) and 1 (zero vector, no angle)
+    distances = SentenceDistances.of_blocks(toy_vectors(), blocks)
+    assert distances.euclidean == pytest.approx([1, math.sqrt(2), 1])
+    assert distances.cosine == pytest.approx([math.sqrt(0.5), 0, 0], abs=1e-12)
+    assert distances.means() == pytest.approx(((2 + math.sqrt(2)) / 3, math.sqrt(0.5) / 3))
+    assert distances.select(np.array([True, False, False])).means() == pytest.approx((1, math.sqrt(0.5)))
+    assert distances.select(np.zeros(3, bool)).means() == (None, None)
 
 
 def test_divergence_by_hand() -> None:

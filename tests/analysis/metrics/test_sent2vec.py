@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.analysis.metrics.distance import paired_cosine_similarity
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec, Sent2VecError, ngram_rows
+from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec, Sent2VecError, concatenate, ngram_rows
 from seq2seq_chat.analysis.metrics.sent2vec_training import TrainedSent2Vec, train_sent2vec
 
 
@@ -73,16 +73,29 @@ def test_embeddings_of_the_official_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(Sent2Vec.load(model).embed(sentences), expected, rtol=0, atol=1e-6)
 
 
+def rows_of(ids: list[int], arguments: Arguments, words: int) -> list[list[int]]:
+    """The rows of the n-grams of one sentence, a list for each n."""
+    every = np.array(ids, np.int64), np.zeros(len(ids), np.int64)
+    return [rows.tolist() for rows, inside in ngram_rows(*every, arguments, words) if inside.all()]
+
+
 def test_hashes_by_hand() -> None:
     """Bigrams and trigrams of 7, 2, 9 among 5 words: 7 · f + 2, (7 · f + 2) · f + 9 and 2 · f + 9, in 64 bits."""
     f = 116049371
-    assert ngram_rows([7, 2, 9], 2, 5, 1000) == [5 + (7 * f + 2) % 1000, 5 + (2 * f + 9) % 1000]
-    triple = ((7 * f + 2) * f + 9) % 2**64 % 1000
-    assert ngram_rows([7, 2, 9], 3, 5, 1000) == [5 + (7 * f + 2) % 1000, 5 + triple, 5 + (2 * f + 9) % 1000]
-    assert (3_000_000 * f * f + f) > 2**64 and ngram_rows([3_000_000, 1, 1], 3, 0, 97)[1] == (
-        (((3_000_000 * f + 1) % 2**64) * f + 1) % 2**64 % 97
-    )
-    assert ngram_rows([7, 2], 2, 5, 0) == ngram_rows([], 2, 5, 10) == []
+    trigrams, large = Arguments(1, word_ngrams=3, bucket=1000), Arguments(1, word_ngrams=3, bucket=97)
+    bigrams = [5 + (7 * f + 2) % 1000, 5 + (2 * f + 9) % 1000]
+    assert rows_of([7, 2, 9], Arguments(1, bucket=1000), 5) == [bigrams]
+    assert rows_of([7, 2, 9], trigrams, 5) == [bigrams, [5 + ((7 * f + 2) * f + 9) % 2**64 % 1000]]
+    assert 3_000_000 * f * f + f > 2**64
+    assert rows_of([3_000_000, 1, 1], large, 0)[1] == [(3_000_000 * f * f + f + 1) % 2**64 % 97]
+    assert rows_of([7, 2], Arguments(1, bucket=0), 5) == [] and rows_of([], Arguments(1, bucket=10), 5) == [[]]
+
+
+def test_ngrams_do_not_cross_sentences() -> None:
+    ids, sentence_of = concatenate([[1, 2], [], [3, 4, 5]])
+    assert ids.tolist() == [1, 2, 3, 4, 5] and sentence_of.tolist() == [0, 0, 2, 2, 2]
+    inside = [within.tolist() for _, within in ngram_rows(ids, sentence_of, Arguments(1, word_ngrams=3), 6)]
+    assert inside == [[True, False, True, True], [False, False, True]]
 
 
 def test_written_model_follows_the_format(saved: Path, trained: TrainedSent2Vec) -> None:
@@ -145,7 +158,7 @@ def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> 
         total = 0.0
         for position, word in enumerate(sentence):
             rows = [w for other, w in enumerate(sentence) if other != position]
-            bigrams = ngram_rows(sentence, 2, 3, 7)
+            (bigrams,) = rows_of(sentence, arguments, 3)
             rows += [bigram for first, bigram in enumerate(bigrams) if position not in (first, first + 1)]
             v = changed.vectors[rows].astype(np.float64).mean(axis=0)
             total += np.logaddexp(0, -changed.output[word] @ v)
@@ -153,7 +166,8 @@ def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> 
         return float(total)
 
     model = trainer()
-    nats, targets = model._train_step([sentence], 1.0)
+    corpus = training._Corpus.of_sentences([sentence], arguments, 3)
+    nats, targets = model._train_step(corpus, 1.0)
     assert targets == 4
     assert nats == pytest.approx(loss(trainer()), rel=1e-5)
     for table, gradient in zip(("vectors", "output"), recorded, strict=True):

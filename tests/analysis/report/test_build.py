@@ -79,7 +79,7 @@ def _small_report() -> Iterator[None]:
         patch.setattr("seq2seq_chat.analysis.model_view.beams.WIDTHS", (1, 2))
         patch.setattr("seq2seq_chat.analysis.report.measure.EXAMPLES", 4)
         patch.setattr("seq2seq_chat.analysis.figures.style.DPI", 40)
-        patch.setattr("seq2seq_chat.analysis.figures.vectors.tsne", lambda values: values[:, :2])
+        patch.setattr("seq2seq_chat.analysis.model_view.vectors.tsne", lambda values: values[:, :2])
         yield
 
 
