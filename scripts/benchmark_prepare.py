@@ -20,9 +20,6 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -30,6 +27,7 @@ from typing import Any
 import click
 import zstandard
 from contenders.generated_corpora import SUBREDDITS, generate_opensubtitles, generate_reddit
+from contenders.prepare_command import size_of, time_prepare, warm_cache
 from contenders.straightforward_prepare import plain_opensubtitles, plain_reddit
 from contenders.table import json_option
 from contenders.tokenizers import CONTENDERS, PrepareSeconds, time_prepare_on_one_core, time_tokenizers
@@ -40,53 +38,6 @@ from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
 
 THESIS_GB = {"reddit": 885, "opensubtitles": 93}
-
-
-def resident_bytes(process: int) -> int:
-    """The memory of a process and its descendants in bytes; each counts its share of shared pages."""
-    total = 0
-    try:
-        with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
-            total += next(1024 * int(line.split()[1]) for line in file if line.startswith("Pss:"))
-        for task in Path(f"/proc/{process}/task").iterdir():
-            total += sum(resident_bytes(int(child)) for child in (task / "children").read_text().split())
-    except (OSError, StopIteration):
-        pass  # the process has just ended
-    return total
-
-
-def warm_cache(source: Path) -> None:
-    """Load the input and the program into the page cache, so that the disk is not measured."""
-    for file in files_of(source):
-        with open(file, "rb", buffering=0) as stream:
-            while stream.read(1 << 20):
-                pass
-    subprocess.run([sys.executable, "-c", "import ibis.backends.duckdb, seq2seq_chat.prepare.assembly"], check=True)
-
-
-def time_prepare(corpus: str, source: Path, output: Path, options: list[str]) -> dict[str, Any]:
-    """Run the command; return its time and the peak memory of all its processes."""
-    shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "seq2seq_chat", "prepare", corpus, str(source), "--output", str(output), *options]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peak = 0
-    ended = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not ended.wait(0.25):
-            peak = max(peak, resident_bytes(process.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    process.communicate()
-    seconds = time.perf_counter() - start
-    ended.set()
-    watcher.join()
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} failed")
-    return {"seconds": seconds, "peak_gb": peak / 1e9}
 
 
 def time_straightforward(
@@ -113,16 +64,6 @@ def compress(dump: Path, folder: Path, count: int) -> None:
                 with zstandard.ZstdCompressor(compression_params=parameters).stream_writer(compressed) as writer:
                     while file.tell() < end:
                         writer.write(file.readline())
-
-
-def files_of(source: Path) -> list[Path]:
-    """The files of a dump, or of a tree of films."""
-    return [source] if source.is_file() else [path for path in source.rglob("*.*") if path.is_file()]
-
-
-def size_of(source: Path) -> int:
-    """The bytes of a dump, or of a tree of films."""
-    return sum(file.stat().st_size for file in files_of(source))
 
 
 def measure(

@@ -14,15 +14,14 @@ import pytest
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
-def run(script: str, *arguments: str, folder: Path) -> dict[str, Any]:
+def run(script: str, *arguments: str, folder: Path) -> Any:
     results = folder / "results.json"
     command = [sys.executable, str(SCRIPTS / script), *arguments, "--json", str(results)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS.parent)}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("| ")
-    content: dict[str, Any] = json.loads(results.read_text())
-    return content
+    return json.loads(results.read_text())
 
 
 @pytest.mark.slow
@@ -103,3 +102,12 @@ def test_benchmark_generation(tmp_path: Path) -> None:
     for row in results["results"]:
         assert row["tokens/s"] == pytest.approx(row["texts"] / row["µs per step"] * 1e6)
         assert row["product, % of step"] > 0
+
+
+@pytest.mark.slow
+def test_benchmark_engines(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed")
+    options = ("--reddit-mb", "1", "--rounds", "1", "--folder", str(tmp_path / "dumps"))
+    duckdb, spark = run("benchmark_engines.py", *options, folder=tmp_path)
+    assert (duckdb["engine"], spark["engine"]) == ("duckdb", "spark")
+    assert all(row["MB/s"] == pytest.approx(row["MB"] / row["s"]) and 1 <= row["MB"] < 1.01 for row in (duckdb, spark))

@@ -92,6 +92,16 @@ def test_bootstrap_written_out(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert test["interval"] == pytest.approx(np.sort(scores["system"] - scores["baseline"])[[1, 38]], abs=1e-9)
 
 
+@pytest.mark.parametrize("kept", [0, 1000])
+def test_sums_of_resamples_written_out(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one block or several, whether counts are kept or not."""
+    monkeypatch.setattr(bootstrap, "MAX_KEPT_SAMPLES", kept)
+    monkeypatch.setattr(bootstrap, "BLOCK", 70 + kept)
+    statistics = np.random.default_rng(3).integers(0, 1000, (31, 4)).astype(np.int32)
+    chosen = np.random.default_rng(bootstrap.SEED).integers(31, size=(bootstrap.RESAMPLES, 31))
+    np.testing.assert_array_equal(bootstrap.resampled_sums(statistics), statistics[chosen].sum(axis=1))
+
+
 def test_paired_bootstrap_is_that_of_sacrebleu() -> None:
     systems = [("baseline", BASELINE), ("system", SYSTEM), ("same", BASELINE)]
     metrics = {"BLEU": BLEU(force=True), "chrF2": CHRF()}

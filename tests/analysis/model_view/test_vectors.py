@@ -65,6 +65,13 @@ def test_tsne_keeps_groups_together(points: Vectors) -> None:
         vectors.tsne(points.values[:4])
 
 
+def test_tsne_in_a_thread(points: Vectors) -> None:
+    """The result is that of the normalized vectors; errors are raised where it is used."""
+    np.testing.assert_array_equal(vectors.start_tsne(points).result(), vectors.tsne(points.normalized))
+    with pytest.raises(UserError, match="at least 5 points"):
+        vectors.start_tsne(Vectors(points.labels[:4], points.values[:4])).result()
+
+
 def test_projector_files(points: Vectors, tmp_path: Path) -> None:
     vectors.export_projector(points, tmp_path)
     assert (tmp_path / "metadata.tsv").read_text().splitlines() == points.labels
