@@ -100,6 +100,7 @@ def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
     assert compare(javascript, TrainedModel(random_model(config, codecs), codecs, 7, []), config, texts, SEARCHES) > 100
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=str)
 def test_german(javascript: Evaluate, tokenizer: TokenizerSettings) -> None:
     config, codecs = german_model(tokenizer)

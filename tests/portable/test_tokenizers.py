@@ -28,6 +28,7 @@ def german_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return german
 
 
+@pytest.mark.slow(minutes=1)
 def test_replies(german_run: Run) -> None:
     ours, theirs = Chatbot.load(german_run), Chatbot.load(Run(german_run.path / "exported"))
     distinct = set()
