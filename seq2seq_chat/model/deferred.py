@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from seq2seq_chat.model.custom_gradient import with_gradient
+from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses, column_product, row_product
 
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
 
@@ -51,7 +52,7 @@ def weighted_sum(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Σ weights_i values_i. weights: [batch, n], values: [batch, n, units], used at every step → [batch, units]."""
     if recorder := _recorder.get():
         return recorder.shared(values).weighted_sum(weights)
-    return _row_product(weights, values)
+    return row_product(weights, values)
 
 
 def broadcast_add(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
@@ -65,7 +66,7 @@ def batch_dot(keys: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
     """keys_iᵀ query. keys: [batch, n, units], used at every step, query: [batch, units] → [batch, n]."""
     if recorder := _recorder.get():
         return recorder.shared(keys).batch_dot(query)
-    return _column_product(keys, query)
+    return column_product(keys, query)
 
 
 def select(mask: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -202,84 +203,6 @@ def without_gradient() -> Iterator[None]:
         _recorder.reset(token)
 
 
-class SharedUses:
-    """Uses of a tensor as a constant, and what the tensor's gradient is computed from."""
-
-    def __init__(self, constant: tf.Tensor) -> None:
-        self.constant = constant
-        self.outer_products: list[tuple[tf.Tensor, tf.Tensor]] = []  # pairs of factors
-        self.sum: tf.Tensor | None = None  # of the gradients of additions
-
-    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            self.outer_products.append((weights, dy))
-            return _row_product(dy, self.constant, transposed=True)
-
-        return self._use(weights, lambda: _row_product(weights, self.constant), gradient)
-
-    def broadcast_add(self, query: tf.Tensor) -> tf.Tensor:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            self.sum = dy if self.sum is None else self.sum + dy
-            return tf.reduce_sum(dy, axis=1)
-
-        return self._use(query, lambda: self.constant + tf.expand_dims(query, 1), gradient)
-
-    def batch_dot(self, query: tf.Tensor) -> tf.Tensor:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            self.outer_products.append((dy, query))
-            return _row_product(dy, self.constant)
-
-        return self._use(query, lambda: _column_product(self.constant, query), gradient)
-
-    def _use(
-        self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
-    ) -> tf.Tensor:
-        """An output that depends on x; ``gradient`` maps its gradient to that of x."""
-        return with_gradient([x], output, lambda dy: [gradient(dy)])
-
-
-class SharedTensor(SharedUses):
-    """A tensor, computed once, that every step of a loop uses: the decoder's memory.
-
-    Inside the loop it is a constant. Automatic differentiation would keep a gradient of its full size for every step
-    until they are summed; here they are combined in one product, or summed as they arrive. Every use also takes a
-    scalar, the anchor, that depends on the tensor: its gradient is requested last, when all steps are done.
-    """
-
-    def __init__(self, tensor: tf.Tensor) -> None:
-        super().__init__(tf.stop_gradient(tensor))
-        self._tensor = tensor  # keeps the tensor alive, so that its id stays unique
-        self.anchor = with_gradient([tensor], lambda: tf.zeros([]), lambda _: [self._gradient()])
-        self._anchor_gradient: tf.Tensor | None = tf.zeros([])
-
-    def add_gradient(
-        self, outer_products: Sequence[tuple[tf.Tensor, tf.Tensor]], gradient: tf.Tensor | None
-    ) -> tf.Tensor | None:
-        """Add what a step's uses contribute to the gradient; returns the gradient of the anchor for the step."""
-        self.outer_products += outer_products
-        if gradient is not None:
-            self.sum = gradient if self.sum is None else self.sum + gradient
-        return self._take_anchor_gradient()
-
-    def _take_anchor_gradient(self) -> tf.Tensor | None:
-        """The gradient of the anchor for the first use that requests it, None for the others."""
-        gradient, self._anchor_gradient = self._anchor_gradient, None
-        return gradient
-
-    def _use(
-        self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
-    ) -> tf.Tensor:
-        return with_gradient([x, self.anchor], output, lambda dy: [gradient(dy), self._take_anchor_gradient()])
-
-    def _gradient(self) -> tf.Tensor:
-        """The sum of the gradients of all uses: [batch, n, units]."""
-        parts = [] if self.sum is None else [self.sum]
-        if self.outer_products:
-            weights, gradients = (tf.stack(factors, axis=1) for factors in zip(*self.outer_products, strict=True))
-            parts.append(tf.matmul(weights, gradients, transpose_a=True))
-        return tf.add_n(parts)
-
-
 class ConstantMatrix:
     """A matrix W that is constant during a step: products x W, whose gradients for x are dy Wᵀ.
 
@@ -314,16 +237,6 @@ class ConstantMatrix:
         """A copy of Wᵀ. The shape assertion keeps the graph optimizer from folding the transpose into the product."""
         with contextlib.nullcontext() if tf.executing_eagerly() else self._matrix.graph.as_default():
             return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
-
-
-def _row_product(rows: tf.Tensor, matrices: tf.Tensor, transposed: bool = False) -> tf.Tensor:
-    """One product a sample. rows: [batch, n], matrices: [batch, n, m], or [batch, m, n] → [batch, m]."""
-    return tf.squeeze(tf.matmul(tf.expand_dims(rows, 1), matrices, transpose_b=transposed), 1)
-
-
-def _column_product(matrices: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """One product a sample. matrices: [batch, m, n], columns: [batch, n] → [batch, m]."""
-    return tf.squeeze(tf.matmul(matrices, tf.expand_dims(columns, 2)), 2)
 
 
 def _flat(x: tf.Tensor) -> tf.Tensor:
