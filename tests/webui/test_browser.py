@@ -259,6 +259,23 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
 
+def test_a_message_does_not_wait_for_the_settings_of_its_run(page: Any, shared_server: str, expect: Any) -> None:
+    page.goto(f"{shared_server}/?run=deleted")
+    expect(page.locator("#note")).to_contain_text("There is no run “deleted”")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/api/runs/tiny", hold)
+    page.locator("#run").select_option("tiny")
+    expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
+    for route in held:
+        route.continue_()
+    expect(page.locator("#decoding-button")).not_to_contain_text("–")
+    assert held
+
+
 @pytest.mark.slow
 def test_the_server_restarts_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:

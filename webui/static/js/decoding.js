@@ -27,7 +27,7 @@ export class DecodingForm {
   }
 
   get method() {
-    return this.changes.method in this.defaults ? this.changes.method : this.runMethod;
+    return this.defaults && this.changes.method in this.defaults ? this.changes.method : this.runMethod;
   }
 
   get value() {
