@@ -157,6 +157,15 @@ class Decoder(tf.Module):
         return StepInputs(inputs.cell + thought.cell, maxout)
 
     @property
+    def weights_of_steps(self) -> list[Weight]:
+        """The matrices of the products that depend on the step before."""
+        weights = [getattr(cell, field) for cell in self.cells for field in cell.RECURRENT_GATES]
+        optional = [getattr(self.attention, "query", None), self.combine_output]
+        if self.queries_previous:
+            optional.append(self.combine_context)
+        return weights + [weight for weight in optional if weight is not None]
+
+    @property
     def maxout_reads_thought(self) -> bool:
         """Whether the maxout layer reads the thought vector in place of the context."""
         return self.combine_words is not None and self.thought is not None and self.attention is None

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import MASK_VALUE
+from seq2seq_chat.model.column_blocks import blocks_of, matmul_few_rows
 from seq2seq_chat.model.decoder import decoder_output_size
 from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.embeddings import Embedding
@@ -47,6 +48,9 @@ class Output(tf.Module):
         once, neither does, and memory is read in order.
         """
         projected = self._project(hidden)
+        blocks = blocks_of(self.words)
+        if columns is not None and blocks is not None:
+            return matmul_few_rows(projected, columns, blocks, self.bias)
         if columns is not None:
             return tf.nn.bias_add(tf.matmul(projected, columns), self.bias)
         rows = tf.shape(projected)[0]

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.vocabulary import GO
+from seq2seq_chat.model.column_blocks import column_blocks, using_blocks
 from seq2seq_chat.model.decoder import Absent, Decoder, DecoderMemory, DecoderState, NextInputs, StepInputs, Unroll
 from seq2seq_chat.model.deferred import without_gradient
 from seq2seq_chat.model.dropout import dropout
@@ -43,6 +44,7 @@ class StepWeights(NamedTuple):
     """What every decoding step computes from the weights alone, computed once for all searches."""
 
     columns: tf.Tensor  # see Output.columns
+    blocks: dict[str, tf.Tensor]  # column_blocks of large matrices, by the names of the variables
     inputs: StepInputs | Absent  # of all words, [vocabulary, …]; absent if larger than MAX_PROJECTED_BYTES
 
 
@@ -168,16 +170,22 @@ class Seq2Seq(tf.Module):
             inputs = self.decoder.add_thought(of_words, memory.thought)
         else:
             inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
-        hidden, state, attention = self.decoder.step(inputs, state, memory)
-        return self.output.step_logits(hidden, weights and weights.columns), state, attention
+        with using_blocks(weights and weights.blocks):
+            hidden, state, attention = self.decoder.step(inputs, state, memory)
+            return self.output.step_logits(hidden, weights and weights.columns), state, attention
 
     def step_weights(self) -> StepWeights:
         """What :meth:`step` can use as long as the variables do not change."""
         table, columns = self.target_embedding.table, self.output.columns()
+        matrices = {weight.matrix.name: weight.matrix for weight in self.decoder.weights_of_steps}
+        if self.output.projection is not None:
+            matrices[self.output.projection.matrix.name] = self.output.projection.matrix
+        matrices[self.output.words.name] = columns
+        blocks = {name: part for name, matrix in matrices.items() if (part := column_blocks(matrix)) is not None}
         units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))
         if 4 * units * self.vocabulary_size > MAX_PROJECTED_BYTES:
-            return StepWeights(columns, ())
-        return StepWeights(columns, self.decoder.project_inputs(tf.convert_to_tensor(table)))
+            return StepWeights(columns, blocks, ())
+        return StepWeights(columns, blocks, self.decoder.project_inputs(tf.convert_to_tensor(table)))
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:

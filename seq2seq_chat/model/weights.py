@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from seq2seq_chat.model.column_blocks import blocks_of, matmul_few_rows
 from seq2seq_chat.model.deferred import matmul
 
 
@@ -64,4 +65,5 @@ class Weight(tf.Module):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""
-        return matmul(x, self.matrix)
+        blocks = blocks_of(self.matrix)
+        return matmul(x, self.matrix) if blocks is None else matmul_few_rows(x, self.matrix, blocks)
