@@ -35,8 +35,10 @@ BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium", "thesis")},
     "building": ["benchmark_building.py", "configs/quickstart.json"],
     "language-model": ["benchmark_language_model.py"],
+    "language-model-shakespeare": ["benchmark_language_model.py", "--size", "shakespeare"],
     "generation": ["benchmark_generation.py"],
     "serving": ["benchmark_serving.py", RUN],
+    "two-workers": ["benchmark_distribution.py", "configs/thesis_reddit.json"],
     "checkpoints": ["benchmark_checkpoints.py", "configs/quickstart.json"],
 }
 
