@@ -62,7 +62,10 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         page.set_viewport_size({"width": 320, "height": 640})
         tables = page.locator("#results .table-wrap")
         expect(tables).to_have_count(2)
-        assert all(table.evaluate("node => node.scrollWidth <= node.clientWidth") for table in tables.all())
+        # the page may still have its old layout when the new size is set
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"
+        )
         page.goto(f"{address}/judge")
         cells = page.locator("#evaluations tbody td")
         expect(cells).to_have_text(["2", "3", "3", "1"])
