@@ -1,8 +1,8 @@
 """Products of a few rows with a large matrix, of which a beam search for a single utterance consists.
 
-They take as long as reading the matrix from memory. For a few rows, CPU kernels read a strip of columns at a time: part
+They take as long as reading the matrix from memory. For a few rows, CPU kernels read a block of columns at a time: part
 of the first row of the matrix, then the same part of the next one, thousands of numbers further on. In a copy that
-stores each strip by itself, they find what they read next to each other. From 25 rows on it no longer pays.
+stores each block contiguously, memory is read in order. For more rows the products themselves take longer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
-BLOCK = 48  # columns in a strip: three AVX-512 registers
+BLOCK = 48  # columns: three AVX-512 registers
 MAX_ROWS = 24  # above it, products with the matrix itself are faster
 MIN_SIZE = 2**20  # elements; smaller matrices stay in the caches of the cores
 
@@ -21,10 +21,10 @@ _blocks: contextvars.ContextVar[Mapping[str, tf.Tensor] | None] = contextvars.Co
 
 
 def column_blocks(matrix: tf.Tensor) -> tf.Tensor | None:
-    """A copy of a large matrix, [inputs, outputs], by strips of columns; the last one is padded.
+    """A copy of a large matrix, [inputs, outputs], by blocks of columns; the last one is padded.
 
     Returns:
-        [strips, inputs, BLOCK]; None if products with it would not be faster.
+        [blocks, inputs, BLOCK]; None if products with it would not be faster.
     """
     inputs, outputs = matrix.shape
     if inputs * outputs < MIN_SIZE or tf.config.list_physical_devices("GPU"):
@@ -61,7 +61,7 @@ def matmul_few_rows(
         return product if bias is None else tf.nn.bias_add(product, bias)
 
     def of_blocks() -> tf.Tensor:
-        strips = tf.transpose(tf.matmul(x[tf.newaxis], blocks), [1, 0, 2])
-        return with_bias(tf.reshape(strips, [rows, blocks.shape[0] * BLOCK])[:, :outputs])
+        products = tf.transpose(tf.matmul(x[tf.newaxis], blocks), [1, 0, 2])
+        return with_bias(tf.reshape(products, [rows, blocks.shape[0] * BLOCK])[:, :outputs])
 
     return tf.cond((rows > 1) & (rows <= MAX_ROWS), of_blocks, lambda: with_bias(tf.matmul(x, matrix)))

@@ -44,7 +44,7 @@ class StepWeights(NamedTuple):
     """What every decoding step computes from the weights alone, computed once for all searches."""
 
     columns: tf.Tensor  # see Output.columns
-    blocks: dict[str, tf.Tensor]  # column_blocks of large matrices, by the names of the variables
+    blocks: dict[str, tf.Tensor]  # column_blocks of large matrices and of the columns, by variable name
     inputs: StepInputs | Absent  # of all words, [vocabulary, …]; absent if larger than MAX_PROJECTED_BYTES
 
 
