@@ -182,7 +182,7 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
                 "sentences at once": batch_size,
                 "BLEU": f"{bleu(loaded, corpus, translations):.2f}" if limit is None else None,
                 "median ms": 1e3 * median(seconds),
-                "sentences/s": f"{len(seconds) * batch_size / sum(seconds):.1f}",
+                "sentences/s": f"{len(translations) / sum(seconds):.1f}",
             }
         )
     return rows
@@ -191,28 +191,31 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
 def translate(
     loaded: Any, corpus: Dataset, decoding: Decoding, batch_size: int, limit: int | None
 ) -> tuple[list[str], list[float]]:
-    """The translations of the first ``limit`` sentences, as tokens, and the seconds of each batch that is full.
+    """The translations of the first ``limit`` sentences, as tokens, and the seconds of each batch.
 
-    The first batch is translated once before, which traces the graph.
+    A batch has sentences of similar lengths. The first one is translated once before, which traces the graph.
     """
     model, search = loaded.config.model, loaded.chatbot.search(decoding)
     total = min(len(corpus), limit or len(corpus))
-    translations: list[str] = []
+    translations = [""] * total
+    order = np.argsort(corpus.source_lengths(np.arange(total)), kind="stable")
     seconds = []
     starts = [0, *range(0, total, batch_size)]
     for position, start in enumerate(tqdm(starts, unit="batch", desc=decoding.method, disable=None, leave=False)):
-        indices = np.arange(start, min(start + batch_size, total))
+        indices = order[start : start + batch_size]
         begin = time.perf_counter()
-        batch = corpus.batch(indices, size=batch_size, source_steps=model.encoder_steps, target_steps=1, reverse=False)
+        batch = corpus.batch(
+            indices, size=len(indices), source_steps=model.encoder_steps, target_steps=1, reverse=False
+        )
         hypotheses = search(batch.source, batch.source_length, decoding.seed)
         texts = [
             " ".join(loaded.codecs.target.words(words[:length]))
             for words, length in zip(hypotheses.words[: len(indices), 0], hypotheses.lengths[:, 0], strict=False)
         ]
+        for index, text in zip(indices, texts, strict=True):
+            translations[index] = text
         if position:
-            translations += texts
-            if len(indices) == batch_size:
-                seconds.append(time.perf_counter() - begin)
+            seconds.append(time.perf_counter() - begin)
     return translations, seconds
 
 

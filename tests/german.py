@@ -24,18 +24,20 @@ TOKENIZERS = [
     TokenizerSettings("subword", subword_model="bpe"),
     *(
         pytest.param(settings, marks=SLOW)
+        for settings in (TokenizerSettings("unicode", lowercase=True), TokenizerSettings("english"))
+    ),
+    *(
+        pytest.param(settings, marks=pytest.mark.exhaustive)
         for settings in (
             TokenizerSettings("subword"),
             TokenizerSettings("unicode"),
-            TokenizerSettings("unicode", lowercase=True),
-            TokenizerSettings("english"),
             TokenizerSettings("english_character"),
             TokenizerSettings("thesis"),
             TokenizerSettings("whitespace"),
         )
     ),
 ]
-"""Parameters for tests, two of them quick."""
+"""Parameters for tests, two of them quick and two slow."""
 
 
 def german_model(settings: TokenizerSettings) -> tuple[Config, Codecs]:

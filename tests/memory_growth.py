@@ -15,12 +15,12 @@ import numpy as np
 
 from seq2seq_chat.system.versions import load_tensorflow
 
-EVERY = 500  # calls between two measurements
+EVERY = 200  # calls between two measurements
 WARM_UP = 0.25  # of the calls, in which caches fill
 
 
 class Memory:
-    """Measures this process at every 500th call."""
+    """Measures this process at every 200th call."""
 
     def __init__(self) -> None:
         self._calls, self._measured = 0, list[tuple[int, int]]()
@@ -73,9 +73,13 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
             self.seek(0)
             self.truncate()
 
+    class In(io.BytesIO):
+        def read1(self, size: int | None = -1) -> bytes:  # one line at a time
+            return self.readline()
+
     bot = Chatbot.load(Run(run))
     decoding = override_decoding(bot.config.decoding, **overrides)
-    answer_lines(bot, decoding, ReplyFormat(scores=True), io.BytesIO(b"".join(map(utterance, range(replies)))), Out())
+    answer_lines(bot, decoding, ReplyFormat(scores=True), In(b"".join(map(utterance, range(replies)))), Out())
     return memory.growth()
 
 

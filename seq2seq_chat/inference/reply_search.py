@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -81,21 +80,18 @@ class ReplySearch:
             seed: of sampling: one for each utterance, or one for all; None for a new one at every call.
             on_step: called after every step of a batch, which ends early if it returns False.
         """
-        batches = list(self.batches(source, lengths, seed, on_step))
-        return Hypotheses(*(np.concatenate(field) for field in zip(*batches, strict=True)))
-
-    def batches(
-        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
-    ) -> Iterator[Hypotheses]:
-        """The same in batches, so that memory does not grow with the number of utterances."""
         decoding = self._decoding
+        order = np.arange(len(source))
         samples = int(self._parameters.n_best) if decoding.method == "sample" else 0
         width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
         size = max(1, MAX_ROWS // width)
+        if on_step is None and len(source) > size:  # batches of similar lengths take fewer steps
+            order = np.argsort(lengths, kind="stable")
         seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
         parameters = self._parameters.arrays() if self._adjustable else []
+        batches: list[Hypotheses] = []
         for start in range(0, max(1, len(source)), size):
-            rows = slice(start, start + size)
+            rows = order[start : start + size]
             uniform = uniform_numbers(seeds[rows], source[rows], samples, self._model.config.decoder_steps)
             arrays: tuple[Any, ...] = (source[rows], lengths[rows], uniform, *parameters)
             if on_step is None or is_dynamic(self._model, decoding):
@@ -104,7 +100,8 @@ class ReplySearch:
                 for fields in self._stepwise.steps(*arrays):
                     if not on_step(start, fields):
                         break
-            yield Hypotheses(*(field.numpy() for field in fields))
+            batches.append(Hypotheses(*(field.numpy() for field in fields)))
+        return Hypotheses(*(np.concatenate(field)[np.argsort(order)] for field in zip(*batches, strict=True)))
 
     def search(
         self,

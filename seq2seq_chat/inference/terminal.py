@@ -6,15 +6,21 @@ import logging
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from io import BufferedIOBase
 from typing import IO, NamedTuple
+
+from tqdm import tqdm
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot, Hypothesis, Reply
+from seq2seq_chat.system.pipes import available_lines
 
 _CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the tab
 
 UNKNOWN_LANGUAGE = 0.8
 """Share of unknown words from which on an utterance is taken for one in another language or script."""
+
+LINES_AT_ONCE = 256
 
 logger = logging.getLogger(__name__)
 
@@ -40,27 +46,36 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(" ", text)
 
 
-def answer_lines(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, lines: IO[bytes], out: IO[str]) -> None:
+def answer_lines(
+    bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, stdin: BufferedIOBase, out: IO[str]
+) -> None:
     """Write a line with the reply to each line; with ``scores``, a line for each hypothesis, then an empty one.
 
-    Lines end as in a corpus file, and a byte order mark is dropped. Invalid UTF-8 becomes U+FFFD. The
-    first line with invalid UTF-8 causes a warning, and so do the first one that is longer than the model reads, the
-    first with nearly only unknown words, and the first that is not empty but has nothing that the model reads.
+    Lines that can be read without waiting are answered together. They end as in a corpus file, and a byte order mark is
+    dropped. Invalid UTF-8 becomes U+FFFD. The first line with invalid UTF-8 causes a warning, and so do the first one
+    that is longer than the model reads, the first with nearly only unknown words, and the first that is not empty but
+    has nothing that the model reads.
     """
     warned: set[str] = set()
-    for number, raw in enumerate(iter(lines.readline, b""), start=1):
-        line = (raw.removeprefix(BOM_UTF8) if number == 1 else raw).removesuffix(b"\n").removesuffix(b"\r")
-        utterance = line.decode("utf-8", errors="replace")
-        reply = bot.reply(utterance, decoding)
-        for cause, message in _problems(bot, line, reply):
-            if cause not in warned:
-                warned.add(cause)
-                logger.warning("line %d of stdin %s", number, message)
-        for text in reply_format.lines(reply):
-            out.write(text + "\n")
-        if reply_format.scores:
-            out.write("\n")
-        out.flush()  # the other program may wait for the reply before it writes the next utterance
+    done = 0
+    with tqdm(unit="line", delay=2, disable=out.isatty() or None, leave=False) as bar:
+        for block in available_lines(stdin, LINES_AT_ONCE):
+            if not done:
+                block[0] = block[0].removeprefix(BOM_UTF8)
+            lines = [line.removesuffix(b"\r") for line in block]
+            replies = bot.replies([line.decode("utf-8", errors="replace") for line in lines], decoding)
+            for line, reply in zip(lines, replies, strict=True):
+                done += 1
+                for cause, message in _problems(bot, line, reply):
+                    if cause not in warned:
+                        warned.add(cause)
+                        logger.warning("line %d of stdin %s", done, message)
+                for text in reply_format.lines(reply):
+                    out.write(text + "\n")
+                if reply_format.scores:
+                    out.write("\n")
+            out.flush()  # the other program may wait for the reply before it writes the next utterance
+            bar.update(len(lines))
 
 
 def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, str]]:

@@ -262,6 +262,7 @@ def test_full_disk_loses_no_complete_block(
     assert predict(loaded, data, tmp_path / "full").path.read_bytes() == expected.read_bytes()
 
 
+@pytest.mark.slow
 def test_replies_follow_the_weights_of_another_snapshot(tiny_run: Path) -> None:
     """What a search computes once from the weights must not outlive them."""
     text = "you see the tree1 ?"

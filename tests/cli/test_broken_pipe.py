@@ -76,6 +76,7 @@ def test_the_help_of_a_script(check_script: Callable[..., None], path: Path) -> 
     assert path.read_text(encoding="utf-8").endswith('if __name__ == "__main__":\n    run_command(main)\n')
 
 
+@pytest.mark.slow
 def test_commands(check: Callable[..., None], run_copy: Path, corpora: Path, tmp_path: Path) -> None:
     results = ["--results", run_copy.parent]
     for words in (
@@ -113,7 +114,13 @@ def test_scripts_that_analyze_corpora(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCRIPT_RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("plot_attention", "inspect_model") else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in SCRIPT_RUNS
+    ],
+)
 def test_scripts_that_analyze_runs(
     check_script: Callable[..., None], run_copy: Path, tmp_path: Path, name: str
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_configuration_of_a_run_is_complete(tiny_run: Path, tiny_config: Pat
     assert json.loads((tiny_run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
 
 
+@pytest.mark.slow
 def test_evaluate(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
     result = cli("evaluate", run_copy, "--json", tmp_path / "figures.json")
     assert (result.status, result.err) == (0, "")
@@ -387,6 +388,7 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1000])
 
 
+@pytest.mark.slow
 def test_a_truncated_checkpoint_is_reported_and_the_previous_one_used(cli: Cli, run_copy: Path) -> None:
     question = b"you see the tree1 ?\n"
     shutil.rmtree(run_copy / "snapshots")  # one of the same step would be used instead
@@ -406,6 +408,7 @@ def test_a_truncated_checkpoint_is_reported_and_the_previous_one_used(cli: Cli, 
     assert "(step 15)" in cli("evaluate", run_copy).out
 
 
+@pytest.mark.slow
 def test_resuming_from_the_checkpoint_before_a_damaged_one(
     cli: Cli, run_copy: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -557,6 +560,7 @@ def test_a_run_resumes_only_with_its_own_corpus(cli: Cli, run_copy: Path, tmp_pa
     assert "is not the corpus that run" in message
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoints(cli: Cli, run_copy: Path, tiny_config: Path) -> None:
     """The update makes the weights infinite; the loss before it is finite."""
     wild = ("--set", "training.optimizer=sgd", "--set", "training.learning_rate=1e38", "--set", "training.steps=1")
@@ -587,6 +591,7 @@ def test_a_locked_run(cli: Cli, run_copy: Path) -> None:
 # signals
 
 
+@pytest.mark.slow
 def test_sigterm_stops_and_saves(tiny_config: Path, tmp_path: Path) -> None:
     """An endless training in a process of its own, after a few steps. SIGINT: see above."""
     endless = [f"--set=training.{setting}" for setting in ("steps=1000000", "log_every=1", "checkpoint_every=1000000")]

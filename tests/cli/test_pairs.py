@@ -94,6 +94,7 @@ def test_chat_translates(cli: Cli, run: Path) -> None:
     assert correct >= 7, result.out
 
 
+@pytest.mark.slow
 def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
     """The configured parallel files and the same pairs as a .tsv are one corpus."""
     (tmp_path / "test.TSV").write_bytes(rows(translations(20, 2)))

@@ -32,6 +32,7 @@ def test_stdout_on_a_full_disk(arguments: list[str], buffering: str, monkeypatch
     assert (result.returncode, result.stderr) == (1, FULL_DISK)
 
 
+@pytest.mark.slow
 def test_replies_and_results_on_a_full_disk(run_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run is found and a model answers, but nobody can read it."""
     corpus = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))["data"]["train"]

@@ -124,6 +124,7 @@ def arrays(path: Path) -> dict[str, bytes]:
         return {name: file[name].tobytes() for name in file.files if name != "metadata.json"}
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_bit_for_bit(cli: Cli, run: Path, tmp_path: Path) -> None:
     """It was killed after the checkpoint of step 20: the metrics reported later are discarded and come again."""
     killed = shutil.copytree(run, tmp_path / run.name)
@@ -274,6 +275,7 @@ def test_report(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert all(source in page for source, _ in translations(VALIDATION, 2)[:12])
 
 
+@pytest.mark.slow
 def test_export(cli: Cli, run: Path, tmp_path: Path) -> None:
     result = cli("export", run, "--output", tmp_path / "model")
     assert result.status == 0, result

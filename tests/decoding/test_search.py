@@ -62,6 +62,7 @@ def test_a_beam_as_wide_as_the_search_space_equals_brute_force(
         assert words_of(hypotheses, row, 0) == max(all_sequences, key=lambda sequence: model.score(row, sequence))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(words=st.integers(4, 7), steps=st.integers(1, 4), seed=st.integers(0, 10**6), width=st.integers(1, 6))
 def test_narrow_beams_are_consistent_and_independent_of_the_batch(

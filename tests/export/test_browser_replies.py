@@ -85,6 +85,7 @@ def compare_reply(text: str, reply: Reply, answer: dict[str, Any], tolerance: fl
         np.testing.assert_allclose(answer["attention"], reply.hypotheses[0].attention, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_200_utterances(javascript: Evaluate, tiny_run: Any) -> None:
     run, rng = find_run(str(tiny_run)), random.Random(4)
     words = run.codecs.source.vocabulary.words[4:]
@@ -93,6 +94,7 @@ def test_200_utterances(javascript: Evaluate, tiny_run: Any) -> None:
     assert count > 800
 
 
+@pytest.mark.slow
 def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
     codecs = Codecs.shared(make_codec("english", [f"word{n}" for n in range(12)]))
     config = small_config("decoding.allow_unknown=true", "data.reverse_input=true")

@@ -203,6 +203,7 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
     assert len(distinct) > 6 * len(ARCHITECTURES), "too few distinct replies for a meaningful comparison"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [[], ["data.tokenizer=whitespace", "data.target_tokenizer=thesis"]],

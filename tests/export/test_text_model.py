@@ -68,6 +68,7 @@ def decoding(temperature: float, top_k: int, top_p: float) -> Decoding:
     )
 
 
+@pytest.mark.slow
 def test_characters_are_those_of_generate(cli: Callable[..., Any], tmp_path: Path) -> None:
     run, folder = random_language_run(tmp_path / "run", TEXT), tmp_path / "exported"
     assert cli("export", run.path, "--output", folder).status == 0
@@ -86,6 +87,7 @@ def test_characters_are_those_of_generate(cli: Callable[..., Any], tmp_path: Pat
         assert np.sum(nats) == pytest.approx(TextScorer(generator.engine).score(ids).nats, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_words_are_tokens_and_eos_is_a_line_break(cli: Callable[..., Any], tmp_path: Path) -> None:
     run, folder = random_language_run(tmp_path / "run", TEXT, tokenizer="english"), tmp_path / "exported"
     assert cli("export", run.path, "--output", folder).status == 0

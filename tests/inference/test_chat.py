@@ -227,6 +227,7 @@ def test_changing_the_method_resets_options_of_the_other_one() -> None:
     assert decoding == Decoding(method="sample", top_k=3, min_length=2)
 
 
+@pytest.mark.slow
 def test_chat_with_a_snapshot(cli: Cli, tiny_run: Path) -> None:
     def scores(*options: str) -> str:
         answer = cli("chat", tiny_run, "--n-best", 2, *options, stdin=b"you see the tree1 ?\n")
@@ -248,10 +249,13 @@ def test_each_reply_is_flushed_before_the_next_line_is_read(bot: Chatbot) -> Non
         def __init__(self) -> None:
             self.lines, self.flushed, self.unflushed = 0, 0, ""
 
-        def readline(self) -> bytes:
+        def read1(self, size: int) -> bytes:
             assert self.flushed == self.lines
             self.lines += 1
             return b"you see\n" if self.lines < 4 else b""
+
+        def isatty(self) -> bool:
+            return False
 
         def write(self, text: str) -> None:
             self.unflushed += text

@@ -105,10 +105,11 @@ def check_agreement(reverse: bool, length_penalty: float, **architecture: Any) -
 @pytest.mark.parametrize(
     ("architecture", "reverse", "length_penalty"),
     [
-        (
+        pytest.param(
             {"cell": "lstm", "layers": 2, "bidirectional": True, "attention": "additive", "projection_size": 4},
             False,
             0.7,
+            marks=pytest.mark.slow,
         ),
         ({"cell": "gru", "attention": "dot", "projection_size": None, "input_feeding": False}, True, 0.0),
         ({"cell": "rnn", "layers": 2, "attention": "none", "context": "every_step"}, False, 0.7),
@@ -119,7 +120,7 @@ def test_losses_and_replies_agree(architecture: dict[str, Any], reverse: bool, l
     check_agreement(reverse, length_penalty, **architecture)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("settings", COMBINATIONS, ids=str)
 def test_losses_and_replies_agree_for_all_pairs_of_settings(settings: dict[str, Any]) -> None:
     check_agreement(**settings)
@@ -142,6 +143,7 @@ def configuration(unrolling: str) -> Config:
     return parse_config({"name": "x", "data": {"train": "t"}, "model": settings, "training": training}, where="test")
 
 
+@pytest.mark.slow
 def test_training_steps_agree() -> None:
     results = []
     for unrolling in ("static", "dynamic"):

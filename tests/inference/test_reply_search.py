@@ -19,6 +19,7 @@ from seq2seq_chat.inference import reply_search
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
+from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from tests.random_weights import randomize
 
@@ -150,7 +151,13 @@ PARAMETERS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # settings, a
 ]
 
 
-@pytest.mark.parametrize(("settings", "changes"), PARAMETERS, ids=range(len(PARAMETERS)))
+@pytest.mark.parametrize(
+    ("settings", "changes"),
+    [
+        pytest.param(*case, id=str(number), marks=[] if number in (4, 6) else pytest.mark.slow)
+        for number, case in enumerate(PARAMETERS)
+    ],
+)
 def test_parameters_are_inputs_of_the_graph(
     utterances: Utterances, settings: dict[str, Any], changes: list[dict[str, Any]]
 ) -> None:
@@ -258,10 +265,20 @@ def test_special_words_do_not_occur_in_replies(utterances: Utterances, search: S
     assert UNKNOWN not in words_of(search(beam(3, allow_unknown=False))(*utterances))
 
 
-def test_utterances_are_searched_in_batches(
+def test_utterances_are_searched_in_batches_of_similar_lengths(
     utterances: Utterances, search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = search(beam(3))(*utterances)
-    monkeypatch.setattr("seq2seq_chat.inference.reply_search.MAX_ROWS", 21)
-    assert [len(part.scores) for part in search(beam(3)).batches(*utterances)] == [7, 7, 7, 7, 7, 5]
-    np.testing.assert_array_equal(search(beam(3))(*utterances).words, expected.words)
+    batches: list[list[int]] = []
+
+    def record(function: Callable[..., Any], source: np.ndarray, lengths: np.ndarray, *arrays: Any) -> Any:
+        batches.append(lengths.tolist())
+        return call_with_arrays(function, source, lengths, *arrays)
+
+    monkeypatch.setattr(reply_search, "MAX_ROWS", 21)
+    monkeypatch.setattr(reply_search, "call_with_arrays", record)
+    found = search(beam(3))(*utterances)
+    assert [len(batch) for batch in batches] == [7, 7, 7, 7, 7, 5]
+    assert [length for batch in batches for length in batch] == sorted(utterances[1])
+    np.testing.assert_array_equal(found.words, expected.words)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)

@@ -30,9 +30,12 @@ class Recorder:
         self._text = text
 
     def reply(self, text: str, decoding: Decoding) -> Reply:
-        self.read.append(text)
+        return self.replies([text], decoding)[0]
+
+    def replies(self, texts: list[str], decoding: Decoding) -> list[Reply]:
+        self.read += texts
         hypothesis = Hypothesis(self._text, ["o", "k"], -1.0, True, [], -1.0)
-        return Reply(self._text, [hypothesis], [], [], 0.1)
+        return [Reply(self._text, [hypothesis], [], [], 0.1) for _ in texts]
 
 
 def answer(bot: Any, stdin: bytes, reply_format: ReplyFormat = ReplyFormat()) -> str:  # noqa: B008  immutable
@@ -76,6 +79,7 @@ def characters_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return random_run(tmp_path_factory.mktemp("characters"), small_config("data.tokenizer=character"), codecs)
 
 
+@pytest.mark.slow
 def test_replies_with_line_breaks_and_surrogates(cli: Cli, characters_run: Run) -> None:
     lines = ["n", "nn\u2028", "\x1b\x00", "\u202eשלום", "👩\u200d👧", "", "\ufeff", "\rn"]
     stdin = "\n".join(lines).encode() + b"\n\xed\xa0\x80\xff\n"

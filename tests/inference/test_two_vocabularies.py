@@ -173,6 +173,7 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
     assert len(set(ranks)) == len(ranks) == 6
 
 
+@pytest.mark.slow
 def test_a_pipe_of_tokens_and_texts(cli: Cli, tmp_path: Path) -> None:
     codecs = Codecs(make_codec("unicode", SOURCE_WORDS), make_codec("english", ["yes", "no", ",", "?", "."]))
     config = small_config("data.tokenizer=unicode", "data.target_tokenizer=english")

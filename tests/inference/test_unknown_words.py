@@ -116,6 +116,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, lexicon: str) -> Run:
     return random_run(folder, config_of(*files, *changes), CODECS)
 
 
+@pytest.mark.slow
 def test_chat_evaluation_and_validation_agree(cli: Cli, run: Run, tmp_path: Path) -> None:
     """Greedy replies with the lexicon of the configuration, which reads another text for each."""
     loaded = LoadedRun(run)

@@ -85,11 +85,16 @@ def test_folder_name_that_looks_like_a_pattern(tmp_path: Path, name: str) -> Non
     [
         ("reddit", {"pairing": "alternating"}),
         ("opensubtitles", {"split": (3, 1, 1)}),
-        ("opensubtitles", {"max_gap": None, "tokenizer": TokenizerSettings("character"), "split": (1, 0, 0)}),
-        ("reddit", {"tokenizer": TokenizerSettings("unicode", lowercase=True), "pairing": "alternating"}),
-        ("opensubtitles", {"tokenizer": TokenizerSettings("subword"), "split": (3, 1, 1)}),
-        ("lines", {}),
         ("lines", {"tokenizer": TokenizerSettings("whitespace")}),
+        *(
+            pytest.param(*combination, marks=pytest.mark.exhaustive)
+            for combination in (
+                ("opensubtitles", {"max_gap": None, "tokenizer": TokenizerSettings("character"), "split": (1, 0, 0)}),
+                ("reddit", {"tokenizer": TokenizerSettings("unicode", lowercase=True), "pairing": "alternating"}),
+                ("opensubtitles", {"tokenizer": TokenizerSettings("subword"), "split": (3, 1, 1)}),
+                ("lines", {}),
+            )
+        ),
     ],
 )
 def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[str, Any]) -> None:
@@ -126,7 +131,14 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["reddit", "opensubtitles", "cornell", "dailydialog"])
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        "reddit",
+        "cornell",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("opensubtitles", "dailydialog")),
+    ],
+)
 def test_engines_agree_on_real_corpora(spark: None, tmp_path: Path, corpus: str) -> None:
     data = os.environ.get("SEQ2SEQ_CHAT_DATA")
     if not data or not Path(data, corpus).is_dir():

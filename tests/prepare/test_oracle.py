@@ -246,6 +246,7 @@ def test_damage_is_detected_like_by_another_parser(text: str, offset: int, lengt
         assert re.search("Namespace|namespace|Char|encoding|version", str(error)), error
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12)
 @given(
     st.lists(films, min_size=1, max_size=6), st.sampled_from([0.0, 3.0, 100.0]), st.sampled_from([bytes, gzip.compress])

@@ -69,6 +69,7 @@ def test_a_damaged_checkpoint_is_reported(run_copy: Path, tmp_path: Path) -> Non
     assert "0000000020.npz" in result.stderr
 
 
+@pytest.mark.slow
 def test_formats_without_a_display(tiny_run: Path, tmp_path: Path) -> None:
     for file_format in SIGNATURES:
         folder = tmp_path / file_format

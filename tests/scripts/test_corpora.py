@@ -73,6 +73,7 @@ def test_compare_tokenizers(run: Run, tmp_path: Path) -> None:
     assert (result.exit_code, result.output.count("--tokenizer subword requires FILE")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_tokens_of_a_prepared_folder_and_of_its_corpus_file(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
     (tmp_path / "chats.txt").write_text("Größe, ja?\nJa, ja: Größe!\nUnd <unknown>?\n", "utf-8")
     options = ["--tokenizer", "unicode", "--lowercase", "--split", "1,0,0", "--output", tmp_path / "data"]
@@ -99,6 +100,7 @@ def test_tokens_of_a_prepared_folder_and_of_its_corpus_file(cli: Callable[..., A
     assert results[1] == results[0]
 
 
+@pytest.mark.slow
 def test_sides_of_pairs(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
     (tmp_path / "raw.tsv").write_text("Who?\tQui ?\nWho, who?\tQui, été ?\nI\t-\n", "utf-8")
     options = ["--split", "1,0,0", "--tokenizer", "english", "--output", tmp_path / "data"]

@@ -32,6 +32,7 @@ class FakeStep:
         self.built.append(batch)
 
 
+@pytest.mark.slow
 def test_graphs_that_were_built_ahead_give_the_same_results() -> None:
     losses, built = [], []
     for ahead in (False, True):

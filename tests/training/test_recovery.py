@@ -285,6 +285,7 @@ def test_training_with_a_flipped_bit_in_a_checkpoint_ends_bit_for_bit_identical(
     assert logged_lines(run_copy / "metrics.jsonl") == logged_lines(tiny_run / "metrics.jsonl")
 
 
+@pytest.mark.slow
 def test_missing_metrics_are_reported(cli: Cli, run_copy: Path) -> None:
     metrics = run_copy / "metrics.jsonl"
     text = metrics.read_text(encoding="utf-8")
@@ -361,6 +362,7 @@ def test_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkey
     assert {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_training_without_losses(
     cli: Cli, tiny_config: Path, tiny_run: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,11 @@ def test_two_steps_at_full_size(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("thesis_opensubtitles", 50_000), ("thesis_reddit", 50_000), ("thesis_reddit_25k", 25_000)],
+    [
+        ("thesis_opensubtitles", 50_000),
+        pytest.param("thesis_reddit", 50_000, marks=pytest.mark.exhaustive),
+        pytest.param("thesis_reddit_25k", 25_000, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_two_steps_with_small_cells(cli: Callable[..., Any], name: str, words: int, tmp_path: Path) -> None:
     small = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]

@@ -297,6 +297,7 @@ def test_a_sampled_reply_names_its_seed_which_gives_it_again(shared_client: Flas
     assert chat(shared_client, decoding=BEAM).get_json()["seed"] is None
 
 
+@pytest.mark.slow
 def test_a_reply_of_the_weights_of_a_step(client: FlaskClient) -> None:
     assert chat(client, step=20).get_json()["step"] == 20
     assert chat(client, step=10, snapshot="latest").get_json()["step"] == 10  # kept as a snapshot

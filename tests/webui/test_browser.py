@@ -52,6 +52,7 @@ def test_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
     expect(page.locator("#text")).to_have_value("you see\nthe tree1 ?")
 
 
+@pytest.mark.slow
 def test_explanation_of_a_reply(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     choose_beam(page)
@@ -102,6 +103,7 @@ def test_tokens_of_two_vocabularies_are_legible(page: Any, shared_server: str, e
     assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
 
 
+@pytest.mark.slow
 def test_switching_models_within_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     send(page, QUESTION)
@@ -203,6 +205,7 @@ def test_a_busy_server_is_retried(page: Any, shared_server: str, expect: Any) ->
     assert len(requests) == 2
 
 
+@pytest.mark.slow
 def test_compare(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server, "/compare?run=tiny")
     page.get_by_role("button", name="Add all snapshots").click()
@@ -222,6 +225,7 @@ def test_compare(page: Any, shared_server: str, expect: Any) -> None:
     expect(page.locator(".lane .message-text")).to_have_text(replies[1:])
 
 
+@pytest.mark.slow
 def test_table_of_runs_and_page_of_a_run(page: Any, shared_server: str, expect: Any) -> None:
     page.goto(f"{shared_server}/runs")
     expect(page.locator("#runs tbody tr")).to_have_count(2)
@@ -241,6 +245,7 @@ def test_table_of_runs_and_page_of_a_run(page: Any, shared_server: str, expect: 
     expect(page.locator("#run")).to_have_value("tiny")
 
 
+@pytest.mark.slow
 def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     shutil.copytree(results / "tiny", results / "other")
     with serve(results) as address:
@@ -259,6 +264,7 @@ def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
 
+@pytest.mark.slow
 def test_a_message_does_not_wait_for_the_settings_of_its_run(page: Any, shared_server: str, expect: Any) -> None:
     page.goto(f"{shared_server}/?run=deleted")
     expect(page.locator("#note")).to_contain_text("There is no run “deleted”")
@@ -294,6 +300,7 @@ def test_the_server_restarts_during_a_conversation(page: Any, serve: Serve, resu
         expect(send(page, QUESTION)).to_contain_text("does not respond")
 
 
+@pytest.mark.slow
 def test_damaged_weights_are_reported(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     newest = results / "tiny" / "checkpoints" / "0000000020.npz"
     newest.write_bytes(newest.read_bytes()[:999])
@@ -340,6 +347,7 @@ def test_a_message_of_100_000_characters(page: Any, shared_server: str, expect: 
     expect(send(page, QUESTION).locator(".message-text").first).not_to_be_empty()
 
 
+@pytest.mark.slow
 def test_hostile_names_and_texts_of_runs(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     name = "<img src=x onerror=alert(1)> & \u202e'\"#?%41"
     (results / "tiny").rename(results / name)
@@ -360,6 +368,7 @@ def test_hostile_names_and_texts_of_runs(page: Any, serve: Serve, results: Path,
         expect(page.locator("img[src=x]")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_token_is_requested_once(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results, token="open-sesame") as address:
         page.goto(address)
@@ -394,6 +403,7 @@ def test_hints_without_runs(page: Any, serve: Serve, tmp_path: Path, expect: Any
         expect(page.locator("#empty")).to_contain_text("seq2seq-chat train")
 
 
+@pytest.mark.slow
 def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     focused = "() => document.activeElement.id || document.activeElement.textContent.trim()"

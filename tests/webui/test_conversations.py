@@ -112,6 +112,7 @@ def test_another_reply_is_a_sample_and_both_are_kept(page: Any, shared_server: s
     assert texts(page) == ["a", "A 1", "b", "B 2"]
 
 
+@pytest.mark.slow
 def test_a_link_shows_the_same_reply_or_says_why_not(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         open_page(page, address)
@@ -186,6 +187,7 @@ def test_conversations_are_listed_renamed_deleted_and_imported(
     expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
 
 
+@pytest.mark.slow
 def test_the_page_finds_the_first_run_and_newer_weights(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     """A page that was opened before the first run; then the run trains on, and the page names its new step."""
     run = results / "tiny"

@@ -52,6 +52,7 @@ def vote(client: FlaskClient, name: str, item: int, choice: str, judge: str = "a
     return client.post(f"/api/evaluations/{name}/votes", json={"judge": judge, "item": item, "choice": choice})
 
 
+@pytest.mark.slow
 def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, results: Path) -> None:
     bot, early = Chatbot.load(Run(results / "tiny")), Chatbot.load(Run(results / "tiny"), "10")
     hot = Decoding(method="sample", temperature=4.0, seed=5)
@@ -76,6 +77,7 @@ def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, res
     assert next_pair(client, name, "ben")["voted"] == 0
 
 
+@pytest.mark.slow
 def test_a_vote_is_on_the_disk_before_the_systems_are_revealed(client: FlaskClient, name: str, results: Path) -> None:
     pair = next_pair(client, name)
     vote(client, name, pair["item"], "both_bad")

@@ -29,6 +29,7 @@ def add_columns(page: Any) -> None:
     page.locator("#add").click()
 
 
+@pytest.mark.slow
 def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Path, expect: Any) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join([*PROMPTS, ""]), encoding="utf-8")

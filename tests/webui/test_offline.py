@@ -194,7 +194,7 @@ def test_bytes_changed_at_random_never_give_another_reply(
     (expected,) = rounded_bot(tiny_run).replies([text])
     file, damaged = tmp_path / PAGE, 0
     for positions in (range(len(contents)), model, settings):
-        for position in rng.sample(positions, 25):
+        for position in rng.sample(positions, 10):
             changed = bytearray(contents)
             changed[position] ^= rng.randint(1, 255)
             file.write_bytes(changed)
@@ -208,7 +208,7 @@ def test_bytes_changed_at_random_never_give_another_reply(
             else:
                 assert send(page, text).locator(".message-text").inner_text() == expected.text, position
             page.close()
-    assert damaged > 50
+    assert damaged > 20
 
 
 @pytest.mark.parametrize("part", ["<style", "</style", "</title", 'id="model"', 'id="text"'])

@@ -122,6 +122,7 @@ def test_pages_link_below_the_path(proxied: str) -> None:
     assert request(proxied, "/chat/static/js/theme.js")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_conversation_behind_the_proxy(page: Any, proxied: str, expect: Any) -> None:
     open_page(page, proxied, f"/chat/#token={TOKEN}")
     page.locator("#text").fill("you see the tree1 ?")

@@ -67,6 +67,7 @@ def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, ex
         expect(page.locator("#run-note")).to_have_text("much <b>better</b>")
 
 
+@pytest.mark.slow
 def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
     chart = page.locator(".chart")
     with serve(three_runs) as address:
@@ -102,6 +103,7 @@ def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect
         expect(page.locator(".differences thead a")).to_have_text(["beta", "alpha"])
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_training(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
     run = Run(three_runs / "2026-05-02_12-00-00_beta")
     with serve(three_runs) as address:
@@ -139,6 +141,7 @@ def test_325_runs_on_a_phone(page: Any, serve: Serve, three_runs: Path, expect: 
         expect(page.locator("#runs tbody tr")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_run_is_found_among_many_by_typing(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

@@ -193,6 +193,7 @@ def test_closing_the_connection_stops_the_search(
         closed.set()
 
 
+@pytest.mark.slow
 def test_a_reversed_source_gets_its_attention_in_the_order_of_the_text(tiny_run: Path) -> None:
     """The same weights with data.reverse_input: the encoder's first step reads the last word."""
     bot = Chatbot.load(Run(tiny_run))

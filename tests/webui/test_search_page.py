@@ -42,6 +42,7 @@ def set_width(page: Any, width: int) -> Any:
     return searched(page, lambda: slider.fill(str(width)))
 
 
+@pytest.mark.slow
 def test_the_tree_shows_the_beam_of_each_step(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     page.get_by_label("Beam width").fill("3")
@@ -86,6 +87,7 @@ def test_reasons_and_attention_follow_the_cursor(page: Any, server: str, expect:
     expect(page.locator("#caption")).to_contain_text("best of 2 hypotheses")
 
 
+@pytest.mark.slow
 def test_a_word_is_forced_and_the_search_goes_on(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     lines = search(page)

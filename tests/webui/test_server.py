@@ -51,6 +51,7 @@ def test_serve_prints_its_address_and_stops_on_sigint(shared_results: Path) -> N
     assert (process.returncode, out, err) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_public_server_warns_and_generates_a_token_and_stops_on_sigterm(shared_results: Path) -> None:
     with serving(shared_results, "--host", "0.0.0.0") as (process, line):
         match = re.match(r"http://(.+):(\d+)/#token=([\w-]{20,})   \(press Ctrl-C to stop\)", line)
@@ -78,6 +79,7 @@ def test_without_a_network_the_machine_is_called_by_its_name(monkeypatch: pytest
     assert outward_address("0.0.0.0") == outward_address("::") == socket.gethostname()
 
 
+@pytest.mark.slow
 def test_a_server_behind_a_proxy_prints_its_path_and_requires_a_token(shared_results: Path) -> None:
     with serving(shared_results, "--root-path", "/chat/", "--trusted-proxy", "127.0.0.1") as (process, line):
         match = re.match(r"(http://127\.0\.0\.1:\d+/chat/)#token=([\w-]{20,}) ", line)

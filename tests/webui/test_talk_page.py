@@ -61,6 +61,7 @@ def test_loops_equal_their_definition(page: Any, server: str) -> None:
     assert loop_by_definition("xyabab") == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_model_talks_with_itself_until_it_loops(page: Any, server: str, expect: Any) -> None:
     """Each turn is the model's reply to the one before, as over HTTP."""
     open_page(page, server, "/talk?run=tiny")

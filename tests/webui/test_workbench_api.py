@@ -150,6 +150,7 @@ def test_damaged_notes_are_empty(tmp_path: Path, content: str) -> None:
 QUESTIONS = ["you see the tree1 ?", "i like the song3 ?", "you see the tree1 ?"]
 
 
+@pytest.mark.slow
 def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(results / "tiny")
     run.checkpoint_path(20).rename(run.checkpoint_path(15))  # not a snapshot, so training will delete it

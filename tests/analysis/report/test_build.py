@@ -189,6 +189,7 @@ def min_pictures(chapters: list[str]) -> int:
     return 13 if chapters == CHAPTERS else 5
 
 
+@pytest.mark.slow
 def test_without_snapshots_the_newest_weights_are_measured(evaluated_run: Path, chapters: list[str]) -> None:
     shutil.rmtree(evaluated_run / "snapshots")
     page = report(evaluated_run)
@@ -207,6 +208,7 @@ def test_without_weights_the_learning_curves_remain(evaluated_run: Path) -> None
     assert 1 <= len(page.pictures) <= 2
 
 
+@pytest.mark.slow
 def test_damaged_snapshot_is_skipped(evaluated_run: Path, chapters: list[str]) -> None:
     weights = evaluated_run / "snapshots" / "10" / "weights.npz"
     weights.write_bytes(weights.read_bytes()[:1000])

@@ -37,6 +37,7 @@ def write_report(cli: Callable[..., Any], run: Run, folder: Path) -> str:
     return unescape((folder / "page.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_every_snapshot_has_its_loss_and_its_texts(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
     page = write_report(cli, run, tmp_path)
     for snapshot in run.snapshots():
