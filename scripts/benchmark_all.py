@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Run the benchmarks of docs/speed.md one after the other, and write all results to one JSON file.
 
-Each is a script of its own, and prints its table; see its --help. Benchmarks of a trained model need --run, for example
-`--run latest` after ./run.sh. Run nothing else at the same time.
+Each is a script of its own, and prints its table; see its --help. Those whose inputs are not given are left out. All of
+them take hours. Run nothing else at the same time.
+
+python scripts/benchmark_all.py --run latest --dialogues data/dailydialog --pairs data/fra --json results.json
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from seq2seq_chat.system.hardware import available_cores, processor_name
 
 SCRIPTS = Path(__file__).resolve().parent
 PACKAGES = ["seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "torch"]
-RUN = "RUN"  # replaced by the name of the trained run
+INPUTS = {
+    "run": "--run NAME, a trained run",
+    "dialogues": "--dialogues DIR, the output of prepare dailydialog",
+    "pairs": "--pairs DIR, with train.tsv, validation.tsv and test.tsv",
+}
+SPLITS = ("train", "validation", "test")
+STREAMING = ["--clients", "200", "--utterances", "4000", "--burst", "200", "--distinct", "200", "--stream"]
+PREPARE = ["--folder", str(Path(tempfile.gettempdir()) / "benchmark_prepare")]  # generated corpora are used again
 BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"training-{size}": ["benchmark_training.py", "--size", size] for size in ("small", "medium", "thesis")},
     **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium", "thesis")},
@@ -37,32 +46,49 @@ BENCHMARKS: Mapping[str, Sequence[str]] = {
     "language-model": ["benchmark_language_model.py"],
     "language-model-shakespeare": ["benchmark_language_model.py", "--size", "shakespeare"],
     "generation": ["benchmark_generation.py"],
-    "serving": ["benchmark_serving.py", RUN],
+    "serving": ["benchmark_serving.py", "{run}"],
+    "streaming": ["benchmark_serving.py", "{run}", *STREAMING],
+    "buckets": ["benchmark_buckets.py", "{dialogues}/train.txt", "--vocabulary", "{dialogues}/vocabulary.txt"],
+    "translation": ["benchmark_translation.py", *(f"{{pairs}}/{split}.tsv" for split in SPLITS)],
+    "evaluation": ["benchmark_evaluation.py", "{run}", "--data", "{dialogues}/train.txt"],
     "two-workers": ["benchmark_distribution.py", "configs/thesis_reddit.json"],
     "checkpoints": ["benchmark_checkpoints.py", "configs/quickstart.json"],
+    "prepare": ["benchmark_prepare.py", *PREPARE],
+    "prepare-all-subreddits": ["benchmark_prepare.py", "--opensubtitles-mb", "0", "--all-subreddits", *PREPARE],
+    "prepare-tokenizers": ["benchmark_prepare.py", "--tokenizers", "--opensubtitles-mb", "275", *PREPARE],
+    "engines": ["benchmark_engines.py", *PREPARE],
 }
+"""The scripts and their arguments, in which an input is written in braces."""
 
 
 @click.command(help=__doc__)
 @click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="one of the benchmarks; repeatable")
-@click.option("--run", "run_name", help="a trained run, for the benchmarks that need one")
+@click.option("--run", help="a trained run")
+@click.option("--dialogues", help="a folder with train.txt and vocabulary.txt")
+@click.option("--pairs", help="a folder with train.tsv, validation.tsv and test.tsv")
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), required=True, help="write the results here"
 )
-def main(only: Sequence[str], run_name: str | None, json_file: Path) -> None:
+def main(only: Sequence[str], json_file: Path, **inputs: str | None) -> None:
     """Run the benchmarks and write the results after each."""
-    names = [name for name in BENCHMARKS if not only or name in only]
-    without_run = [name for name in names if RUN in BENCHMARKS[name] and run_name is None]
-    if without_run and only:
-        raise click.UsageError(f"{', '.join(without_run)}: add --run NAME, a trained run")
-    for name in without_run:
-        click.echo(f"skipped: {name} (without --run)", err=True)
+    given = {name: value for name, value in inputs.items() if value is not None}
+    commands: dict[str, list[str]] = {}
+    for name in BENCHMARKS:
+        if only and name not in only:
+            continue
+        try:
+            commands[name] = [part.format(**given) for part in BENCHMARKS[name]]
+        except KeyError as missing:
+            message = f"{name}: add {INPUTS[missing.args[0]]}"
+            if only:
+                raise click.UsageError(message) from None
+            click.echo(f"skipped {message}", err=True)
     results: dict[str, Any] = {"machine": describe_machine(), "benchmarks": {}}
     failed = []
-    for name in tqdm([name for name in names if name not in without_run], unit="benchmark", disable=None):
+    for name, command in tqdm(commands.items(), unit="benchmark", disable=None):
         click.echo(f"\n{name}\n")
         start = time.monotonic()
-        result = run_benchmark([run_name or "" if part == RUN else part for part in BENCHMARKS[name]])
+        result = run_benchmark(command)
         if result is None:
             failed.append(name)
             continue

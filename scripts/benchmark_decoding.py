@@ -50,7 +50,7 @@ CONTENDERS = [
     Contender("exported, int8", "exported", {"quantize": "int8"}),
     Contender("addons", "keras_addons", {}),
 ]
-KINDS = [(1, 1), (1, 5), (1, 10), (32, 1), (32, 5), (32, 10)]  # batch size, beam width
+BATCH_SIZES = (1, 32)
 PEAK = Contender("peak", "peak", {})
 TOLERANCE = 1e-3  # of the best score, without rounded weights
 COLUMNS = ["search", "batch", "contender", "median ms", "95 % ms", "replies/s", "% of limit", "GB", "ours is"]
@@ -59,11 +59,23 @@ COLUMNS = ["search", "batch", "contender", "median ms", "95 % ms", "replies/s", 
 @click.command(help=__doc__)
 @click.option("--size", type=click.Choice(list(SIZES)), default="medium", show_default=True)
 @click.option("--calls", type=click.IntRange(3), default=12, show_default=True, help="calls that are timed")
+@click.option(
+    "--beam-width",
+    "widths",
+    multiple=True,
+    type=click.IntRange(1),
+    default=(1, 5, 10),
+    show_default=True,
+    help="1 for greedy search; repeatable",
+)
 @click.option("--run", "run_name", help="a trained run instead of untrained weights")
 @click.option("--results", default="results", show_default=True, help="folder of the runs")
 @json_option
-def main(size: str, calls: int, run_name: str | None, results: str, json_file: Path | None) -> None:
+def main(
+    size: str, calls: int, widths: Sequence[int], run_name: str | None, results: str, json_file: Path | None
+) -> None:
     """Run the contenders and print the measurements."""
+    kinds = [(batch_size, width) for batch_size in BATCH_SIZES for width in widths]
     with tempfile.TemporaryDirectory() as folder:
         if run_name:
             try:
@@ -71,27 +83,29 @@ def main(size: str, calls: int, run_name: str | None, results: str, json_file: P
                 write_run(Path(folder), run)
             except UserError as error:
                 raise click.UsageError(str(error)) from error
-            rows = time_contenders(Path(folder), read_workload(Path(folder)).size, calls) + time_chatbot(run, calls)
+            rows = time_contenders(Path(folder), read_workload(Path(folder)).size, kinds, calls) + time_chatbot(
+                run, calls
+            )
         else:
             write_workload_in_subprocess(Path(folder), size, 1 + 32 // SIZES[size].batch, forbid=50.0)
-            rows = time_contenders(Path(folder), SIZES[size], calls)
+            rows = time_contenders(Path(folder), SIZES[size], kinds, calls)
     print_table(rows, COLUMNS)
     if json_file:
         write_json(json_file, {"size": run_name or size, "calls": calls, "searches": rows})
 
 
-def time_contenders(folder: Path, size: Size, calls: int) -> list[dict[str, Any]]:
-    """Time all contenders in turns: a row for each contender and kind of search.
+def time_contenders(folder: Path, size: Size, kinds: Sequence[tuple[int, int]], calls: int) -> list[dict[str, Any]]:
+    """Time all contenders in turns: a row for each contender and kind of search, (batch size, beam width).
 
     Raises:
         ClickException: The scores of their replies differ.
     """
     rows: list[dict[str, Any]] = []
     with (
-        tqdm(total=len(KINDS) * len(CONTENDERS) * (calls + 1), unit="call", disable=None) as bar,
+        tqdm(total=len(kinds) * len(CONTENDERS) * (calls + 1), unit="call", disable=None) as bar,
         Worker(PEAK, "Search", folder) as peak,
     ):
-        for kind in KINDS:
+        for kind in kinds:
             with ExitStack() as stack:  # new processes for each kind, to measure its memory alone
                 workers = [stack.enter_context(Worker(contender, "Search", folder)) for contender in CONTENDERS]
                 rows += time_kind(workers, peak, size, kind, calls, bar)

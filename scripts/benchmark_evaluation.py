@@ -14,10 +14,12 @@ import time
 from pathlib import Path
 
 import click
+from contenders.table import json_option
 from picture_script import results_option, snapshot_option
 
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.versions import load_tensorflow
 
 
@@ -32,7 +34,10 @@ from seq2seq_chat.system.versions import load_tensorflow
 )
 @snapshot_option
 @results_option
-def main(run: str, data: str | None, samples: int, single: int, snapshot: str | None, results: str) -> None:
+@json_option
+def main(
+    run: str, data: str | None, samples: int, single: int, snapshot: str | None, results: str, json_file: Path | None
+) -> None:
     """Print seconds and samples per second for both, and peak memory."""
     trained_run = find_run(run, results)
     load_tensorflow()
@@ -53,8 +58,11 @@ def main(run: str, data: str | None, samples: int, single: int, snapshot: str | 
                 seconds.append(time.perf_counter() - start)
         speeds.append(done.samples / seconds[-1])
         click.echo(f"{label:<12}{done.samples:>8,} samples {seconds[-1]:>8.1f} s {speeds[-1]:>8.1f} samples/s")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     click.echo(f"batches are {speeds[0] / speeds[1]:.1f} times as fast")
-    click.echo(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    click.echo(f"peak memory: {peak:.2f} GB")
+    if json_file:
+        write_json(json_file, {"samples/s": speeds[0], "one by one, samples/s": speeds[1], "peak GB": peak})
 
 
 if __name__ == "__main__":

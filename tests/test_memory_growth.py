@@ -14,14 +14,14 @@ import pytest
 
 from tests.memory_growth import chat_growth, page_growth, training_growth
 
-CALLS = 8_000
+CALLS = 6_000
 MAX_GROWTH = 100.0  # bytes per step or reply: 300 MB in 3,000,000 steps
 TRAINING = {
     "batch_size": 4,
     "steps": CALLS,
     "log_every": 50,
-    "validate_every": 2000,
-    "checkpoint_every": 2000,
+    "validate_every": 1500,
+    "checkpoint_every": 1500,
     "snapshot_every": None,
     "learning_rate_schedule": "exponential",
     "learning_rate_decay_steps": CALLS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,6 +17,8 @@ from seq2seq_chat.cli.options import (
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from seq2seq_chat.config import Decoding
 
 
@@ -70,7 +72,7 @@ def chat(
     if sys.stdin.isatty():
         converse(bot, decoding, reply_format)
     else:
-        answer_lines(bot, decoding, reply_format, sys.stdin.buffer, sys.stdout)
+        answer_lines(bot, decoding, reply_format, cast("BufferedReader", sys.stdin.buffer), sys.stdout)
 
 
 def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) -> Decoding:

@@ -204,10 +204,12 @@ def test_model_without_faults_passes_the_fast_checks(tmp_path: Path) -> None:
     assert failed_checks(CheckContext(load_config(CONFIG, SHORT), tmp_path), FAST_CHECKS) == set()
 
 
-@pytest.mark.slow(minutes=5)
-def test_model_without_faults_passes_all_checks(tmp_path: Path) -> None:
-    """With sequences of up to 40 numbers in the copy task."""
-    checks = run_checks(CheckContext(_sample_config(1), tmp_path))
+@pytest.mark.parametrize(
+    "fast", [pytest.param(True, marks=pytest.mark.slow(minutes=3)), pytest.param(False, marks=pytest.mark.exhaustive)]
+)
+def test_model_without_faults_passes_all_checks(fast: bool, tmp_path: Path) -> None:
+    """With sequences of up to ten numbers in the copy task, or 40 if it is not fast."""
+    checks = run_checks(CheckContext(_sample_config(1), tmp_path, fast=fast))
     assert len(checks) == 10
     assert [check.name for check in checks if not check.result.passed] == []
 

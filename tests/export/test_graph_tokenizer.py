@@ -50,7 +50,13 @@ def encode() -> Encode:
 
 
 @pytest.mark.slow(minutes=1)
-@pytest.mark.parametrize("name", GRAPH_TOKENIZERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("english", "character") else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in GRAPH_TOKENIZERS
+    ],
+)
 def test_every_character_alone_and_between_letters(name: str) -> None:
     """All 1,112,064 characters of Unicode."""
     graph, tokenizer = GraphTokenizer(name), python_tokenizer(name)

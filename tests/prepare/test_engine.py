@@ -135,8 +135,7 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
     "corpus",
     [
         "reddit",
-        "cornell",
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("opensubtitles", "dailydialog")),
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("opensubtitles", "cornell", "dailydialog")),
     ],
 )
 def test_engines_agree_on_real_corpora(spark: None, tmp_path: Path, corpus: str) -> None:

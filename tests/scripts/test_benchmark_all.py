@@ -25,7 +25,7 @@ def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = {
         "training-small": [str(script), "--size", "small"],
         "training-medium": [str(script), "broken"],
-        "serving": [str(script), benchmark_all.RUN],
+        "serving": [str(script), "{run}"],
     }
     monkeypatch.setattr(benchmark_all, "BENCHMARKS", commands)
 
@@ -44,14 +44,19 @@ def test_results_are_written_though_one_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("benchmarks")
-def test_benchmarks_of_a_run_need_one(tmp_path: Path) -> None:
+def test_a_benchmark_without_its_input(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     result = CliRunner().invoke(benchmark_all.main, ["--only", "serving", "--json", str(path)])
     assert result.exit_code == 2
     assert "serving: add --run NAME" in result.output
     assert not path.exists()
+    result = CliRunner().invoke(benchmark_all.main, ["--json", str(path)])
+    assert "skipped serving: add --run NAME" in result.output
+    assert list(json.loads(path.read_text(encoding="utf-8"))["benchmarks"]) == ["training-small"]
 
 
 def test_every_benchmark_exists() -> None:
-    for script, *_ in benchmark_all.BENCHMARKS.values():
+    inputs = dict.fromkeys(benchmark_all.INPUTS, "x")
+    for script, *arguments in benchmark_all.BENCHMARKS.values():
         assert (benchmark_all.SCRIPTS / script).is_file()
+        assert all(argument.format(**inputs) for argument in arguments)

@@ -43,11 +43,15 @@ def test_benchmark_building(tmp_path: Path) -> None:
     assert results["operations"] > 100 and results["tracing s"] > 0 and results["first call s"] > 0
 
 
-@pytest.mark.slow
-def test_benchmark_decoding(tmp_path: Path) -> None:
-    results = run("benchmark_decoding.py", "--size", "tiny", "--calls", "3", folder=tmp_path)
+@pytest.mark.parametrize(
+    "widths",
+    [pytest.param([5], marks=pytest.mark.slow), pytest.param([1, 5, 10], marks=pytest.mark.exhaustive)],
+)
+def test_benchmark_decoding(tmp_path: Path, widths: list[int]) -> None:
+    options = [option for width in widths for option in ("--beam-width", str(width))]
+    results = run("benchmark_decoding.py", "--size", "tiny", "--calls", "3", *options, folder=tmp_path)
     kinds = [(row["search"], row["batch"]) for row in results["searches"] if row["contender"] == "ours"]
-    searches = ("greedy", "beam 5", "beam 10")
+    searches = ["greedy" if width == 1 else f"beam {width}" for width in widths]
     assert kinds == [(search, batch) for batch in (1, 32) for search in searches]
     assert all(0 < row["% of limit"] < 100 for row in results["searches"])
     assert all(row["95 % ms"] >= row["median ms"] > 0 for row in results["searches"])
@@ -74,7 +78,7 @@ def test_benchmark_distribution_computes_traffic(tmp_path: Path) -> None:
     assert row["sent MB"] == pytest.approx((2 * 7 / 8 * dense + 7 * rows) / 1e6, rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_benchmark_distribution_times_two_workers(tmp_path: Path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")

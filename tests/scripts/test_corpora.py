@@ -164,7 +164,7 @@ def test_time_lags(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
+@pytest.mark.parametrize("corpus", [pytest.param("opensubtitles", marks=pytest.mark.exhaustive), "reddit"])
 def test_thesis_configurations_train(cli: Callable[..., Any], run: Run, tmp_path: Path, corpus: str) -> None:
     if corpus == "reddit":
         generate_reddit(tmp_path / "RC_2015-01", 90)

@@ -39,7 +39,7 @@ def test_the_estimate_counts_the_operations_of_the_graph() -> None:
     assert sum(1 for _ in all_nodes(graph)) == pytest.approx(OPERATIONS, rel=0.05)
 
 
-@pytest.mark.slow(minutes=1.5)
+@pytest.mark.exhaustive
 def test_dry_run_without_a_gpu(tmp_path: Path) -> None:
     folder = tmp_path / "verified"
     command = [str(SCRIPT), "--folder", str(folder)]

@@ -446,8 +446,18 @@ def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("colors", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1100, 3840])
+@pytest.mark.parametrize(
+    ("width", "colors"),
+    [
+        (320, "light"),
+        (1100, "dark"),
+        (3840, "light"),
+        *(
+            pytest.param(width, colors, marks=pytest.mark.exhaustive)
+            for width, colors in ((320, "dark"), (1100, "light"), (3840, "dark"))
+        ),
+    ],
+)
 def test_axe_finds_no_violations(page: Any, shared_server: str, colors: str, width: int) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

@@ -248,7 +248,7 @@ def test_ten_words_without_attention(cli: Cli, tiny_settings: dict[str, Any], tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", ["gru", "rnn"])
+@pytest.mark.parametrize("cell", ["gru", pytest.param("rnn", marks=pytest.mark.exhaustive)])
 def test_other_architectures(cell: str, cli: Cli, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
     """Two bidirectional layers with reversed input, and cells with two gates or none."""
     tiny_settings["data"] |= {"reverse_input": True}
