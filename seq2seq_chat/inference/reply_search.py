@@ -74,6 +74,8 @@ class ReplySearch:
     ) -> Hypotheses:
         """The hypotheses of encoded utterances, as NumPy arrays, [n, n_best, …].
 
+        Utterances of similar lengths share a batch, which then takes fewer steps.
+
         Args:
             source: ids int32 [n, source steps].
             lengths: int32 [n].
@@ -85,7 +87,7 @@ class ReplySearch:
         samples = int(self._parameters.n_best) if decoding.method == "sample" else 0
         width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
         size = max(1, MAX_ROWS // width)
-        if on_step is None and len(source) > size:  # batches of similar lengths take fewer steps
+        if on_step is None and len(source) > size:
             order = np.argsort(lengths, kind="stable")
         seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
         parameters = self._parameters.arrays() if self._adjustable else []
