@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Run the benchmarks of docs/speed.md one after the other, and write all results to one JSON file.
+"""Run nearly all benchmarks of docs/speed.md one after the other, and write all results to one JSON file.
 
-Each is a script of its own, and prints its table; see its --help. Those whose inputs are not given are left out. All of
-them take hours. Run nothing else at the same time.
+Each is a script of its own, and prints its table; see its --help. Those whose inputs are not given are left out.
+Together they take hours, and leave several gigabytes of generated corpora in benchmark_prepare/. Run nothing else at the
+same time.
 
 python scripts/benchmark_all.py --run latest --dialogues data/dailydialog --pairs data/fra --json results.json
 """
@@ -38,7 +39,6 @@ INPUTS = {
 }
 SPLITS = ("train", "validation", "test")
 STREAMING = ["--clients", "200", "--utterances", "4000", "--burst", "200", "--distinct", "200", "--stream"]
-PREPARE = ["--folder", str(Path(tempfile.gettempdir()) / "benchmark_prepare")]  # generated corpora are used again
 BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"training-{size}": ["benchmark_training.py", "--size", size] for size in ("small", "medium", "thesis")},
     **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium", "thesis")},
@@ -53,12 +53,12 @@ BENCHMARKS: Mapping[str, Sequence[str]] = {
     "evaluation": ["benchmark_evaluation.py", "{run}", "--data", "{dialogues}/train.txt"],
     "two-workers": ["benchmark_distribution.py", "configs/thesis_reddit.json"],
     "checkpoints": ["benchmark_checkpoints.py", "configs/quickstart.json"],
-    "prepare": ["benchmark_prepare.py", *PREPARE],
-    "prepare-all-subreddits": ["benchmark_prepare.py", "--opensubtitles-mb", "0", "--all-subreddits", *PREPARE],
-    "prepare-tokenizers": ["benchmark_prepare.py", "--tokenizers", "--opensubtitles-mb", "275", *PREPARE],
-    "engines": ["benchmark_engines.py", *PREPARE],
+    "prepare": ["benchmark_prepare.py"],
+    "prepare-all-subreddits": ["benchmark_prepare.py", "--opensubtitles-mb", "0", "--all-subreddits"],
+    "prepare-tokenizers": ["benchmark_prepare.py", "--tokenizers", "--opensubtitles-mb", "275"],
+    "engines": ["benchmark_engines.py"],
 }
-"""The scripts and their arguments, in which an input is written in braces."""
+"""The scripts and their arguments, with the names of inputs in braces."""
 
 
 @click.command(help=__doc__)

@@ -193,7 +193,7 @@ def translate(
 ) -> tuple[list[str], list[float]]:
     """The translations of the first ``limit`` sentences, as tokens, and the seconds of each batch.
 
-    A batch has sentences of similar lengths. The first one is translated once before, which traces the graph.
+    A batch has sentences of similar lengths. The first batch is translated once before, which traces the graph.
     """
     model, search = loaded.config.model, loaded.chatbot.search(decoding)
     total = min(len(corpus), limit or len(corpus))
@@ -210,7 +210,7 @@ def translate(
         hypotheses = search(batch.source, batch.source_length, decoding.seed)
         texts = [
             " ".join(loaded.codecs.target.words(words[:length]))
-            for words, length in zip(hypotheses.words[: len(indices), 0], hypotheses.lengths[:, 0], strict=False)
+            for words, length in zip(hypotheses.words[:, 0], hypotheses.lengths[:, 0], strict=True)
         ]
         for index, text in zip(indices, texts, strict=True):
             translations[index] = text

@@ -144,4 +144,4 @@ def test_quickstart_model_replies_to_new_openings(
     fitting_count = len(openings) - len(wrong)
     print(f"{fitting_count} of {len(openings)} replies fit after {minutes:.1f} minutes of processor time")
     assert len(wrong) <= 0.1 * len(openings), "\n".join(wrong)
-    assert minutes <= 20  # five on a processor with AVX-512; the machine may be busy with other tests
+    assert minutes <= 20  # ten on two cores, however busy they are with other tests

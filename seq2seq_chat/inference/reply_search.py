@@ -74,7 +74,7 @@ class ReplySearch:
     ) -> Hypotheses:
         """The hypotheses of encoded utterances, as NumPy arrays, [n, n_best, …].
 
-        Utterances of similar lengths share a batch, which then takes fewer steps.
+        If they do not fit into one batch, those of similar lengths share one, which then takes fewer steps.
 
         Args:
             source: ids int32 [n, source steps].
@@ -83,12 +83,11 @@ class ReplySearch:
             on_step: called after every step of a batch, which ends early if it returns False.
         """
         decoding = self._decoding
-        order = np.arange(len(source))
         samples = int(self._parameters.n_best) if decoding.method == "sample" else 0
         width = decoding.beam_width if decoding.method == "beam" else max(1, samples)
         size = max(1, MAX_ROWS // width)
-        if on_step is None and len(source) > size:
-            order = np.argsort(lengths, kind="stable")
+        by_length = on_step is None and len(source) > size
+        order = np.argsort(lengths, kind="stable") if by_length else np.arange(len(source))
         seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
         parameters = self._parameters.arrays() if self._adjustable else []
         batches: list[Hypotheses] = []
@@ -103,7 +102,8 @@ class ReplySearch:
                     if not on_step(start, fields):
                         break
             batches.append(Hypotheses(*(field.numpy() for field in fields)))
-        return Hypotheses(*(np.concatenate(field)[np.argsort(order)] for field in zip(*batches, strict=True)))
+        positions = np.argsort(order)
+        return Hypotheses(*(np.concatenate(field)[positions] for field in zip(*batches, strict=True)))
 
     def search(
         self,

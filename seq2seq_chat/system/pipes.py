@@ -1,4 +1,4 @@
-"""Reading what another program writes."""
+"""Reading lines as soon as another program has written them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ CHUNK = 2**16  # bytes
 
 
 def available_lines(stream: io.BufferedIOBase, limit: int) -> Iterator[list[bytes]]:
-    """The lines of a stream, without their ends, in blocks of those that can be read without waiting.
+    """The lines of a stream, without line feeds, in blocks of those that can be read without waiting.
 
     Only waits for the first line of each block.
 
     Args:
         stream: a file, pipe or socket.
-        limit: the most lines in a block.
+        limit: maximum number of lines in a block.
     """
     incomplete: list[bytes] = []
     while chunk := stream.read1(CHUNK):

@@ -37,7 +37,7 @@ def test_products_round_their_operands_and_keep_float32_around_them() -> None:
         loss = tf.reduce_sum(z * dy)
     d_matrix, d_table = tape.gradient(loss, [matrix, table])
     assert {t.dtype for t in (y, z, d_matrix, d_table)} == {tf.float32}
-    # A result is rounded to eight bits. Without instructions for bfloat16, the terms of its sum are as well.
+    # A result is rounded to eight bits. Without instructions for bfloat16, so are its partial sums.
     half, atol = (2.0**-8, 1e-6) if not why_unavailable("bfloat16") else (2.0**-6, 2.0**-6)
     expected_y = rounded(x) @ rounded(w)
     np.testing.assert_allclose(y, expected_y, rtol=half, atol=atol)
