@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from seq2seq_chat.model.custom_gradient import with_gradient
+from seq2seq_chat.model.matrix_copies import needs_padding, pad_rows
 from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses, column_product, row_product
 
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
@@ -219,15 +220,16 @@ class ConstantMatrix:
     def matmul(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""
         one_step = x.shape.rank == 2
+        inputs, outputs = self._matrix.shape
 
         def multiply(x: tf.Tensor) -> tf.Tensor:
             if one_step and self._narrow:
                 return _flat_matmul(x, self._transposed, transposed=True)
-            return _flat_matmul(x, self._matrix)
+            return _matmul_padded(x, self._padded, outputs) if one_step else _flat_matmul(x, self._matrix)
 
         def gradient(dy: tf.Tensor) -> list[tf.Tensor]:
             if one_step and not self._narrow:
-                return [_flat_matmul(dy, self._transposed)]
+                return [_matmul_padded(dy, self._padded_transposed, inputs)]
             return [_flat_matmul(dy, self._matrix, transposed=True)]
 
         return with_gradient([x], lambda: multiply(x), gradient)
@@ -235,8 +237,27 @@ class ConstantMatrix:
     @functools.cached_property
     def _transposed(self) -> tf.Tensor:
         """A copy of Wᵀ. The shape assertion keeps the graph optimizer from folding the transpose into the product."""
-        with contextlib.nullcontext() if tf.executing_eagerly() else self._matrix.graph.as_default():
+        with self._graph():
             return tf.ensure_shape(tf.transpose(self._matrix), self._matrix.shape[::-1])
+
+    @functools.cached_property
+    def _padded(self) -> tf.Tensor:
+        return self._pad(self._matrix)
+
+    @functools.cached_property
+    def _padded_transposed(self) -> tf.Tensor:
+        return self._pad(self._transposed)
+
+    def _pad(self, matrix: tf.Tensor) -> tf.Tensor:
+        """The matrix, or a copy with longer rows if a few rows are multiplied faster with it."""
+        if not needs_padding(matrix):
+            return matrix
+        with self._graph():
+            return pad_rows(matrix)
+
+    def _graph(self) -> contextlib.AbstractContextManager[Any]:
+        """The graph of the matrix, outside the loop."""
+        return contextlib.nullcontext() if tf.executing_eagerly() else self._matrix.graph.as_default()
 
 
 def _flat(x: tf.Tensor) -> tf.Tensor:
@@ -249,6 +270,12 @@ def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> t
     outputs = matrix.shape[0 if transposed else 1]
     y = tf.cast(tf.matmul(tf.cast(_flat(x), matrix.dtype), matrix, transpose_b=transposed), x.dtype)
     return y if x.shape.rank == 2 else tf.reshape(y, [*_dimensions(x)[:-1], outputs])
+
+
+def _matmul_padded(x: tf.Tensor, matrix: tf.Tensor, outputs: int) -> tf.Tensor:
+    """x: [rows, inputs], matrix: [inputs, at least outputs] → [rows, outputs]."""
+    y = tf.matmul(x, matrix)
+    return y if matrix.shape[1] == outputs else y[:, :outputs]
 
 
 def _dimensions(x: tf.Tensor) -> list[int | tf.Tensor]:

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import MASK_VALUE
-from seq2seq_chat.model.column_blocks import blocks_of, matmul_few_rows
 from seq2seq_chat.model.decoder import decoder_output_size
 from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.embeddings import Embedding
+from seq2seq_chat.model.matrix_copies import copies_of, matmul_copies
 from seq2seq_chat.model.weights import Weight, glorot
 
 MAX_TRANSPOSED_ROWS = 128  # up to this number, (W pᵀ)ᵀ is faster than p Wᵀ
@@ -48,9 +48,9 @@ class Output(tf.Module):
         once, neither does, and memory is read in order.
         """
         projected = self._project(hidden)
-        blocks = blocks_of(self.words)
-        if columns is not None and blocks is not None:
-            return matmul_few_rows(projected, columns, blocks, self.bias)
+        copies = copies_of(self.words)
+        if columns is not None and copies is not None:
+            return matmul_copies(projected, columns, copies, self.bias)
         if columns is not None:
             return tf.nn.bias_add(tf.matmul(projected, columns), self.bias)
         rows = tf.shape(projected)[0]

@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.model.column_blocks import column_blocks, using_blocks
 from seq2seq_chat.model.decoder import Absent, Decoder, DecoderMemory, DecoderState, NextInputs, StepInputs, Unroll
 from seq2seq_chat.model.deferred import without_gradient
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.model.encoder import Encoder, EncoderOutput
+from seq2seq_chat.model.matrix_copies import MatrixCopies, copy_matrix, using_copies
 from seq2seq_chat.model.output import Output, SampledWords
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.scheduled_sampling import sampling_mask
@@ -44,7 +44,7 @@ class StepWeights(NamedTuple):
     """What every decoding step computes from the weights alone, computed once for all searches."""
 
     columns: tf.Tensor  # see Output.columns
-    blocks: dict[str, tf.Tensor]  # column_blocks of large matrices and of the columns, by variable name
+    copies: dict[str, MatrixCopies]  # of matrices and of the columns, by variable name
     inputs: StepInputs | Absent  # of all words, [vocabulary, …]; absent if larger than MAX_PROJECTED_BYTES
 
 
@@ -170,7 +170,7 @@ class Seq2Seq(tf.Module):
             inputs = self.decoder.add_thought(of_words, memory.thought)
         else:
             inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
-        with using_blocks(weights and weights.blocks):
+        with using_copies(weights and weights.copies):
             hidden, state, attention = self.decoder.step(inputs, state, memory)
             return self.output.step_logits(hidden, weights and weights.columns), state, attention
 
@@ -181,11 +181,11 @@ class Seq2Seq(tf.Module):
         if self.output.projection is not None:
             matrices[self.output.projection.matrix.name] = self.output.projection.matrix
         matrices[self.output.words.name] = columns
-        blocks = {name: part for name, matrix in matrices.items() if (part := column_blocks(matrix)) is not None}
+        copies = {name: copy for name, matrix in matrices.items() if (copy := copy_matrix(matrix)) is not None}
         units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))
         if 4 * units * self.vocabulary_size > MAX_PROJECTED_BYTES:
-            return StepWeights(columns, blocks, ())
-        return StepWeights(columns, blocks, self.decoder.project_inputs(tf.convert_to_tensor(table)))
+            return StepWeights(columns, copies, ())
+        return StepWeights(columns, copies, self.decoder.project_inputs(tf.convert_to_tensor(table)))
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:

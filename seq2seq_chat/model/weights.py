@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from seq2seq_chat.model.column_blocks import blocks_of, matmul_few_rows
 from seq2seq_chat.model.deferred import matmul
+from seq2seq_chat.model.matrix_copies import copies_of, matmul_copies
 
 
 def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0, gates: int = 1) -> tf.Tensor:
@@ -65,5 +65,5 @@ class Weight(tf.Module):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""
-        blocks = blocks_of(self.matrix)
-        return matmul(x, self.matrix) if blocks is None else matmul_few_rows(x, self.matrix, blocks)
+        copies = copies_of(self.matrix)
+        return matmul(x, self.matrix) if copies is None else matmul_copies(x, self.matrix, copies)

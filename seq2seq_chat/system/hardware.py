@@ -6,6 +6,7 @@ GPUs are reported only once TensorFlow is imported; importing this module does n
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import platform
@@ -13,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from seq2seq_chat import GROWTH
+from seq2seq_chat import GROWTH, ONEDNN
 
 CPU_QUOTAS = (  # files with the processor time per period that a container may use, in microseconds
     ("/sys/fs/cgroup/cpu.max",),
@@ -44,9 +45,16 @@ def _cpu_quota() -> float:
     return math.inf
 
 
+@functools.cache
 def processor_flags() -> set[str]:
     """Instruction set extensions by their Linux names; empty on other systems."""
     return set((_cpuinfo("flags") or "").split())
+
+
+def uses_avx2_kernels() -> bool:
+    """Whether TensorFlow multiplies matrices with the kernels that oneDNN has for AVX2."""
+    flags = processor_flags()
+    return os.environ.get(ONEDNN) == "1" and "avx2" in flags and "avx512f" not in flags
 
 
 def processor_name() -> str:

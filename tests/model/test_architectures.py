@@ -87,7 +87,7 @@ def test_losses_and_gradients_equal_the_reference(architecture: dict[str, Any]) 
 def test_decoding_step_by_step_equals_teacher_forcing(
     architecture: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq_chat.model.column_blocks.MIN_SIZE", 1)
+    monkeypatch.setattr("seq2seq_chat.model.matrix_copies.MIN_SIZE", 1)
     model = make_model(**architecture)
     source, lengths, target, _ = make_batch()
     encoded = model.encode(source, lengths)
@@ -96,7 +96,7 @@ def test_decoding_step_by_step_equals_teacher_forcing(
     # scheduled sampling's loop, which knows no input before its step, with the target words as inputs
     np.testing.assert_allclose(model.decoder.unroll(vectors, encoded, None, lambda t, x, h: x), expected, atol=1e-5)
     computed_once = model.step_weights()
-    for weights in (None, computed_once, computed_once._replace(blocks={}), computed_once._replace(inputs=())):
+    for weights in (None, computed_once, computed_once._replace(copies={}), computed_once._replace(inputs=())):
         state, memory = model.start(encoded)
         for t, words in enumerate([np.full(len(SAMPLES), GO, np.int32), *target.T[:-1]]):
             logits, state, attention = model.step(tf.constant(words), state, memory, weights)

@@ -64,7 +64,9 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         tables = page.locator("#results .table-wrap")
         expect(tables).to_have_count(2)
         # a strength may lie at the very end of its scale
-        page.evaluate("() => document.querySelectorAll('.interval b').forEach((n) => n.style.setProperty('left', '100%'))")
+        page.evaluate(
+            "() => document.querySelectorAll('.interval b').forEach((n) => n.style.setProperty('left', '100%'))"
+        )
         # the page may still have its old layout when the new size is set
         page.wait_for_function(
             "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"

@@ -1,0 +1,104 @@
+"""Copies of matrices that CPU kernels multiply faster if there are few rows.
+
+Such products take as long as reading the matrix. For a few rows, kernels read a block of columns at a time: part of the
+first row of the matrix, then the same part of the next one, thousands of numbers further on. In a copy that stores each
+block contiguously, memory is read in order.
+
+If the distance of two rows is a multiple of a large power of two, all rows compete for the same few cache lines. In a
+copy with longer rows they do not. With AVX-512, kernels repack the matrix and need no such copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from seq2seq_chat.system.hardware import uses_avx2_kernels
+
+BLOCK = 16 if uses_avx2_kernels() else 48  # columns: two AVX2 registers, or three of AVX-512
+MAX_ROWS = 24  # above it, products with the matrix itself, or its padded copy, are faster than those with blocks
+MIN_SIZE = 2**20  # elements; smaller matrices stay in the caches of the cores
+CONFLICTING = 512  # columns, or a multiple: rows are a multiple of 2 KiB apart
+PADDING = 16  # columns: a cache line
+
+
+class MatrixCopies(NamedTuple):
+    """Copies of a matrix, [inputs, outputs]; each may be absent."""
+
+    blocks: tf.Tensor | tuple[()] = ()  # for at most MAX_ROWS rows: [blocks, inputs, BLOCK]
+    padded: tf.Tensor | tuple[()] = ()  # for more: [inputs, outputs + PADDING]
+
+
+_copies: contextvars.ContextVar[Mapping[str, MatrixCopies] | None] = contextvars.ContextVar("copies", default=None)
+
+
+def copy_matrix(matrix: tf.Tensor) -> MatrixCopies | None:
+    """The copies of a matrix, [inputs, outputs], that make products of a few rows faster; None if there are none."""
+    if tf.config.list_physical_devices("GPU"):
+        return None
+    blocks = column_blocks(matrix) if matrix.shape.num_elements() >= MIN_SIZE else ()
+    padded = pad_rows(matrix) if needs_padding(matrix) else ()
+    return None if isinstance(blocks, tuple) and isinstance(padded, tuple) else MatrixCopies(blocks, padded)
+
+
+def needs_padding(matrix: tf.Tensor) -> bool:
+    """Whether the rows of a matrix, [inputs, outputs], compete for cache lines, and kernels do not repack them."""
+    return int(matrix.shape[1]) % CONFLICTING == 0 and uses_avx2_kernels()
+
+
+def pad_rows(matrix: tf.Tensor) -> tf.Tensor:
+    """[inputs, outputs] → [inputs, outputs + PADDING]."""
+    return tf.pad(matrix, [[0, 0], [0, PADDING]])
+
+
+def column_blocks(matrix: tf.Tensor) -> tf.Tensor:
+    """[inputs, outputs] → [blocks, inputs, BLOCK]; the last block is padded."""
+    inputs, outputs = matrix.shape
+    padded = tf.pad(matrix, [[0, 0], [0, -outputs % BLOCK]])
+    return tf.transpose(tf.reshape(padded, [inputs, -1, BLOCK]), [1, 0, 2])
+
+
+@contextlib.contextmanager
+def using_copies(copies: Mapping[str, MatrixCopies] | None) -> Iterator[None]:
+    """Use the copies of matrices, by the names of their variables, in products of a few rows."""
+    token = _copies.set(copies)
+    try:
+        yield
+    finally:
+        _copies.reset(token)
+
+
+def copies_of(variable: tf.Variable) -> MatrixCopies | None:
+    """The copies in use for a variable."""
+    return (_copies.get() or {}).get(variable.name)
+
+
+def matmul_copies(
+    x: tf.Tensor,
+    matrix: tf.Tensor | tf.Variable,
+    copies: MatrixCopies,
+    bias: tf.Tensor | tf.Variable | None = None,
+) -> tf.Tensor:
+    """x W + bias, with the fastest copy of W. x: [rows, inputs], W: [inputs, outputs] → [rows, outputs]."""
+    rows, outputs = tf.shape(x)[0], matrix.shape[1]
+
+    def with_bias(product: tf.Tensor) -> tf.Tensor:  # inside the branches, so that it becomes part of the product
+        return product if bias is None else tf.nn.bias_add(product, bias)
+
+    def of_matrix() -> tf.Tensor:
+        if isinstance(copies.padded, tuple):
+            return with_bias(tf.matmul(x, matrix))
+        return with_bias(tf.matmul(x, copies.padded)[:, :outputs])
+
+    def of_blocks() -> tf.Tensor:
+        products = tf.transpose(tf.matmul(x[tf.newaxis], copies.blocks), [1, 0, 2])
+        return with_bias(tf.reshape(products, [rows, -(-outputs // BLOCK) * BLOCK])[:, :outputs])
+
+    if isinstance(copies.blocks, tuple):
+        return of_matrix()
+    # a single row is multiplied at full speed in either case
+    return tf.cond((rows > 1) & (rows <= MAX_ROWS), of_blocks, of_matrix)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seq2seq_chat.config import Model
+from seq2seq_chat.model import matrix_copies
+from seq2seq_chat.model.deferred import DeferredGradients
+from seq2seq_chat.model.matrix_copies import BLOCK, MAX_ROWS, PADDING, copy_matrix, matmul_copies
+from seq2seq_chat.model.seq2seq import Seq2Seq
+
+
+@pytest.fixture(params=[False, True], ids=["AVX-512", "AVX2"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether copies are those for AVX2, of matrices of every size."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [])
+    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: request.param)
+    monkeypatch.setattr(matrix_copies, "MIN_SIZE", 1)
+    monkeypatch.setattr(matrix_copies, "CONFLICTING", 1)
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, MAX_ROWS, MAX_ROWS + 1])
+@pytest.mark.parametrize("outputs", [1, BLOCK, 3 * BLOCK - 1])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_products_equal_numpy(kernels: bool, rows: int, outputs: int, compiled: bool) -> None:
+    rng = np.random.default_rng(rows)
+    x, matrix, bias = (rng.normal(size=shape).astype(np.float32) for shape in ([rows, 7], [7, outputs], [outputs]))
+    copies = copy_matrix(tf.constant(matrix))
+    assert copies is not None and bool(copies.padded != ()) == kernels
+    product = tf.function(matmul_copies) if compiled else matmul_copies
+    for part in (copies, copies._replace(blocks=()), copies._replace(padded=())):
+        np.testing.assert_allclose(product(x, tf.constant(matrix), part), x @ matrix, atol=1e-5)
+        np.testing.assert_allclose(product(x, tf.constant(matrix), part, bias), x @ matrix + bias, atol=1e-5)
+
+
+def test_a_step_multiplies_few_rows_by_the_copies(kernels: bool) -> None:
+    """Copies that differ from their matrices give other results for the rows that they are used for."""
+    model = Seq2Seq(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
+    weights = model.step_weights()
+    names = {"decoder/layer0/recurrent:0", "decoder/attention/query:0", "decoder/combine/output:0"}
+    assert set(weights.copies) == names | {"output/projection:0", "output/words:0"}
+    used = {"blocks": {2, MAX_ROWS}, "padded": {1, MAX_ROWS + 1}} if kernels else {"blocks": {2, MAX_ROWS}}
+    for name, copies in weights.copies.items():
+        for kind, sizes in used.items():
+            copy = copies._replace(**{kind: getattr(copies, kind) + 1.0})
+            changed = weights._replace(copies=weights.copies | {name: copy})
+            for rows in (1, 2, MAX_ROWS, MAX_ROWS + 1):
+                source, lengths = tf.fill([rows, 3], 4), tf.fill([rows], 3)
+                state, memory = model.start_search(source, lengths)
+                state = tf.nest.map_structure(lambda part: part + 0.1, state)  # h̃ is zero before the first word
+                logits, expected = (
+                    model.step(tf.fill([rows], 5), state, memory, each)[0].numpy() for each in (changed, weights)
+                )
+                assert (np.abs(logits - expected).max() > 1e-3) == (rows in sizes), (name, kind, rows)
+
+
+def test_a_loop_multiplies_by_padded_copies(kernels: bool) -> None:
+    """Products and gradients are those of numpy, and neither reads the matrix where it has a padded copy."""
+    rng = np.random.default_rng(1)
+    x, matrix, weights = (rng.normal(size=shape).astype(np.float32) for shape in ([5, 7], [7, 9], [5, 9]))
+    variable, rows = tf.Variable(matrix), tf.constant(x)
+    with DeferredGradients() as tape:
+        tape.watch([rows])
+        product = tape.matmul(rows, variable)
+        loss = tf.reduce_sum(weights * product)
+    widths = {part.shape[1] for part in (tape.constant(variable)._padded, tape.constant(variable)._padded_transposed)}
+    assert widths == ({9 + PADDING, 7 + PADDING} if kernels else {9, 7})
+    np.testing.assert_allclose(product, x @ matrix, atol=1e-5)
+    (gradient,) = tape.backward(loss, [rows])
+    np.testing.assert_allclose(gradient, weights @ matrix.T, atol=1e-5)
+
+
+def test_small_matrices_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [])
+    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: False)
+    assert copy_matrix(tf.zeros([1024, 1023])) is None
+    copies = copy_matrix(tf.zeros([1024, 1024]))
+    assert copies is not None and copies.padded == ()
+    assert copies.blocks.shape == (-(-1024 // BLOCK), 1024, BLOCK)  # type: ignore[union-attr]
+
+
+def test_rows_that_do_not_compete_for_cache_lines_are_not_padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [])
+    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: True)
+    assert copy_matrix(tf.zeros([100, 500])) is None
+    copies = copy_matrix(tf.zeros([100, 1024]))
+    assert copies is not None and copies.blocks == ()
+    assert copies.padded.shape == (100, 1024 + PADDING)  # type: ignore[union-attr]
