@@ -46,9 +46,9 @@ def _cpu_quota() -> float:
 
 
 @functools.cache
-def processor_flags() -> set[str]:
+def processor_flags() -> frozenset[str]:
     """Instruction set extensions by their Linux names; empty on other systems."""
-    return set((_cpuinfo("flags") or "").split())
+    return frozenset((_cpuinfo("flags") or "").split())
 
 
 def uses_avx2_kernels() -> bool:

@@ -11,6 +11,7 @@ from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.language_model import abstract_language_model
 from seq2seq_chat.model.seq2seq import abstract_model
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import uses_avx2_kernels
 from seq2seq_chat.training.optimizers import slots_per_parameter
 from seq2seq_chat.training.text_loss import truncation
 
@@ -118,8 +119,10 @@ def _output_activations(model: Model, training: Training, vocabulary_size: int, 
 def _estimate(
     model: Model, training: Training, variables: _Variables, activations: int, replicas_in_memory: int = 1
 ) -> MemoryEstimate:
-    # weights outside the tables: a gradient and a transposed copy each; tables: sparse, or dense with a full softmax
-    gradients = 2 * (variables.parameters - variables.tables)
+    # weights outside the tables: a gradient and transposed and padded copies each; tables: sparse, or dense with a full
+    # softmax
+    copies = 2 if uses_avx2_kernels() else 1
+    gradients = (1 + copies) * (variables.parameters - variables.tables)
     if _has_full_softmax(training, variables.vocabulary_size):
         gradients += variables.vocabulary_size * (model.projection_size or model.hidden_size)
     number_size = replicas_in_memory * FLOAT32_BYTES

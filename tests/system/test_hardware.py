@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from seq2seq_chat import GROWTH
+from seq2seq_chat import GROWTH, ONEDNN
 from seq2seq_chat.system import hardware
-from seq2seq_chat.system.hardware import available_cores, available_memory, describe_devices
+from seq2seq_chat.system.hardware import available_cores, available_memory, describe_devices, uses_avx2_kernels
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,37 @@ def test_gpu_memory_grows_by_default(before: str | None, after: str) -> None:
         [sys.executable, "-c", program], env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, text=True
     )
     assert output.split() == [after, "False"]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="oneDNN is TensorFlow's choice elsewhere")
+@pytest.mark.parametrize(
+    ("before", "first", "after"), [(None, "os", "1"), ("0", "os", "0"), (None, "tensorflow", "None")]
+)
+def test_onednn_is_used_unless_tensorflow_was_imported_without_it(before: str | None, first: str, after: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != ONEDNN}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({} if before is None else {ONEDNN: before})
+    program = f"import os, {first}, seq2seq_chat; print(os.environ.get('{ONEDNN}'))"
+    assert subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).strip() == after
+
+
+@pytest.mark.parametrize(
+    ("enabled", "flags", "expected"),
+    [
+        ("1", {"avx", "avx2"}, True),
+        ("1", {"avx2", "avx512f"}, False),
+        ("1", {"avx"}, False),
+        ("1", set(), False),
+        ("0", {"avx2"}, False),
+    ],
+)
+def test_where_the_kernels_for_avx2_are_used(
+    enabled: str, flags: set[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "processor_flags", lambda: flags)
+    monkeypatch.setenv(ONEDNN, enabled)
+    assert uses_avx2_kernels() == expected
+    monkeypatch.delenv(ONEDNN)
+    assert not uses_avx2_kernels()
 
 
 @pytest.fixture
