@@ -42,6 +42,7 @@ STREAMING = ["--clients", "200", "--utterances", "4000", "--burst", "200", "--di
 BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"training-{size}": ["benchmark_training.py", "--size", size] for size in ("small", "medium", "thesis")},
     **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium", "thesis")},
+    "products": ["benchmark_products.py"],
     "building": ["benchmark_building.py", "configs/quickstart.json"],
     "language-model": ["benchmark_language_model.py"],
     "language-model-shakespeare": ["benchmark_language_model.py", "--size", "shakespeare"],

@@ -15,7 +15,6 @@ from statistics import median
 
 import click
 import numpy as np
-import tensorflow as tf
 from contenders.table import json_option, print_table
 
 from seq2seq_chat.cli.running import run_command
@@ -92,6 +91,8 @@ def weight_reader(model: LanguageModel) -> Callable[[], object]:
     size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     if not model.config.tie_embeddings:  # of which a step reads one row for each text
         size -= int(np.prod(model.target_embedding.table.shape))
+    import tensorflow as tf  # after seq2seq_chat, which chooses its kernels
+
     vector, matrix = tf.random.normal([1, 512], seed=1), tf.random.normal([512, size // 512], seed=2)
     product = tf.function(lambda: tf.matmul(vector, matrix)[0])
     return lambda: product().numpy()

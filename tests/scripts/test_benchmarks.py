@@ -109,6 +109,13 @@ def test_benchmark_generation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_benchmark_products(tmp_path: Path) -> None:
+    results = run("benchmark_products.py", "--rows", "2", "--rows", "30", "--turns", "1", folder=tmp_path)["results"]
+    assert [row["rows"] for row in results] == [2, 30] * len({row["matrix"] for row in results})
+    assert all(value > 0 for row in results for column, value in row.items() if column.endswith("µs"))
+
+
+@pytest.mark.slow
 def test_benchmark_engines(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed")
     options = ("--reddit-mb", "1", "--rounds", "1", "--folder", str(tmp_path / "dumps"))
