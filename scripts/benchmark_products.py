@@ -59,6 +59,7 @@ def time_layouts(rows: int, inputs: int, outputs: int, turns: int) -> list[float
     """Seconds of a product of [rows, inputs] with a matrix [inputs, outputs] in each layout; medians."""
     import tensorflow as tf
 
+    tf.get_logger().setLevel("ERROR")  # it would warn about the number of functions
     x, matrix = tf.random.normal([rows, inputs], seed=1), tf.random.normal([inputs, outputs], seed=2)
     layouts: list[Callable[[Any], Any]] = [
         partial(tf.matmul, b=matrix),
