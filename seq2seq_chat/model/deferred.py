@@ -209,9 +209,9 @@ class ConstantMatrix:
 
     CPU kernels multiply a few float32 rows three to six times as fast with a matrix that is not transposed, and rows of
     narrower types, which are multiplied in pairs along the inner dimension, faster with a transposed one. So a loop
-    needs W and a transposed copy in either case; the types only swap their roles. In a loop in float32, both have longer
-    rows where :func:`needs_padding` says so. Products outside the loop, of [steps, batch, …] at once, are large enough
-    for any layout.
+    needs W and a transposed copy in either case; the types only swap their roles. In float32, both have longer rows
+    where :func:`needs_padding` says so. Products outside the loop, of [steps, batch, …] at once, are large enough for
+    any layout.
     """
 
     def __init__(self, matrix: tf.Variable, compute: tf.DType) -> None:
