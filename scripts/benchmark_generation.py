@@ -88,11 +88,11 @@ def write_texts(generator: Generator, count: int, length: int) -> None:
 
 def weight_reader(model: LanguageModel) -> Callable[[], object]:
     """A product of a vector with a matrix that has as many numbers as the weights that are read at each step."""
+    import tensorflow as tf  # after seq2seq_chat, which chooses its kernels
+
     size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     if not model.config.tie_embeddings:  # of which a step reads one row for each text
         size -= int(np.prod(model.target_embedding.table.shape))
-    import tensorflow as tf  # after seq2seq_chat, which chooses its kernels
-
     vector, matrix = tf.random.normal([1, 512], seed=1), tf.random.normal([512, size // 512], seed=2)
     product = tf.function(lambda: tf.matmul(vector, matrix)[0])
     return lambda: product().numpy()

@@ -19,7 +19,7 @@ from contenders.table import json_option, print_table
 from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.model.matrix_copies import column_blocks, pad_rows
+from seq2seq_chat.model.matrix_copies import column_blocks, matmul_padded, pad_rows
 from seq2seq_chat.system.files import write_json
 
 MATRICES = [(512, 2048), (1024, 8192), (256, 20_000), (512, 5_922)]
@@ -63,7 +63,7 @@ def time_layouts(rows: int, inputs: int, outputs: int, turns: int) -> list[float
     x, matrix = tf.random.normal([rows, inputs], seed=1), tf.random.normal([inputs, outputs], seed=2)
     layouts: list[Callable[[Any], Any]] = [
         partial(tf.matmul, b=matrix),
-        partial(lambda x, padded: tf.matmul(x, padded)[:, :outputs], padded=pad_rows(matrix)),
+        partial(matmul_padded, padded=pad_rows(matrix), outputs=outputs),
         *(partial(multiply_blocks, blocks=column_blocks(matrix, width)) for width in BLOCKS),
         partial(tf.matmul, b=tf.transpose(matrix), transpose_b=True),
     ]

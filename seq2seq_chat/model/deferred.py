@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from seq2seq_chat.model.custom_gradient import with_gradient
-from seq2seq_chat.model.matrix_copies import needs_padding, pad_rows
+from seq2seq_chat.model.matrix_copies import matmul_padded, needs_padding, pad_rows
 from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses, column_product, row_product
 
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
@@ -226,11 +226,11 @@ class ConstantMatrix:
         def multiply(x: tf.Tensor) -> tf.Tensor:
             if one_step and self._narrow:
                 return _flat_matmul(x, self._transposed, transposed=True)
-            return _matmul_padded(x, self._padded, outputs) if one_step else _flat_matmul(x, self._matrix)
+            return matmul_padded(x, self._padded, outputs) if one_step else _flat_matmul(x, self._matrix)
 
         def gradient(dy: tf.Tensor) -> list[tf.Tensor]:
             if one_step and not self._narrow:
-                return [_matmul_padded(dy, self._padded_transposed, inputs)]
+                return [matmul_padded(dy, self._padded_transposed, inputs)]
             return [_flat_matmul(dy, self._matrix, transposed=True)]
 
         return with_gradient([x], lambda: multiply(x), gradient)
@@ -271,12 +271,6 @@ def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> t
     outputs = matrix.shape[0 if transposed else 1]
     y = tf.cast(tf.matmul(tf.cast(_flat(x), matrix.dtype), matrix, transpose_b=transposed), x.dtype)
     return y if x.shape.rank == 2 else tf.reshape(y, [*_dimensions(x)[:-1], outputs])
-
-
-def _matmul_padded(x: tf.Tensor, matrix: tf.Tensor, outputs: int) -> tf.Tensor:
-    """x: [rows, inputs], matrix: [inputs, at least outputs] → [rows, outputs]."""
-    y = tf.matmul(x, matrix)
-    return y if matrix.shape[1] == outputs else y[:, :outputs]
 
 
 def _dimensions(x: tf.Tensor) -> list[int | tf.Tensor]:

@@ -5,7 +5,8 @@ first row of the matrix, then the same part of the next one, thousands of number
 block contiguously, memory is read in order.
 
 If the distance of two rows is a multiple of a large power of two, all rows compete for the same few cache lines. In a
-copy with longer rows they do not. With AVX-512, kernels repack the matrix and need no such copy.
+copy with longer rows they do not. Such copies are used with oneDNN's kernels for AVX2; with those for AVX-512 they have
+not been measured.
 """
 
 from __future__ import annotations
@@ -46,13 +47,24 @@ def copy_matrix(matrix: tf.Tensor) -> MatrixCopies | None:
 
 
 def needs_padding(matrix: tf.Tensor) -> bool:
-    """Whether the rows of a matrix, [inputs, outputs], compete for cache lines, and kernels do not repack them."""
-    return int(matrix.shape[1]) % CONFLICTING == 0 and uses_avx2_kernels()
+    """Whether products of a few rows with a matrix, [inputs, outputs], are faster with :func:`pad_rows` of it."""
+    return int(matrix.shape[1]) % CONFLICTING == 0 and uses_padding()
+
+
+def uses_padding() -> bool:
+    """Whether there are matrices with which products are faster if their rows are padded."""
+    return uses_avx2_kernels() and not tf.config.list_physical_devices("GPU")
 
 
 def pad_rows(matrix: tf.Tensor) -> tf.Tensor:
     """[inputs, outputs] → [inputs, outputs + PADDING]."""
     return tf.pad(matrix, [[0, 0], [0, PADDING]])
+
+
+def matmul_padded(x: tf.Tensor, padded: tf.Tensor, outputs: int) -> tf.Tensor:
+    """x W, with :func:`pad_rows` of W, or W itself. x: [rows, inputs] → [rows, outputs]."""
+    product = tf.matmul(x, padded)
+    return product if padded.shape[1] == outputs else product[:, :outputs]
 
 
 def column_blocks(matrix: tf.Tensor, width: int = BLOCK) -> tf.Tensor:
@@ -92,7 +104,7 @@ def matmul_copies(
     def of_matrix() -> tf.Tensor:
         if isinstance(copies.padded, tuple):
             return with_bias(tf.matmul(x, matrix))
-        return with_bias(tf.matmul(x, copies.padded)[:, :outputs])
+        return with_bias(matmul_padded(x, copies.padded, outputs))
 
     def of_blocks() -> tf.Tensor:
         products = tf.transpose(tf.matmul(x[tf.newaxis], copies.blocks), [1, 0, 2])

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.language_model import abstract_language_model
+from seq2seq_chat.model.matrix_copies import uses_padding
 from seq2seq_chat.model.seq2seq import abstract_model
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.hardware import uses_avx2_kernels
 from seq2seq_chat.training.optimizers import slots_per_parameter
 from seq2seq_chat.training.text_loss import truncation
 
@@ -121,7 +121,7 @@ def _estimate(
 ) -> MemoryEstimate:
     # weights outside the tables: a gradient and transposed and padded copies each; tables: sparse, or dense with a full
     # softmax
-    copies = 2 if uses_avx2_kernels() else 1
+    copies = 2 if uses_padding() else 1
     gradients = (1 + copies) * (variables.parameters - variables.tables)
     if _has_full_softmax(training, variables.vocabulary_size):
         gradients += variables.vocabulary_size * (model.projection_size or model.hidden_size)

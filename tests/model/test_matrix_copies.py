@@ -28,7 +28,7 @@ def test_products_equal_numpy(kernels: bool, rows: int, outputs: int, compiled: 
     rng = np.random.default_rng(rows)
     x, matrix, bias = (rng.normal(size=shape).astype(np.float32) for shape in ([rows, 7], [7, outputs], [outputs]))
     copies = copy_matrix(tf.constant(matrix))
-    assert copies is not None and bool(copies.padded != ()) == kernels
+    assert copies is not None and isinstance(copies.padded, tuple) != kernels
     product = tf.function(matmul_copies) if compiled else matmul_copies
     for part in (copies, copies._replace(blocks=()), copies._replace(padded=())):
         np.testing.assert_allclose(product(x, tf.constant(matrix), part), x @ matrix, atol=1e-5)
@@ -88,3 +88,10 @@ def test_rows_that_do_not_compete_for_cache_lines_are_not_padded(monkeypatch: py
     copies = copy_matrix(tf.zeros([100, 1024]))
     assert copies is not None and copies.blocks == ()
     assert copies.padded.shape == (100, 1024 + PADDING)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [([], True), (["GPU"], False)])
+def test_nothing_is_padded_for_a_gpu(gpus: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: gpus)
+    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: True)
+    assert matrix_copies.needs_padding(tf.zeros([8, 1024])) == expected
