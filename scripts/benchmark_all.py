@@ -41,7 +41,8 @@ SPLITS = ("train", "validation", "test")
 STREAMING = ["--clients", "200", "--utterances", "4000", "--burst", "200", "--distinct", "200", "--stream"]
 BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"training-{size}": ["benchmark_training.py", "--size", size] for size in ("small", "medium", "thesis")},
-    **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium", "thesis")},
+    **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium")},
+    "decoding-thesis": ["benchmark_decoding.py", "--size", "thesis", "--calls", "3"],
     "products": ["benchmark_products.py"],
     "building": ["benchmark_building.py", "configs/quickstart.json"],
     "language-model": ["benchmark_language_model.py"],

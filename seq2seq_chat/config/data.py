@@ -61,7 +61,9 @@ class Data(Section):
         '{"source": FILE, "target": FILE} of parallel lines; paths are relative to the working directory'
     )
     validation: CorpusFiles | None = Field(None, description="validation corpus; null: no validation")
-    test: CorpusFiles | None = Field(None, description="default corpus of `evaluate`")
+    test: CorpusFiles | None = Field(
+        None, description="test corpus, the default of `evaluate`; null: that is data.validation"
+    )
     tokenizer: TokenizerName = Field(
         "english",
         description="how text is split into tokens; applies to the source only if data.target_tokenizer is set",

@@ -1,4 +1,4 @@
-"""The section `decoding`: how replies are searched for."""
+"""The section `decoding`: how replies are generated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seq2seq_chat.config.section import FilePath, PositiveInt, Section
 
 
 class Decoding(Section):
-    """How replies are searched for; can be overridden when chatting."""
+    """How replies are generated; can be overridden when chatting."""
 
     method: Literal["greedy", "beam", "sample"] = Field(
         "greedy", description="the most probable token at each step, beam search, or random sampling"

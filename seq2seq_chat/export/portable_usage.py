@@ -22,7 +22,7 @@ README = """\
 
 To use it with the commands of seq2seq-chat, without TensorFlow:
 
-    pip install --no-deps seq2seq-chat
+    pip install --no-deps path/to/seq2seq-chat    # its repository
     pip install -r requirements.txt
     seq2seq-chat {verb} .
 

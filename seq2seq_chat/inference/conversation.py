@@ -17,17 +17,17 @@ from seq2seq_chat.system.signals import Terminated
 
 HELP = {
     "conversation": "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history, "
-    ":help lists all commands",
-    "translation": "/quit or Ctrl-D ends, /why explains the last translation, :help lists all commands",
+    "/help lists all commands",
+    "translation": "/quit or Ctrl-D ends, /why explains the last translation, /help lists all commands",
 }
 COMMANDS = {
-    ":set": "show the decoding settings",
-    ":set KEY VALUE": "change one, for example :set beam_width 5",
-    ":why": "explain the last {output}: tokens read, hypotheses with scores, attention",
-    ":save FILE": "write everything said so far to a file; as JSON if its name ends in .json",
-    ":reset": "clear the history, which the model may read",
-    ":quit": "end",
-    ":help": "show this list",
+    "/set": "show the decoding settings",
+    "/set KEY VALUE": "change one, for example /set beam_width 5",
+    "/why": "explain the last {output}: tokens read, hypotheses with scores, attention",
+    "/save FILE": "write everything said so far to a file; as JSON if its name ends in .json",
+    "/reset": "clear the history, which the model may read",
+    "/quit": "end",
+    "/help": "show this list",
 }
 END_WORDS = {"conversation": ("quit", "exit", "bye"), "translation": ()}
 NOT_UTF8 = "(some of this is not UTF-8; please write it again)"
@@ -86,7 +86,7 @@ class Conversation:
         return self._help() if name == "help" else HELP[self.task]
 
     def _help(self) -> str:
-        commands = [command for command in COMMANDS if command != ":reset" or self.task == "conversation"]
+        commands = [command for command in COMMANDS if command != "/reset" or self.task == "conversation"]
         width = max(map(len, commands))
         output = self._bot.config.labels.output
         return "\n".join(f"{command:{width}}  {COMMANDS[command].format(output=output)}" for command in commands)
@@ -119,7 +119,7 @@ class Conversation:
 
     def _save(self, argument: str) -> str:
         if not argument:
-            return "(write the name of the file after :save)"
+            return "(write the name of the file after /save)"
         path = Path(argument).expanduser()
         if path.exists() and path not in self._saved:
             return f"({path} exists already; choose another name)"

@@ -367,7 +367,7 @@ def test_a_conversation_is_saved(talk: Callable[..., list[str]], bot: Chatbot, t
         (question, reply, 3)
     ] * 2
     assert lines[5].startswith("(This model reads only")  # a smiley is no command
-    assert lines[6].split() == [":set", "show", "the", "decoding", "settings"]
+    assert lines[6].split() == ["/set", "show", "the", "decoding", "settings"]
     assert any(line.startswith("tokens read: ") for line in lines)
 
 

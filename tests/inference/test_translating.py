@@ -53,6 +53,6 @@ def test_lines_are_translated_without_a_history(
         "attention: A ← a   B ← b",
         "translation: C D E F",
         "(the model reads only the last 4 of 6 tokens)",
-        "/quit or Ctrl-D ends, /why explains the last translation, :help lists all commands",
+        "/quit or Ctrl-D ends, /why explains the last translation, /help lists all commands",
         "translation: QUIT !",
     ]
