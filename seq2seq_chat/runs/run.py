@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,6 +64,11 @@ class Run:
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    @property
+    def results(self) -> Path:
+        """The folder that contains that of the run."""
+        return Path(os.path.abspath(self.path)).parent
 
     @property
     def is_exported(self) -> bool:
