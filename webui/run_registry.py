@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -131,10 +132,13 @@ def weights_version(run: Run, snapshot: str | None) -> tuple[Any, ...]:
 
 
 def strip_paths(message: str, *folders: Path) -> str:
-    """Remove the paths of the server's folders from a message for users."""
+    """Remove the paths of the server's folders from a message for users; / and . are none, as they reveal nothing."""
     for folder in folders:
         for path in (folder.absolute(), folder.resolve(), folder):
-            message = message.replace(f"{path}/", "").replace(str(path), folder.name)
+            if path.name:
+                start = rf"(?<![\w./-]){re.escape(str(path))}"  # not within a longer path
+                message = re.sub(f"{start}/", "", message)
+                message = folder.absolute().name.join(re.split(rf"{start}(?![\w-]|\.\w)", message))
     return message
 
 

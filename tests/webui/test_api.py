@@ -23,6 +23,7 @@ from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import error_of
 from webui.app import close_app, create_app
 from webui.limits import Limits
+from webui.run_registry import strip_paths
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -231,6 +232,32 @@ def test_run_names_are_never_paths(shared_client: FlaskClient, shared_results: P
 @pytest.mark.parametrize("name", ["missing", "..", "../best", "../../tiny/snapshots/10", "10/", "\0", ""], ids=repr)
 def test_missing_snapshots(shared_client: FlaskClient, name: str) -> None:
     assert "snapshot" in error_of(chat(shared_client, snapshot=name), 404)
+
+
+@pytest.mark.parametrize(
+    ("folder", "message", "shown"),
+    [
+        ("results", "{cwd}/results/tiny and results/tiny are in {cwd}/results.", "tiny and tiny are in results."),
+        ("results", "{cwd}/results-2, {cwd}/results.old, other/results/tiny", None),
+        (".", "{cwd}/tiny is damaged. Try 0.5.", "tiny is damaged. Try 0.5."),
+        ("/", "Use /api/chat or 1/2.", None),
+        ("s", "s/tiny is not results/tiny.", "tiny is not results/tiny."),
+    ],
+)
+def test_only_the_paths_of_folders_are_removed_from_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, message: str, shown: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = message.format(cwd=tmp_path)
+    assert strip_paths(message, Path(folder)) == (message if shown is None else shown)
+
+
+def test_messages_of_a_server_in_the_folder_of_its_runs(
+    make_client: Callable[..., FlaskClient], results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(results)
+    message = error_of(make_client(Path()).get("/api/runs/missing"), 404)
+    assert message == "There is no run 'missing'. It may have been moved or deleted; choose another."
 
 
 def test_missing_runs_and_addresses(shared_client: FlaskClient) -> None:
