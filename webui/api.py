@@ -25,7 +25,7 @@ from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
-from webui.run_registry import NotFoundError, strip_paths
+from webui.run_registry import NotFoundError, find_weights, strip_paths
 from webui.schemas import (
     ChatRequest,
     InvalidRequest,
@@ -90,7 +90,7 @@ def generate() -> Response:
     )
     return stream_response(
         run,
-        snapshot_name(body.snapshot),
+        find_weights(run, body.snapshot),
         stream,
         text_block,
         lambda: {"seed": seed, "seconds": round(time.perf_counter() - start, 4)},
@@ -192,11 +192,6 @@ def check_task(run: Run, config: Config, body: ChatRequest) -> None:
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
     if config.task == "translation" and body.history:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
-
-
-def snapshot_name(name: str | None) -> str | None:
-    """The snapshot that a request names; None for the newest weights."""
-    return None if name == "latest" else name
 
 
 def request_json() -> Any:

@@ -37,7 +37,7 @@ from webui.evaluation_schemas import (
     revealed,
 )
 from webui.model_worker import Answer, Utterance
-from webui.run_registry import NotFoundError
+from webui.run_registry import NotFoundError, find_weights
 from webui.schemas import InvalidRequest, validate_request
 
 evaluations = Blueprint("evaluations", __name__)
@@ -203,6 +203,6 @@ def _replies(evaluation: Evaluation, items: Sequence[Item]) -> dict[tuple[int, i
 def _submit(evaluation: Evaluation, prompt: int, column: int) -> Future[Answer]:
     chosen = evaluation.settings.columns[column]
     run, _ = find_run(chosen.run)
-    snapshot = None if chosen.snapshot == "latest" else chosen.snapshot
+    snapshot = find_weights(run, chosen.snapshot)
     utterance = Utterance(evaluation.settings.prompts[prompt])
     return get_state().pool.submit(run, snapshot, utterance, Decoding.model_validate(chosen.decoding))

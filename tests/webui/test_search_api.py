@@ -139,11 +139,18 @@ def test_nothing_to_read(shared_client: FlaskClient) -> None:
     assert (start.source_words, steps, end.ranking) == ([], [], [])
 
 
+@pytest.mark.parametrize("step", [10, 20])
+def test_the_weights_of_a_step_are_searched_with(shared_client: FlaskClient, step: int) -> None:
+    assert lines_of(post(shared_client, text="¿ ≠", step=step))[0].step == step
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
         ({"run": "nobody"}, 404, "no run 'nobody'"),
         ({"snapshot": "9M"}, 404, "9M"),
+        ({"step": 7}, 404, "run tiny has no weights of step 7 any more; its newest are of step 20"),
+        ({"step": 20, "snapshot": "10"}, 404, "run tiny has no weights of step 20 any more; these are of step 10"),
         ({"text": "a" * 10_001}, 413, "10,000 characters"),
         ({"prefix": "yes"}, 400, "prefix"),
         ({"prefix": [3]}, 400, "prefix"),
