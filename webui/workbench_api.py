@@ -18,6 +18,7 @@ from webui.api import find_run, json_response, request_json, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.learning_curves import learning_curves
+from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ServerBusy, Utterance
 from webui.run_registry import NotFoundError
 from webui.schemas import MAX_COMPARED, AnswersRequest, InvalidRequest, NotesRequest, check_lengths, validate_request
@@ -26,15 +27,15 @@ from webui.streaming import send_parts
 
 workbench = Blueprint("workbench", __name__)
 
-_readers = threading.BoundedSemaphore(256)  # each holds a thread of the server
+_followers = threading.BoundedSemaphore(MAX_FOLLOWERS)
 
 
 @workbench.get("/api/events")
 def events() -> Response:
     """Server-sent events: all runs, and then those that have changed."""
-    if not _readers.acquire(blocking=False):
+    if not _followers.acquire(blocking=False):
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
-    return send_parts(get_state().watch.events(), MIMETYPE, _readers.release)
+    return send_parts(get_state().watch.events(), MIMETYPE, _followers.release)
 
 
 @workbench.get("/api/comparison")
