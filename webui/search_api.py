@@ -10,7 +10,7 @@ from flask import Blueprint, Response
 from seq2seq_chat.inference.chatbot import Chatbot
 from webui.api import check_task, find_run, request_json
 from webui.app_state import get_state
-from webui.decoding_options import merge_decoding
+from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
 from webui.run_registry import check_step, find_weights, strip_paths
 from webui.schemas import InvalidRequest, parse_chat_request, recent_turns
@@ -27,9 +27,13 @@ def search() -> Response:
     body = parse_chat_request(request_json(), state.limits, SearchRequest)
     run, config = find_run(body.run)
     check_task(run, config, body)
+    if run.is_exported:
+        raise InvalidRequest(
+            f"run {run.name} is an exported model, whose search cannot be watched; use the run it is from."
+        )
     if body.decoding.get("method", "beam") != "beam":
         raise InvalidRequest("decoding: only beam search can be watched; leave method out.")
-    decoding = merge_decoding(config.decoding, {**body.decoding, "method": "beam"}, state.limits)
+    decoding = requested_decoding(config, {**body.decoding, "method": "beam"}, state.limits)
     body = body.model_copy(update={"history": recent_turns(body.history, state.limits)})
 
     def lines(bot: Chatbot) -> Iterator[dict[str, Any]]:

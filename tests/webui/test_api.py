@@ -402,6 +402,17 @@ def test_the_lexicon_of_a_run_is_missing(client: FlaskClient, results: Path) -> 
     )
 
 
+@pytest.mark.parametrize("address", ["/api/chat", "/api/chat/stream", "/api/search"])
+def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, results: Path, address: str) -> None:
+    file = results / "tiny" / "config.json"
+    config = json.loads(file.read_text())
+    config["model"]["attention_query"] = "previous"
+    file.write_text(json.dumps(config))
+    body = {"run": "tiny", "text": QUESTION, "decoding": {"unrolling": "dynamic"}}
+    message = error_of(client.post(address, json=body), 400)
+    assert message == "decoding.unrolling dynamic does not support model.attention_query previous; use static"
+
+
 @pytest.mark.usefixtures("no_version_cache")
 def test_a_translation_has_no_history(client: FlaskClient, results: Path) -> None:
     file = results / "tiny" / "config.json"

@@ -19,7 +19,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import LIMITS
+from tests.webui.conftest import LIMITS, error_of
 from webui.schemas import ChatReply
 from webui.search_schemas import SearchEnd, SearchStart, SearchStepLine
 
@@ -165,6 +165,12 @@ def test_errors(shared_client: FlaskClient, body: dict[str, Any], status: int, m
     response = post(shared_client, **body)
     assert response.status_code == status, response.text
     assert message in response.get_json()["error"]
+
+
+def test_the_search_of_an_exported_model_cannot_be_watched(client: FlaskClient, results: Path) -> None:
+    (results / "tiny" / "model.json").write_text("{}", encoding="utf-8")
+    message = error_of(post(client), 400)
+    assert message == "run tiny is an exported model, whose search cannot be watched; use the run it is from."
 
 
 def test_closing_the_connection_stops_the_search(
