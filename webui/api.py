@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
@@ -37,6 +39,8 @@ from webui.schemas import (
 from webui.server_sent_events import MIMETYPE
 from webui.streaming import read_first, send_parts, stream_response
 
+Key = TypeVar("Key")
+
 api = Blueprint("api", __name__)
 
 
@@ -61,6 +65,33 @@ def wait_for_answer(future: Future[Answer]) -> Answer:
         raise ServerBusy("The model took too long to reply. Please try again.", retry_after=10) from None
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
+
+
+def compute_answers(
+    keys: Iterable[Key], submit: Callable[[Key], Future[Answer]], store: Callable[[Key, Answer], None]
+) -> None:
+    """Queue utterances, as many at a time as there is room for, and store their answers.
+
+    Args:
+        keys: What identifies each utterance.
+        submit: Queues an utterance.
+        store: Called with the answer to each, in the order of the keys.
+
+    Raises:
+        ServerBusy: There is room for none, or an answer takes too long; those before it are stored.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    waiting, queued = deque(keys), deque[tuple[Key, Future[Answer]]]()
+    while waiting or queued:
+        try:
+            while waiting:
+                queued.append((waiting[0], submit(waiting[0])))
+                waiting.popleft()
+        except ServerBusy:
+            if not queued:
+                raise
+        key, future = queued.popleft()
+        store(key, wait_for_answer(future))
 
 
 @api.post("/api/chat/stream")

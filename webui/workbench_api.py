@@ -14,7 +14,7 @@ from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.notes import Notes, write_notes
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.system.errors import UserError
-from webui.api import find_run, json_response, request_json, wait_for_answer
+from webui.api import compute_answers, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.learning_curves import learning_curves
@@ -83,13 +83,11 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
     stored = read_answers(run).get(step, {})
     decoding = single_reply(config, {}, get_state().limits)
     try:
-        futures = {
-            question: get_state().pool.submit(run, snapshot_name(step), Utterance(question), decoding)
-            for question in dict.fromkeys(questions)
-            if question not in stored
-        }
-        for question, future in futures.items():
-            add_answer(run, step, question, wait_for_answer(future).reply.text)
+        compute_answers(
+            [question for question in dict.fromkeys(questions) if question not in stored],
+            lambda question: get_state().pool.submit(run, snapshot_name(step), Utterance(question), decoding),
+            lambda question, answer: add_answer(run, step, question, answer.reply.text),
+        )
     except UserError as error:
         if step in run.saved_steps():
             raise

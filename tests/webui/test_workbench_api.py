@@ -192,6 +192,20 @@ def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, m
     assert more["unanswered"] == [20, 10]
 
 
+@pytest.mark.usefixtures("fake_chatbots")
+def test_questions_wait_for_room_in_the_queue(make_client: Callable[..., FlaskClient]) -> None:
+    questions = [f"question {number}" for number in range(5)]
+
+    def ask(step: int, **limits: int) -> Any:
+        client = make_client(limits=Limits(**limits))
+        return client.post("/api/runs/tiny/answers", json={"step": step, "questions": questions})
+
+    response = ask(20, max_queued=1)
+    assert response.status_code == 200, response.text
+    assert response.get_json()["answers"] == [{"step": 20, "replies": [f"20: {question}" for question in questions]}]
+    assert "busy" in error_of(ask(10, max_queued_total=0), 503)
+
+
 def test_invalid_questions(client: FlaskClient) -> None:
     def error(step: int, questions: list[str], status: int) -> str:
         body = {"step": step, "questions": questions}
