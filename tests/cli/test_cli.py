@@ -254,6 +254,12 @@ def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
 
 
+def test_an_empty_name_of_a_run_to_resume(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:
+    message = cli("train", tiny_config, "--resume", "", "--results", tmp_path / "results").error_message
+    assert message.startswith("the name of the run is empty")
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_missing_corpus_is_reported_before_tensorflow_is_loaded(
     cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,11 @@ def test_subwords_can_be_trained_on(source: Path) -> None:
         (["--seed", 3], "--seed does not apply to text"),
         (["--pairing", "sliding"], "--pairing does not apply to text"),
         (["--split", "1,2"], "must be three numbers"),
-        (["--split", "0,50,50"], "train.txt would be empty"),
+        *(
+            (["--split", split], "is not a valid split")
+            for split in ("0,0,0", "0,50,50", "nan,1,1", "inf,1,1", "100,-5,5")
+        ),
+        (["--split", "0.0001,50,50"], "train.txt would be empty"),
         (["--lowercase"], "--lowercase applies to the unicode tokenizer only"),
     ],
 )
