@@ -77,8 +77,7 @@ def evaluate(
     ensure_parent_exists(json_file)
     ensure_readable(data, *references)
     if run.config.task == "language_model":
-        options = {"--beam-width": beam_width, "--reference": references, "--baseline": baseline}
-        ensure_unused(run.name, options | {"--sent2vec": sent2vec, "--output": output})
+        ensure_unused(run.name, "limit", "beam_width", "references", "baseline", "sent2vec", "output")
         load_tensorflow_for(run)
         from seq2seq_chat.analysis.text_evaluation import evaluate_text, format_text_metrics
 

@@ -70,6 +70,8 @@ def test_subwords_can_be_trained_on(source: Path) -> None:
     [
         (["--seed", 3], "--seed does not apply to text"),
         (["--pairing", "sliding"], "--pairing does not apply to text"),
+        (["--subreddit", "a"], "--subreddit does not apply to text"),
+        (["--min-score", 0], "--min-score does not apply to text"),
         (["--split", "1,2"], "must be three numbers"),
         *(
             (["--split", split], "is not a valid split")
