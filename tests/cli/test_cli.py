@@ -254,6 +254,13 @@ def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
 
 
+def test_a_name_that_is_too_long(cli: Cli, run_copy: Path) -> None:
+    name = "x" * 300
+    assert cli("train", name).error_message == f"{name}: File name too long"
+    assert cli("chat", name).error_message == f"{name}: File name too long"
+    assert ": File name too long; choose another" in cli("export", run_copy, "--output", name).error_message
+
+
 def test_an_empty_name_of_a_run_to_resume(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:
     message = cli("train", tiny_config, "--resume", "", "--results", tmp_path / "results").error_message
     assert message.startswith("the name of the run is empty")

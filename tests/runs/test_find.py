@@ -51,6 +51,7 @@ def test_a_complete_name_is_not_ambiguous(results: Path) -> None:
         ("none:best", r"no run 'none:best' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
         ("", "the name of the run is empty; use its folder, its name below .*, or latest"),
         ("../results", "no run '../results' in"),
+        pytest.param("x" * 300, r"^x+: File name too long$", id="too long"),
     ],
 )
 def test_no_unique_run(results: Path, name: str, message: str) -> None:
