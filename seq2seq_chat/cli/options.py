@@ -101,9 +101,13 @@ def load_tensorflow_for(*runs: Run) -> None:
         load_tensorflow()
 
 
-def ensure_parent_exists(file: str | None) -> None:
-    """Raise UserError, before any work is done, if the folder of the --json file is missing."""
-    if file is not None and not Path(file).absolute().parent.is_dir():
+def check_json_file(file: str | None) -> None:
+    """Raise UserError, before any work is done, if the --json file is a folder, or its folder is missing."""
+    if file is None:
+        return
+    if Path(file).is_dir():
+        raise UserError(f"--json {file} is a folder; name a file in it")
+    if not Path(file).absolute().parent.is_dir():
         raise UserError(f"--json {file}: the folder does not exist; create it first")
 
 

@@ -344,6 +344,15 @@ def test_evaluating_on_an_invalid_corpus(cli: Cli, tiny_run: Path, invalid_files
     assert "figures.json: the folder does not exist" in result.error_message
 
 
+def test_a_folder_is_no_file_for_results(
+    cli: Cli, tiny_run: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq_chat.system.versions.load_tensorflow", lambda: pytest.fail("TensorFlow is loaded"))
+    for command in (["evaluate", tiny_run], ["check", tiny_config]):
+        message = cli(*command, "--json", tmp_path).error_message
+        assert message == f"--json {tmp_path} is a folder; name a file in it"
+
+
 def test_a_run_without_a_corpus_to_evaluate_on(cli: Cli, run_copy: Path) -> None:
     settings = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
     settings["data"]["validation"] = None

@@ -141,9 +141,11 @@ def start_page(runs: Sequence[Run], output: Path | None) -> tuple[Path, Page]:
     """The file of a report and its page, whose folder for figures is made, before hours of measuring.
 
     Raises:
-        UserError: A run is damaged, or the folder cannot be written.
+        UserError: A run is damaged, the file is a folder, or its folder is missing or cannot be written.
     """
     path = output or runs[0].path / FILE
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{path}: the folder does not exist; create it first")
     for run in runs:

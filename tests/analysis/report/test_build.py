@@ -271,6 +271,7 @@ def test_invalid_options(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     cases = {
         "could not read": ("--sent2vec", tmp_path / "none.bin"),
         "folder does not exist": ("--output", tmp_path / "nowhere" / "page.html"),
+        "is a folder; name a file in it": ("--output", tmp_path),
         "taken_pictures could not be written": ("--output", tmp_path / "taken.html"),
         "questions.txt": ("--questions", tmp_path / "questions.txt"),
         "transcript.txt": ("--transcript", tmp_path / "transcript.txt"),
