@@ -15,7 +15,7 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
-from seq2seq_chat.prepare.pipeline import STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensure_not_an_input, publish, working_folder
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
 
@@ -48,8 +48,8 @@ def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: s
     ensure_not_an_input(output, [file.parent for file in files])
     total = sum(len(piece) for piece in _read_all(files))
     with working_folder(output) as folder:
-        staging = folder / "new"
-        staging.mkdir(exist_ok=True)
+        staging = folder / STAGING_FOLDER
+        staging.mkdir()
         ends = _split_ends(total, settings.split)
         whole_lines = settings.tokenizer.name != "character"
         _write_splits(files, ends, whole_lines, staging)
