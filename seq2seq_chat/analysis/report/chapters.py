@@ -15,7 +15,6 @@ from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, divergenc
 from seq2seq_chat.analysis.replies import ReplyColumn
 from seq2seq_chat.analysis.report.measure import Report, RunMeasurements, SnapshotMeasurements
 from seq2seq_chat.analysis.report.page import (
-    NO_VALUE,
     Chapter,
     Details,
     Page,
@@ -31,6 +30,7 @@ from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.summary import read_initialization
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
 
 MAX_LINES = 5  # snapshots drawn in one figure, so that the lines remain distinguishable
 MAX_STEPS = 8  # validation steps shown in a table of replies

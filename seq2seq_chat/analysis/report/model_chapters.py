@@ -13,7 +13,6 @@ from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.analysis.report.chapters import add_error, newest_model, sample_evenly
 from seq2seq_chat.analysis.report.measure import Projection, Report, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
-    NO_VALUE,
     Chapter,
     Details,
     Page,
@@ -24,6 +23,7 @@ from seq2seq_chat.analysis.report.page import (
 )
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
 
 ATTENTION_BEAM = 3  # hypotheses whose attention is drawn
 WORD_LABELS = 110  # in the figure of word embeddings

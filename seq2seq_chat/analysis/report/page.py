@@ -15,9 +15,9 @@ from seq2seq_chat.analysis.figures.style import data_uri, render
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, write_atomically
+from seq2seq_chat.system.tables import NO_VALUE
 
 FILE, FIGURES = "report.html", "report"
-NO_VALUE = "–"
 
 
 @dataclass(frozen=True)

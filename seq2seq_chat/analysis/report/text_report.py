@@ -20,7 +20,6 @@ from seq2seq_chat.analysis.report.chapters import (
 )
 from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
-    NO_VALUE,
     Details,
     Page,
     Preformatted,
@@ -40,6 +39,7 @@ from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
 
 LENGTH = 300  # tokens of each text
 PROMPTS = 3
