@@ -102,7 +102,7 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     """Compare the settings and results of runs side by side."""
     from seq2seq_chat.runs.comparison import compare as compare_runs
     from seq2seq_chat.runs.comparison import format_comparison
-    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.runs.find import distinct_names, find_run
     from seq2seq_chat.system.files import write_json
 
     if output:
@@ -123,7 +123,8 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
         from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
         from seq2seq_chat.analysis.figures.style import save
 
-        save(draw_curves([read_curves(run) for run in runs]), output, picture_format(output))
+        curves = list(map(read_curves, runs, distinct_names(runs)))
+        save(draw_curves(curves), output, picture_format(output))
         click.echo(Path(output))
 
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from seq2seq_chat.analysis.figures.style import data_uri, render
+from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, write_atomically
@@ -153,7 +154,7 @@ def start_page(runs: Sequence[Run], output: Path | None) -> tuple[Path, Page]:
     figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")
     with as_user_error(figures):
         figures.mkdir(exist_ok=True)
-    return path, Page(f"Report on {', '.join(run.config.name for run in runs)}", figures)
+    return path, Page(f"Report on {', '.join(distinct_names(runs))}", figures)
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
