@@ -26,9 +26,11 @@ def run_command(command: click.Command) -> NoReturn:
     try:
         _run(command)
     except OSError as error:
-        if not is_write_error(error):
+        if error.filename is None and not is_write_error(error):
             raise
         with suppress(OSError):
+            if error.filename is not None:
+                exit_with(f"{error.filename}: {error.strerror}", INVALID_INPUT)
             if not isinstance(error, BrokenPipeError):
                 exit_with(f"could not write the output: {error.strerror}", FAILED)
         sys.exit(FAILED)
