@@ -106,7 +106,7 @@ class _BeamSearch:
         beam = self._extend_beam(t, beam, candidates, choices, parents, is_active, parent_rows)
         running = tf.reshape(~(beam.ended | self._finished(beam)[:, tf.newaxis]), [rows])
         parent_rows = tf.reshape(parent_rows, [rows])
-        after = PartialHypotheses(beam, partial.history_with(scatter_rows(active, output.attention, rows), t))
+        after = PartialHypotheses(beam, partial.history_with(output.attention, active.rows, t))
         return after, next_active(active, output.state, running, parent_rows, inputs.memory, self.max_width)
 
     def _by_hypothesis(self, values: tf.Tensor) -> tf.Tensor:
