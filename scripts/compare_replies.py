@@ -15,7 +15,7 @@ import click
 from picture_script import Pictures, picture_options, results_option
 
 from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.find import distinct_names, find_run
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.system.versions import load_tensorflow
@@ -40,12 +40,12 @@ def main(
     utterances = read_questions(questions)
     others = [read_transcript(file, utterances) for file in transcripts]
     columns = []
-    for run in trained_runs:
+    for run, name in zip(trained_runs, distinct_names(trained_runs), strict=True):
         snapshots = available_snapshots(run)
         loaded = LoadedRun(run, snapshots[-1].name if snapshots else None)
         for snapshot in snapshots if len(trained_runs) == 1 else snapshots[-1:]:
             loaded.load_snapshot(snapshot.name)
-            columns.append(reply_to_all(loaded, utterances, f"{run.config.name}, {snapshot.label}"))
+            columns.append(reply_to_all(loaded, utterances, f"{name}, {snapshot.label}"))
     columns += others
     stream = io.StringIO()
     table = csv.writer(stream)

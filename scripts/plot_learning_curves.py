@@ -10,7 +10,7 @@ from picture_script import Pictures, picture_options, results_option
 
 from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
 from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.find import distinct_names, find_run
 
 
 @click.command(help=__doc__)
@@ -20,11 +20,10 @@ from seq2seq_chat.runs.find import find_run
 @click.option("--by-time", is_flag=True, help="Plot over minutes of training instead of steps.")
 def main(runs: tuple[str, ...], results: str, pictures: Pictures, by_time: bool) -> None:
     """Draw the learning curves of RUNS in one figure, and print the best validation loss of each."""
-    curves = []
-    for name in runs:
-        run = find_run(name, results)
-        curves.append(read_curves(run))
-        validation = curves[-1].validation
+    trained_runs = [find_run(name, results) for name in runs]
+    curves = list(map(read_curves, trained_runs, distinct_names(trained_runs)))
+    for run, curve in zip(trained_runs, curves, strict=True):
+        validation = curve.validation
         if len(validation.losses):
             best = int(validation.losses.argmin())
             loss, step = validation.losses[best], int(validation.steps[best])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
@@ -25,7 +27,7 @@ from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import openapi_document
 from webui.run_details import run_details, run_summary
-from webui.run_registry import NotFoundError, strip_paths
+from webui.run_registry import NotFoundError, find_weights, strip_paths
 from webui.schemas import (
     ChatRequest,
     InvalidRequest,
@@ -36,6 +38,8 @@ from webui.schemas import (
 )
 from webui.server_sent_events import MIMETYPE
 from webui.streaming import read_first, send_parts, stream_response
+
+Key = TypeVar("Key")
 
 api = Blueprint("api", __name__)
 
@@ -61,6 +65,33 @@ def wait_for_answer(future: Future[Answer]) -> Answer:
         raise ServerBusy("The model took too long to reply. Please try again.", retry_after=10) from None
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
+
+
+def compute_answers(
+    keys: Iterable[Key], submit: Callable[[Key], Future[Answer]], store: Callable[[Key, Answer], None]
+) -> None:
+    """Queue utterances, as many at a time as there is room for, and store their answers.
+
+    Args:
+        keys: What identifies each utterance.
+        submit: Queues an utterance.
+        store: Called with the answer to each, in the order of the keys.
+
+    Raises:
+        ServerBusy: There is room for none, or an answer takes too long; those before it are stored.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    waiting, queued = deque(keys), deque[tuple[Key, Future[Answer]]]()
+    while waiting or queued:
+        try:
+            while waiting:
+                queued.append((waiting[0], submit(waiting[0])))
+                waiting.popleft()
+        except ServerBusy:
+            if not queued:
+                raise
+        key, future = queued.popleft()
+        store(key, wait_for_answer(future))
 
 
 @api.post("/api/chat/stream")
@@ -90,7 +121,7 @@ def generate() -> Response:
     )
     return stream_response(
         run,
-        snapshot_name(body.snapshot),
+        find_weights(run, body.snapshot),
         stream,
         text_block,
         lambda: {"seed": seed, "seconds": round(time.perf_counter() - start, 4)},
@@ -192,11 +223,6 @@ def check_task(run: Run, config: Config, body: ChatRequest) -> None:
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
     if config.task == "translation" and body.history:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
-
-
-def snapshot_name(name: str | None) -> str | None:
-    """The snapshot that a request names; None for the newest weights."""
-    return None if name == "latest" else name
 
 
 def request_json() -> Any:

@@ -14,9 +14,9 @@ from seq2seq_chat.inference.terminal import notes
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState
-from webui.decoding_options import merge_decoding
+from webui.decoding_options import requested_decoding
 from webui.model_worker import Answer, ReplyStream, Utterance
-from webui.run_registry import NotFoundError, find_weights, strip_paths
+from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
 from webui.server_sent_events import server_sent_event
 
@@ -33,7 +33,7 @@ class ChatQuestion:
     def __init__(self, state: AppState, body: ChatRequest, run: Run, config: Config) -> None:
         self._started = time.perf_counter()
         self._state, self._body, self._run, self._config = state, body, run, config
-        self._decoding = merge_decoding(config.decoding, body.decoding, state.limits)
+        self._decoding = requested_decoding(config, body.decoding, state.limits)
         self._history = recent_turns(body.history, state.limits)
         self._seed = random_seed(self._decoding)
 
@@ -60,10 +60,7 @@ class ChatQuestion:
             NotFoundError: The weights are not those of the requested step.
         """
         body, run = self._body, self._run
-        if body.step not in (None, answer.step):
-            raise NotFoundError(
-                f"run {run.name} has no weights of step {body.step:,} any more; these are of step {answer.step}"
-            )
+        check_step(run, body.step, answer.step)
         warnings = [*answer.warnings, *self._newly_unused(), *notes(answer.reply)]
         count = len(self._history)
         if count < len(body.history):

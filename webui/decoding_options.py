@@ -74,9 +74,21 @@ def merge_decoding(base: Decoding, changes: Mapping[str, Any], limits: Limits) -
         raise
 
 
+def requested_decoding(config: Config, changes: Mapping[str, Any], limits: Limits) -> Decoding:
+    """The decoding settings of a run with the changes of a request; see :func:`merge_decoding`.
+
+    Raises:
+        ConfigError: The changes are invalid, or the model does not support them.
+    """
+    decoding = merge_decoding(config.decoding, changes, limits)
+    if decoding.unrolling == "dynamic" and config.model.static_only:
+        raise ConfigError(f"decoding.unrolling dynamic does not support model.{config.model.static_only}; use static")
+    return decoding
+
+
 def single_reply(config: Config, changes: Mapping[str, Any], limits: Limits) -> Decoding:
     """The settings for one reply that is the same every time: sampling has a seed. Raises ConfigError."""
-    decoding = merge_decoding(config.decoding, {**changes, "n_best": 1}, limits)
+    decoding = requested_decoding(config, {**changes, "n_best": 1}, limits)
     if decoding.method == "sample" and decoding.seed is None:
         return decoding.model_copy(update={"seed": config.seed})
     return decoding

@@ -24,7 +24,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.packages import explain_missing_packages
-from webui.api import error_response, find_run, json_response, request_json, wait_for_answer
+from webui.api import compute_answers, error_response, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.evaluation_schemas import (
@@ -37,7 +37,7 @@ from webui.evaluation_schemas import (
     revealed,
 )
 from webui.model_worker import Answer, Utterance
-from webui.run_registry import NotFoundError
+from webui.run_registry import NotFoundError, find_weights
 from webui.schemas import InvalidRequest, validate_request
 
 evaluations = Blueprint("evaluations", __name__)
@@ -193,16 +193,19 @@ def _replies(evaluation: Evaluation, items: Sequence[Item]) -> dict[tuple[int, i
     """All replies of an evaluation, after those that some items lack were computed and stored."""
     stored = evaluation.replies()
     wanted = dict.fromkeys((item.prompt, column) for item in items for column in item.columns)
-    futures = {key: _submit(evaluation, *key) for key in wanted if key not in stored}
-    for (prompt, column), future in futures.items():
-        answer = wait_for_answer(future)
+    missing = [key for key in wanted if key not in stored]
+
+    def store(key: tuple[int, int], answer: Answer) -> None:
+        prompt, column = key
         evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=answer.reply.text, step=answer.step))
-    return evaluation.replies() if futures else stored
+
+    compute_answers(missing, lambda key: _submit(evaluation, *key), store)
+    return evaluation.replies() if missing else stored
 
 
 def _submit(evaluation: Evaluation, prompt: int, column: int) -> Future[Answer]:
     chosen = evaluation.settings.columns[column]
     run, _ = find_run(chosen.run)
-    snapshot = None if chosen.snapshot == "latest" else chosen.snapshot
+    snapshot = find_weights(run, chosen.snapshot)
     utterance = Utterance(evaluation.settings.prompts[prompt])
     return get_state().pool.submit(run, snapshot, utterance, Decoding.model_validate(chosen.decoding))

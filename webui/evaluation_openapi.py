@@ -65,7 +65,7 @@ def evaluation_paths() -> dict[str, Any]:
         "operationId": "getEvaluation",
         "summary": "The columns of an evaluation and the statistics of its votes",
         "parameters": [name],
-        "responses": responses("The results", _results(), 400, 401, 403, 404),
+        "responses": responses("The results", _results(), 400, 401, 403, 404, 503),
     }
     pair = {
         "operationId": "nextPair",

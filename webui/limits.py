@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_FOLLOWERS = 256  # open pages that follow the runs; each holds a thread of the server
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -25,5 +27,5 @@ class Limits:
 
     @property
     def threads(self) -> int:
-        """Threads that serve requests: enough for pages and errors not to wait for replies."""
-        return self.max_queued_total + 16
+        """Threads that serve requests: enough for pages and errors to wait neither for replies nor for followers."""
+        return self.max_queued_total + MAX_FOLLOWERS + 16

@@ -166,10 +166,7 @@ class ModelWorker(threading.Thread):
                 for job in jobs:
                     self._reply(bot, decoding, [job])
                 return
-            logger.exception("model %s could not reply", self.name)
-            jobs[0].future.set_exception(
-                error if isinstance(error, UserError) else ModelUnavailable("The model failed on this utterance.")
-            )
+            jobs[0].future.set_exception(self._logged(error, "The model failed on this utterance."))
             return
         for job, reply in zip(jobs, replies, strict=True):
             unreadable = [] if reply.source_words else [bot.unreadable]
@@ -181,12 +178,19 @@ class ModelWorker(threading.Thread):
             try:
                 is_complete = stream.compute_block(model)
             except Exception as error:
-                logger.exception("model %s failed in a text or a search", self.name)
-                stream.future.set_exception(error if isinstance(error, UserError) else ModelUnavailable(STREAM_FAILED))
+                stream.future.set_exception(self._logged(error, STREAM_FAILED))
                 continue
             if not is_complete:
                 with self._changed:
                     self._queue.append(stream)
+
+    def _logged(self, error: Exception, message: str) -> UserError:
+        """Log an error, a bug with its traceback, and return that of the request: for a bug, one with this message."""
+        if isinstance(error, UserError):
+            logger.warning("model %s could not reply: %s", self.name, error)
+            return error
+        logger.error("model %s failed", self.name, exc_info=error)
+        return ModelUnavailable(message)
 
     def _fail_queue(self, error: UserError) -> None:
         with self._changed:

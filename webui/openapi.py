@@ -113,7 +113,7 @@ def _paths() -> dict[str, Any]:
         "operationId": "getRun",
         "summary": "Details of a run: configuration, learning curves, sample replies, checks",
         "parameters": [RUN_NAME],
-        "responses": responses("The run", "RunPage", 401, 403, 404),
+        "responses": responses("The run", "RunPage", 400, 401, 403, 404),
     }
     health = {
         "operationId": "health",

@@ -14,7 +14,7 @@ ERRORS = {
     404: "The run or snapshot does not exist.",
     409: "The judge has already cast another vote on these replies.",
     413: "The request is too large.",
-    503: "The server is busy, or the model could not be loaded. Retry-After says when to try again.",
+    503: "The server is busy, a model cannot be loaded, or a package is missing. Retry-After: when to try again.",
 }
 STRING: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}

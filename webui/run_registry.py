@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.find import NoSuchRun, list_runs, match_run
 from seq2seq_chat.runs.notes import FILE as NOTES
-from seq2seq_chat.runs.run import BEST, LATEST, Run, RunError, snapshot_name
+from seq2seq_chat.runs.run import BEST, LATEST, Run, snapshot_name
 from seq2seq_chat.runs.summary import Summary, summarize
 from seq2seq_chat.system.errors import UserError
 
@@ -97,7 +98,7 @@ def snapshots(run: Run) -> list[str]:
     return [LATEST, *best, *run.snapshots()]
 
 
-def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None:
+def find_weights(run: Run, snapshot: str | None, step: int | None = None) -> str | None:
     """The name of the weights of a request; None for the newest.
 
     Args:
@@ -106,7 +107,7 @@ def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None
         step: If given, the weights of ``latest`` are those of this step.
 
     Raises:
-        RunError: The run has no weights of this step.
+        NotFoundError: The run has no weights of this step.
     """
     if snapshot not in (None, LATEST):
         return snapshot
@@ -117,7 +118,13 @@ def find_weights(run: Run, snapshot: str | None, step: int | None) -> str | None
         return None
     if step in run.saved_steps():
         return snapshot_name(step)
-    raise RunError(f"run {run.name} has no weights of step {step:,} any more; its newest are of step {newest:,}")
+    raise NotFoundError(f"run {run.name} has no weights of step {step:,} any more; its newest are of step {newest:,}")
+
+
+def check_step(run: Run, requested: int | None, loaded: int | None) -> None:
+    """Raise NotFoundError if weights that were loaded are not those of the step that was requested, if any."""
+    if requested not in (None, loaded):
+        raise NotFoundError(f"run {run.name} has no weights of step {requested:,} any more; these are of step {loaded}")
 
 
 def weights_version(run: Run, snapshot: str | None) -> tuple[Any, ...]:
@@ -131,10 +138,13 @@ def weights_version(run: Run, snapshot: str | None) -> tuple[Any, ...]:
 
 
 def strip_paths(message: str, *folders: Path) -> str:
-    """Remove the paths of the server's folders from a message for users."""
+    """Remove the paths of the server's folders from a message for users; / and . are none, as they reveal nothing."""
     for folder in folders:
         for path in (folder.absolute(), folder.resolve(), folder):
-            message = message.replace(f"{path}/", "").replace(str(path), folder.name)
+            if path.name:
+                start = rf"(?<![\w./-]){re.escape(str(path))}"  # not within a longer path
+                message = re.sub(f"{start}/", "", message)
+                message = folder.absolute().name.join(re.split(rf"{start}(?![\w-]|\.\w)", message))
     return message
 
 

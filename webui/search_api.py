@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from flask import Blueprint, Response
 
 from seq2seq_chat.inference.chatbot import Chatbot
-from webui.api import check_task, find_run, request_json, snapshot_name
+from webui.api import check_task, find_run, request_json
 from webui.app_state import get_state
-from webui.decoding_options import merge_decoding
+from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
-from webui.run_registry import strip_paths
+from webui.run_registry import check_step, find_weights, strip_paths
 from webui.schemas import InvalidRequest, parse_chat_request, recent_turns
 from webui.search_schemas import SearchRequest, search_lines
 from webui.streaming import stream_response
@@ -26,15 +27,23 @@ def search() -> Response:
     body = parse_chat_request(request_json(), state.limits, SearchRequest)
     run, config = find_run(body.run)
     check_task(run, config, body)
+    if run.is_exported:
+        raise InvalidRequest(
+            f"run {run.name} is an exported model, whose search cannot be watched; use the run it is from."
+        )
     if body.decoding.get("method", "beam") != "beam":
         raise InvalidRequest("decoding: only beam search can be watched; leave method out.")
-    decoding = merge_decoding(config.decoding, {**body.decoding, "method": "beam"}, state.limits)
+    decoding = requested_decoding(config, {**body.decoding, "method": "beam"}, state.limits)
     body = body.model_copy(update={"history": recent_turns(body.history, state.limits)})
-    stream = ModelStream(Chatbot, lambda bot: search_lines(bot, body, decoding))
+
+    def lines(bot: Chatbot) -> Iterator[dict[str, Any]]:
+        check_step(run, body.step, bot.step)
+        return search_lines(bot, body, decoding)
 
     def without_paths(line: dict[str, Any]) -> dict[str, Any]:
         if "warnings" in line:
             line["warnings"] = [strip_paths(warning, state.registry.results) for warning in line["warnings"]]
         return line
 
-    return stream_response(run, snapshot_name(body.snapshot), stream, without_paths)
+    weights = find_weights(run, body.snapshot, body.step)
+    return stream_response(run, weights, ModelStream(Chatbot, lines), without_paths)

@@ -114,7 +114,8 @@ def default_models(results: str | Path) -> int:
     sizes = [0]
     for run in list_runs(results):
         with contextlib.suppress(RunError, OSError):
-            sizes.append(run.weight_files()[0].stat().st_size)
+            files = list(run.path.glob("*.onnx")) if run.is_exported else run.weight_files()[:1]
+            sizes.append(sum(file.stat().st_size for file in files))
     fitting = free_memory() * MEMORY_SHARE / (max(sizes) + GRAPH_SIZE)
     return int(min(MAX_MODELS, max(MIN_MODELS, fitting)))
 

@@ -70,6 +70,7 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
     """The first part of a stream, so that an error before it has a status of its own.
 
     Raises:
+        NotFoundError: The weights that were loaded are not those of the requested step.
         ServerBusy: It takes too long.
         ModelUnavailable: The model could not be loaded or failed.
     """
@@ -78,6 +79,8 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
     except FutureTimeout:
         stream.stop()
         raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except NotFoundError:
+        raise
     except UserError as error:
         raise ModelUnavailable(str(error)) from error
 

@@ -14,10 +14,11 @@ from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.notes import Notes, write_notes
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.system.errors import UserError
-from webui.api import find_run, json_response, request_json, wait_for_answer
+from webui.api import compute_answers, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.learning_curves import learning_curves
+from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ServerBusy, Utterance
 from webui.run_registry import NotFoundError
 from webui.schemas import MAX_COMPARED, AnswersRequest, InvalidRequest, NotesRequest, check_lengths, validate_request
@@ -26,15 +27,15 @@ from webui.streaming import send_parts
 
 workbench = Blueprint("workbench", __name__)
 
-_readers = threading.BoundedSemaphore(256)  # each holds a thread of the server
+_followers = threading.BoundedSemaphore(MAX_FOLLOWERS)
 
 
 @workbench.get("/api/events")
 def events() -> Response:
     """Server-sent events: all runs, and then those that have changed."""
-    if not _readers.acquire(blocking=False):
+    if not _followers.acquire(blocking=False):
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
-    return send_parts(get_state().watch.events(), MIMETYPE, _readers.release)
+    return send_parts(get_state().watch.events(), MIMETYPE, _followers.release)
 
 
 @workbench.get("/api/comparison")
@@ -82,13 +83,11 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
     stored = read_answers(run).get(step, {})
     decoding = single_reply(config, {}, get_state().limits)
     try:
-        futures = {
-            question: get_state().pool.submit(run, snapshot_name(step), Utterance(question), decoding)
-            for question in dict.fromkeys(questions)
-            if question not in stored
-        }
-        for question, future in futures.items():
-            add_answer(run, step, question, wait_for_answer(future).reply.text)
+        compute_answers(
+            [question for question in dict.fromkeys(questions) if question not in stored],
+            lambda question: get_state().pool.submit(run, snapshot_name(step), Utterance(question), decoding),
+            lambda question, answer: add_answer(run, step, question, answer.reply.text),
+        )
     except UserError as error:
         if step in run.saved_steps():
             raise

@@ -35,7 +35,7 @@ class LoadedRun:
         loaded = load_engine(run, snapshot)
         self.codecs, self.step = loaded.codecs, loaded.step
         self.snapshot = snapshot or LATEST
-        self.chatbot = Chatbot(loaded.engine, self.codecs, self.config, results=run.path.parent)
+        self.chatbot = Chatbot(loaded.engine, self.codecs, self.config, results=run.results)
 
     @property
     def model(self) -> Seq2Seq:

@@ -8,9 +8,7 @@ from typing import Any
 from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
 from seq2seq_chat.analysis.metrics.scores import SCORE_KEYS
 from seq2seq_chat.config import LABELS
-from seq2seq_chat.system.tables import format_table
-
-NO_VALUE = "–"
+from seq2seq_chat.system.tables import NO_VALUE, format_table
 
 _ROWS = (
     ("loss, nats per target token", "loss", ".4f"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.cli.options import FAILED, ensure_parent_exists, json_option, results_option, set_option
+from seq2seq_chat.cli.options import FAILED, check_json_file, json_option, results_option, set_option
 
 
 @click.command()
@@ -50,7 +50,7 @@ def check(
     from seq2seq_chat.system.versions import load_tensorflow
 
     config = load_config(config_file, overrides)
-    ensure_parent_exists(json_file)
+    check_json_file(json_file)
     load_tensorflow()
     from seq2seq_chat.checks import suite
     from seq2seq_chat.checks.check_context import CheckContext

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from seq2seq_chat.cli.options import (
+    check_json_file,
     data_option,
-    ensure_parent_exists,
     ensure_readable,
     ensure_unused,
     json_option,
@@ -74,11 +74,10 @@ def evaluate(
     from seq2seq_chat.runs.find import find_run, find_snapshot
 
     run = find_run(run_name, results)
-    ensure_parent_exists(json_file)
+    check_json_file(json_file)
     ensure_readable(data, *references)
     if run.config.task == "language_model":
-        options = {"--beam-width": beam_width, "--reference": references, "--baseline": baseline}
-        ensure_unused(run.name, options | {"--sent2vec": sent2vec, "--output": output})
+        ensure_unused(run.name, "limit", "beam_width", "references", "baseline", "sent2vec", "output")
         load_tensorflow_for(run)
         from seq2seq_chat.analysis.text_evaluation import evaluate_text, format_text_metrics
 

@@ -13,7 +13,7 @@ import click
 
 from seq2seq_chat.cli.options import json_option, results_option
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.tables import NO_VALUE, format_table
 
 if TYPE_CHECKING:
     from seq2seq_chat.analysis.votes.statistics import VoteStatistics
@@ -44,16 +44,16 @@ def list_experiments(as_json: bool, results: str) -> None:
     with_bleu = any(summary.best_bleu is not None for summary in summaries)
     rows = [("run", "state", "step", "of", "perplexity", *(["BLEU"] * with_bleu), "at step", "last change")]
     for summary in summaries:
-        bleu = "–" if summary.best_bleu is None else f"{summary.best_bleu:.2f}"
+        bleu = NO_VALUE if summary.best_bleu is None else f"{summary.best_bleu:.2f}"
         rows.append(
             (
                 summary.name,
                 summary.state,
                 f"{summary.step:,}",
-                "–" if summary.steps is None else f"{summary.steps:,}",
-                "–" if summary.best_perplexity is None else f"{summary.best_perplexity:,.2f}",
+                NO_VALUE if summary.steps is None else f"{summary.steps:,}",
+                NO_VALUE if summary.best_perplexity is None else f"{summary.best_perplexity:,.2f}",
                 *([bleu] * with_bleu),
-                "–" if summary.best_step is None else f"{summary.best_step:,}",
+                NO_VALUE if summary.best_step is None else f"{summary.best_step:,}",
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed)),
             )
         )
@@ -102,7 +102,7 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     """Compare the settings and results of runs side by side."""
     from seq2seq_chat.runs.comparison import compare as compare_runs
     from seq2seq_chat.runs.comparison import format_comparison
-    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.runs.find import distinct_names, find_run
     from seq2seq_chat.system.files import write_json
 
     if output:
@@ -123,7 +123,8 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
         from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
         from seq2seq_chat.analysis.figures.style import save
 
-        save(draw_curves([read_curves(run) for run in runs]), output, picture_format(output))
+        curves = list(map(read_curves, runs, distinct_names(runs)))
+        save(draw_curves(curves), output, picture_format(output))
         click.echo(Path(output))
 
 

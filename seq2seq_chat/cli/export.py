@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -80,8 +80,7 @@ def _export_saved_model(
     from seq2seq_chat.export.usage import generation_example, tokens_note, usage_example
 
     about = export_saved_model(run, output, snapshot, beam_width, n_best)
-    click.echo(f"{output}: {about['run']}, {about['snapshot']} (step {about['step']:,}), ", nl=False)
-    click.echo(f"{about['vocabulary_size']:,} words, {about['parameters']:,} parameters; to use it:\n")
+    _print_summary(output, about)
     if note := tokens_note(about):
         click.echo(f"{note}\n")
     example = generation_example if is_language_model else usage_example
@@ -106,6 +105,10 @@ def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | No
 
     about = export_onnx(run, output, snapshot, quantize)
     verb = "generate" if about["task"] == "language_model" else "chat"
+    _print_summary(output, about)
+    click.echo(f"seq2seq-chat {verb} {output}")
+
+
+def _print_summary(output: str, about: dict[str, Any]) -> None:
     click.echo(f"{output}: {about['run']}, {about['snapshot']} (step {about['step']:,}), ", nl=False)
     click.echo(f"{about['vocabulary_size']:,} words, {about['parameters']:,} parameters; to use it:\n")
-    click.echo(f"seq2seq-chat {verb} {output}")

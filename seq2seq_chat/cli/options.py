@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from seq2seq_chat.system.errors import UserError
 
@@ -66,10 +66,18 @@ def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
             raise read_error(path, error, UserError) from error
 
 
-def ensure_unused(run: str, options: Mapping[str, object]) -> None:
-    """Raise UserError if an option is given that does not apply to language models."""
-    for option, value in options.items():
-        if value:
+def given_option(name: str) -> str | None:
+    """The option of a parameter of the current command, such as --max-words, if it is given; None if it is not."""
+    context = click.get_current_context()
+    if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+        return None
+    return next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
+
+
+def ensure_unused(run: str, *names: str) -> None:
+    """Raise UserError if an option is given that does not apply to language models; ``names`` are those parameters."""
+    for name in names:
+        if option := given_option(name):
             raise UserError(f"run {run} is a language model, to which {option} does not apply; remove it")
 
 
@@ -93,9 +101,13 @@ def load_tensorflow_for(*runs: Run) -> None:
         load_tensorflow()
 
 
-def ensure_parent_exists(file: str | None) -> None:
-    """Raise UserError, before any work is done, if the folder of the --json file is missing."""
-    if file is not None and not Path(file).absolute().parent.is_dir():
+def check_json_file(file: str | None) -> None:
+    """Raise UserError, before any work is done, if the --json file is a folder, or its folder is missing."""
+    if file is None:
+        return
+    if Path(file).is_dir():
+        raise UserError(f"--json {file} is a folder; name a file in it")
+    if not Path(file).absolute().parent.is_dir():
         raise UserError(f"--json {file}: the folder does not exist; create it first")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
+from seq2seq_chat.cli.options import given_option
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.tables import format_table
 
@@ -173,12 +173,10 @@ def _prepare_text(inputs: tuple[str, ...], output: str, options: dict[str, Any])
     from seq2seq_chat.prepare.running_text import TextSettings, prepare_text
     from seq2seq_chat.prepare.split import SPLITS
 
-    context = click.get_current_context()
     for name in options:
-        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and name not in _TEXT_OPTIONS:
-            raise click.UsageError(f"--{name.replace('_', '-')} does not apply to text")
-    if context.get_parameter_source("tokenizer") is ParameterSource.DEFAULT:
+        if name not in _TEXT_OPTIONS and (option := given_option(name)):
+            raise click.UsageError(f"{option} does not apply to text")
+    if given_option("tokenizer") is None:
         options["tokenizer"] = "character"
     split = {} if options["split"] is None else {"split": _parse_split(options["split"])}
     settings = TextSettings(_tokenizer_settings(options)["tokenizer"], options["vocabulary_size"], **split)
@@ -262,8 +260,7 @@ def _settings(corpus: str, options: dict[str, Any]) -> PrepareSettings:
     from seq2seq_chat.system.hardware import available_cores
 
     for name, corpora in _CORPUS_OPTIONS.items():
-        if corpus not in corpora and options[name] not in (None, (), False):
-            option = "--" + name.replace("_", "-").replace("subreddits", "subreddit")
+        if corpus not in corpora and (option := given_option(name)):
             raise click.UsageError(f"{option} applies to {' and '.join(corpora)} only, not to {corpus}")
     if options.pop("level") == "character":
         raise click.UsageError("--level character is now --tokenizer character")
@@ -305,7 +302,7 @@ def _tokenizer_settings(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(f"--lowercase applies to the unicode tokenizer only, not to {name}")
     if subword_model and "subword" not in names:
         raise click.UsageError(f"--subword-model applies to the subword tokenizer only, not to {name}")
-    if options["shared_vocabulary"] and (target or options["target_vocabulary_size"]):
+    if options["shared_vocabulary"] and (target or options["target_vocabulary_size"] is not None):
         raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
     options["shared_vocabulary"] = bool(options["shared_vocabulary"])
 

@@ -12,11 +12,11 @@ from seq2seq_chat.cli.options import (
     data_option,
     ensure_readable,
     ensure_trained,
+    ensure_unused,
     limit_option,
     results_option,
     sent2vec_option,
 )
-from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import explain_interrupt
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def report(
     ensure_readable(data)
     load_tensorflow()
     if any(run.config.task == "language_model" for run in runs):
-        refused = {"--sent2vec": sent2vec, "--transcript": transcripts, "--liked": liked}
-        report_on_texts(runs, questions, data, output, [option for option, value in refused.items() if value])
+        report_on_texts(runs, questions, data, output)
         return
     from seq2seq_chat.analysis.replies import default_questions, read_questions, read_transcript
     from seq2seq_chat.analysis.report.build import write_report
@@ -93,15 +92,12 @@ def report(
     click.echo(page)
 
 
-def report_on_texts(
-    runs: Sequence[Run], prompts: str | None, data: str | None, output: str | None, refused: Sequence[str]
-) -> None:
-    """Write a report on language models; ``prompts``: a file with one per line. refused: options given in vain."""
+def report_on_texts(runs: Sequence[Run], prompts: str | None, data: str | None, output: str | None) -> None:
+    """Write a report on language models; ``prompts`` is a file with one per line. Raises UserError."""
     from seq2seq_chat.analysis.replies import read_questions
     from seq2seq_chat.analysis.report.text_report import ensure_same_kind, write_text_report
 
     ensure_same_kind(runs)
-    if refused:
-        raise UserError(f"{refused[0]} does not apply to language models; omit it")
+    ensure_unused(runs[0].name, "limit", "sent2vec", "transcripts", "liked")
     texts = read_questions(prompts) if prompts is not None else None
     click.echo(write_text_report(runs, texts, data, Path(output) if output else None, click.echo))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import signal
 import sys
@@ -15,6 +16,8 @@ from seq2seq_chat.cli.streams import discard_if_unwritable, is_write_error, open
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import Terminated, sigterm_as_interrupt
 
+INACCESSIBLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)  # files that the user names
+
 
 def run_command(command: click.Command) -> NoReturn:
     """Run a command or script: print an error as one line on stderr and set the exit status."""
@@ -26,9 +29,12 @@ def run_command(command: click.Command) -> NoReturn:
     try:
         _run(command)
     except OSError as error:
-        if not is_write_error(error):
+        is_inaccessible = error.errno in INACCESSIBLE and error.filename is not None
+        if not (is_inaccessible or is_write_error(error)):
             raise
         with suppress(OSError):
+            if is_inaccessible:
+                exit_with(f"{error.filename}: {error.strerror}", INVALID_INPUT)
             if not isinstance(error, BrokenPipeError):
                 exit_with(f"could not write the output: {error.strerror}", FAILED)
         sys.exit(FAILED)

@@ -91,7 +91,7 @@ def _load_experiment(
     from seq2seq_chat.config import load_config
     from seq2seq_chat.runs.find import find_run
 
-    run = find_run(resume, results) if resume else None
+    run = find_run(resume, results) if resume is not None else None
     if config_file is not None:
         _ensure_not_a_run(config_file, results)
         return load_config(config_file, overrides), run

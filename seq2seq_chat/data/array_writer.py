@@ -57,6 +57,11 @@ class ArrayWriter:
         del self._buffer[:]
 
 
+def id_dtype(vocabulary_size: int) -> Literal["H", "i"]:
+    """The smallest type for the ids of a vocabulary, uint16 or int32, as the code shared by numpy and ``array``."""
+    return "H" if vocabulary_size <= 1 << 16 else "i"
+
+
 @contextmanager
 def array_writer(path: Path, dtype: Literal["H", "i", "q"], columns: int | None = None) -> Iterator[ArrayWriter]:
     """Create an ``.npy`` file. The header is written last, so the file is invalid until the block ends.

@@ -38,7 +38,7 @@ def is_mistyped_marker(line: str) -> bool:
 
 
 def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (conversation index, verbatim utterance) of a corpus file, plain or gzip.
+    """Yield (conversation index, verbatim utterance) of a corpus file, plain or compressed.
 
     The file is streamed. Blank lines and empty conversations are skipped; indices are consecutive from 0. A file
     without markers is a single conversation. Warns of the first mistyped marker.

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Data, is_pairs
-from seq2seq_chat.data.array_writer import ArrayWriter, array_writer
+from seq2seq_chat.data.array_writer import ArrayWriter, array_writer, id_dtype
 from seq2seq_chat.data.cache import CacheKey, load_or_build
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
@@ -21,7 +21,6 @@ from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenize
 from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]
-_UINT16_IDS = 1 << 16
 
 
 class Batch(NamedTuple):
@@ -319,9 +318,8 @@ class _TextWriter:
 
 @contextmanager
 def _text_writer(folder: Path, prefix: str, codec: Codec, marked: bool) -> Iterator[_TextWriter]:
-    dtype: Literal["H", "i"] = "H" if len(codec.vocabulary) <= _UINT16_IDS else "i"
     with (
-        array_writer(folder / f"{prefix}tokens.npy", dtype) as tokens,
+        array_writer(folder / f"{prefix}tokens.npy", id_dtype(len(codec.vocabulary))) as tokens,
         array_writer(folder / f"{prefix}offsets.npy", "q") as offsets,
     ):
         yield _TextWriter(tokens, offsets, prefix, codec, marked)

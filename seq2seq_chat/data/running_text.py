@@ -6,14 +6,14 @@ import codecs as text_codecs
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data.array_writer import array_writer
+from seq2seq_chat.data.array_writer import array_writer, id_dtype
 from seq2seq_chat.data.cache import TEXT, CacheKey, load_or_build
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.compressed import DamagedFile, open_decompressed, read_start
@@ -24,7 +24,6 @@ from seq2seq_chat.data.vocabulary import EOS, UNKNOWN
 
 _BLOCK_BYTES = 1 << 18
 _MAX_LINE = 1 << 20  # characters; longer lines are divided
-_UINT16_IDS = 1 << 16
 
 
 class RunningText:
@@ -189,8 +188,7 @@ def _decoded(path: Path, bar: Any) -> Iterator[str]:
 
 def _encode(file: str, codec: Codec, folder: Path) -> dict[str, int]:
     """Write the token ids into ``folder``: tokens [n], uint16 if the vocabulary allows, else int32."""
-    dtype: Literal["H", "i"] = "H" if len(codec.vocabulary) <= _UINT16_IDS else "i"
-    with array_writer(folder / "tokens.npy", dtype) as tokens:
+    with array_writer(folder / "tokens.npy", id_dtype(len(codec.vocabulary))) as tokens:
         for piece in read_text(file):
             tokens.extend(encode_text(piece, codec))
         if tokens.rows < 2:

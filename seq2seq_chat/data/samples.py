@@ -67,12 +67,9 @@ def read_samples(files: Corpus, settings: Data, tokenizers: Tokenizers, progress
 
 def samples_at(files: Corpus, settings: Data, tokenizers: Tokenizers, indices: Iterable[int]) -> Iterator[Sample]:
     """Yield the samples of a corpus at the given indices, ascending. Raises CorpusError like ``read_samples``."""
-    remaining = iter(indices)
-    wanted = next(remaining, None)
-    for index, sample in enumerate(read_samples(files, settings, tokenizers)):
-        if index == wanted:
-            yield sample
-            wanted = next(remaining, None)
+    samples = enumerate(read_samples(files, settings, tokenizers))
+    for wanted in indices:
+        yield from islice((sample for index, sample in samples if index == wanted), 1)
 
 
 def read_tokenized_pairs(

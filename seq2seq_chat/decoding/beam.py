@@ -36,7 +36,7 @@ def beam_search(
     length_penalty: Scalar = 0.0,
     groups: int = 1,
     diversity: Scalar = 0.0,
-    places: int | None = None,
+    max_width: int | None = None,
 ) -> Hypotheses:
     """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
@@ -55,20 +55,20 @@ def beam_search(
         length_penalty: exponent of the divisor; 0 ranks by the scores.
         groups: a divisor of ``width``.
         diversity: nats.
-        places: computed for each utterance, at least ``width``, which may then be a tensor if there are no groups.
+        max_width: computed for each utterance, at least ``width``, which may then be a tensor if there are no groups.
     """
-    places = places or int(width)
-    search = _BeamSearch(inputs, inputs.batch, width, places, n_best, length_penalty, groups, diversity)
+    max_width = max_width or int(width)
+    search = _BeamSearch(inputs, inputs.batch, width, max_width, n_best, length_penalty, groups, diversity)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
-    scores = tf.where(tf.range(places) % search.group_size == 0, 0.0, NEG_INF)
+    scores = tf.where(tf.range(max_width) % search.group_size == 0, 0.0, NEG_INF)
     partial = inputs.no_words(scores + tf.zeros([search.batch, 1]))
-    partial = inputs.run(search.extend, partial, first_active(inputs, places, groups))
+    partial = inputs.run(search.extend, partial, first_active(inputs, max_width, groups))
     beam = _merge_groups(partial.hypotheses) if groups > 1 else partial.hypotheses
     return partial.completed(Hypotheses(*(part[:, :n_best] for part in beam)), inputs.source_steps)
 
 
 class _Candidates(NamedTuple):
-    """The best continuations of each hypothesis of a beam: [batch, places, n]."""
+    """The best continuations of each hypothesis of a beam: [batch, max_width, n]."""
 
     words: tf.Tensor  # int32
     scores: tf.Tensor
@@ -82,7 +82,7 @@ class _BeamSearch:
     inputs: SearchInputs
     batch: tf.Tensor
     width: Scalar
-    places: int
+    max_width: int
     n_best: Scalar
     length_penalty: Scalar
     groups: int
@@ -90,39 +90,39 @@ class _BeamSearch:
 
     @property
     def group_size(self) -> int:
-        return self.places // self.groups
+        return self.max_width // self.groups
 
     def extend(
         self, t: tf.Tensor, partial: PartialHypotheses, active: ActiveHypotheses
     ) -> tuple[PartialHypotheses, ActiveHypotheses]:
         """One step: extend the active hypotheses by a word, and keep the best."""
-        inputs, rows, beam = self.inputs, self.batch * self.places, partial.hypotheses
+        inputs, rows, beam = self.inputs, self.batch * self.max_width, partial.hypotheses
         output = step_active(inputs, active, tf.reshape(beam.words, [rows, inputs.steps]), t)
         is_active = self._by_hypothesis(scatter_rows(active, tf.ones_like(active.rows), rows))
         candidates = self._candidates(beam, active, is_active, output)
         choices = self._choose(candidates, is_active)
         parents = choices // candidates.words.shape[2]
-        parent_rows = parents + tf.range(self.batch)[:, tf.newaxis] * self.places
+        parent_rows = parents + tf.range(self.batch)[:, tf.newaxis] * self.max_width
         beam = self._extend_beam(t, beam, candidates, choices, parents, is_active, parent_rows)
         running = tf.reshape(~(beam.ended | self._finished(beam)[:, tf.newaxis]), [rows])
         parent_rows = tf.reshape(parent_rows, [rows])
-        after = PartialHypotheses(beam, partial.history_with(scatter_rows(active, output.attention, rows), t))
-        return after, next_active(active, output.state, running, parent_rows, inputs.memory, self.places)
+        after = PartialHypotheses(beam, partial.history_with(output.attention, active.rows, t))
+        return after, next_active(active, output.state, running, parent_rows, inputs.memory, self.max_width)
 
     def _by_hypothesis(self, values: tf.Tensor) -> tf.Tensor:
-        """[batch · places, …] → [batch, places, …]."""
-        return tf.reshape(values, [self.batch, self.places, *values.shape[1:]])
+        """[batch · max_width, …] → [batch, max_width, …]."""
+        return tf.reshape(values, [self.batch, self.max_width, *values.shape[1:]])
 
     def _candidates(
         self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: StepOutput
     ) -> _Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 
-        At most ``places`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the end
-        marker, which does not count as a word, may rank lower than its probability suggests.
+        At most ``max_width`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the
+        end marker, which does not count as a word, may rank lower than its probability suggests.
         """
-        rows = self.batch * self.places
-        log_probabilities, words = top_k_words(output, self.places + 1)
+        rows = self.batch * self.max_width
+        log_probabilities, words = top_k_words(output, self.max_width + 1)
         count = words.shape[1]
         unchanged = tf.tile(tf.one_hot([0], count, on_value=0.0, off_value=NEG_INF), [rows, 1])
         changes = tf.tensor_scatter_nd_update(unchanged, active.rows[:, tf.newaxis], log_probabilities)
@@ -137,10 +137,10 @@ class _BeamSearch:
         return scores / length_divisor(lengths, self.length_penalty)
 
     def _choose(self, candidates: _Candidates, is_active: tf.Tensor) -> tf.Tensor:
-        """The candidates to keep, group by group, best first: [batch, places], indices into places · n.
+        """The candidates to keep, group by group, best first: [batch, max_width], indices into max_width · n.
 
         Args:
-            is_active: 1 for active hypotheses, 0 for others: [batch, places].
+            is_active: 1 for active hypotheses, 0 for others: [batch, max_width].
         """
         batch, count, size = tf.shape(candidates.ranks)[0], candidates.ranks.shape[2], self.group_size
         if self.groups == 1:
@@ -148,7 +148,7 @@ class _BeamSearch:
         words = tf.where(is_active[:, :, tf.newaxis] > 0, candidates.words, NO_WORD)
         chosen_words = tf.zeros([batch, 0], tf.int32)
         choices = []
-        for first in range(0, self.places, size):
+        for first in range(0, self.max_width, size):
             group_words = tf.reshape(words[:, first : first + size], [batch, size * count])
             ranks = tf.reshape(candidates.ranks[:, first : first + size], [batch, size * count])
             same = group_words[:, :, tf.newaxis] == chosen_words[:, tf.newaxis]
@@ -172,12 +172,12 @@ class _BeamSearch:
         """The beam of the chosen candidates, each with the history of its parent."""
 
         def chosen(values: tf.Tensor) -> tf.Tensor:
-            flat = tf.reshape(values, [self.batch, self.places * candidates.words.shape[2]])
+            flat = tf.reshape(values, [self.batch, self.max_width * candidates.words.shape[2]])
             return tf.gather(flat, choices, batch_dims=1)
 
         word, score, rank = chosen(candidates.words), chosen(candidates.scores), chosen(candidates.ranks)
-        if self.width is not self.places:
-            within = tf.range(self.places) < self.width
+        if self.width is not self.max_width:
+            within = tf.range(self.max_width) < self.width
             score, rank = tf.where(within, score, NEG_INF), tf.where(within, rank, NEG_INF)
         old = (beam.words, beam.lengths + is_active, beam.ended, beam.attention, is_active)
         words, lengths, ended, attention, is_active = reorder_state(old, parents)
@@ -198,7 +198,7 @@ class _BeamSearch:
         if self.groups > 1:
             return tf.reduce_all(beam.ended, axis=1)
         # scores only decrease and divisors only increase, so this is an upper bound of the final rank
-        bound = self._rank(beam.scores, tf.fill([self.batch, self.places], self.inputs.steps))
+        bound = self._rank(beam.scores, tf.fill([self.batch, self.max_width], self.inputs.steps))
         bound = tf.where(beam.ended, NEG_INF, bound)
         best_ended = tf.reduce_all(beam.ended[:, : self.n_best], axis=1)
         return best_ended & (tf.reduce_max(bound, axis=1) <= beam.ranks[:, self.n_best - 1])

@@ -52,11 +52,12 @@ class PartialHypotheses(NamedTuple):
         )
         return cls(hypotheses, tf.zeros([steps, rows, source_steps]))
 
-    def history_with(self, attention: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
-        """The history after step t. attention: of every hypothesis, [batch · n, source steps]."""
+    def history_with(self, attention: tf.Tensor, rows: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
+        """The history after step t. attention: of the hypotheses in ``rows``, [active, source steps]."""
         if attention.shape[1] == 0:
             return self.attention_history
-        return tf.tensor_scatter_nd_update(self.attention_history, [[t]], attention[tf.newaxis])
+        positions = tf.stack([tf.zeros_like(rows) + t, rows], axis=1)
+        return tf.tensor_scatter_nd_update(self.attention_history, positions, attention)
 
     def completed(self, hypotheses: Hypotheses, source_steps: int) -> Hypotheses:
         """Hypotheses of this search, such as the best ones, with their attention: [batch, n, steps, source steps]."""
@@ -105,8 +106,9 @@ def top_k_words(step_output: StepOutput, count: int) -> tuple[tf.Tensor, tf.Tens
     """
     vocabulary = step_output.logits.shape[-1]
     logits, words = _fast_top_k(step_output.logits, min(count + len(step_output.forbidden), vocabulary))
-    for word in step_output.forbidden:  # cheaper than masking all logits
-        logits = tf.where(words == word, NEG_INF, logits)
+    if step_output.forbidden:  # cheaper than masking all logits
+        forbidden = tf.reduce_any(words[:, :, tf.newaxis] == tf.stack(step_output.forbidden), axis=2)
+        logits = tf.where(forbidden, NEG_INF, logits)
     values, positions = tf.math.top_k(logits, min(count, vocabulary))
     return values - step_output.normalizer[:, tf.newaxis], tf.gather(words, positions, batch_dims=1)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer
-from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose, never_written
+from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose, forbidden_ids
 from seq2seq_chat.decoding.result import NEG_INF, NO_WORD
 
 LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
@@ -52,9 +52,9 @@ def apply_if(condition: Condition, rule: LogitRule) -> LogitRule:
 
 
 def forbidden_words(allow_unknown: Condition) -> list[Any]:
-    """See :func:`never_written`; a tensor decides in the graph."""
+    """See :func:`forbidden_ids`; a tensor decides in the graph."""
     if isinstance(allow_unknown, bool):
-        return never_written(allow_unknown)
+        return forbidden_ids(allow_unknown)
     return [PAD, GO, tf.where(allow_unknown, NO_WORD, UNKNOWN)]
 
 

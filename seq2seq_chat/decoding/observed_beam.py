@@ -27,7 +27,7 @@ from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.search_steps import Candidate, Expansion, Fate, Node, SearchStep
 from seq2seq_chat.model.eager import call_with_arrays
 
-ALTERNATIVES = 10  # of the most probable words, which are reported whatever becomes of them
+REPORTED_CANDIDATES = 10  # of the most probable words, which are reported whatever becomes of them
 
 
 class Proposals(NamedTuple):
@@ -58,7 +58,9 @@ def propose_words(
     words = tf.concat(
         [
             tf.math.top_k(allowed, tf.minimum(count, vocabulary)).indices,
-            tf.math.top_k(original, min(ALTERNATIVES + 2, vocabulary)).indices,  # which may include <pad> and <go>
+            tf.math.top_k(
+                original, min(REPORTED_CANDIDATES + 2, vocabulary)
+            ).indices,  # which may include <pad> and <go>
             tf.fill([rows, 1], word),
         ],
         axis=1,
@@ -218,5 +220,5 @@ def _reported(candidates: list[Candidate], row: int, kept: dict[tuple[int, int],
     return [
         candidate._replace(fate="kept", node=node) if node else candidate
         for position, (candidate, node) in enumerate(zip(ordered, nodes, strict=True))
-        if node or position < ALTERNATIVES
+        if node or position < REPORTED_CANDIDATES
     ]

@@ -61,7 +61,7 @@ class SearchParameters(NamedTuple):
         return [tf.TensorSpec([], types[type(value)], name) for name, value in zip(cls._fields, defaults, strict=True)]
 
 
-def never_written(allow_unknown: bool) -> list[int]:
+def forbidden_ids(allow_unknown: bool) -> list[int]:
     """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
     return [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
 

@@ -131,6 +131,4 @@ def step_active(inputs: SearchInputs, active: ActiveHypotheses, words: tf.Tensor
 def scatter_rows(active: ActiveHypotheses, values: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """The values of active hypotheses, and zero for the others. values: [active, …] → [rows, …]."""
     shape = tf.concat([[rows], tf.shape(values)[1:]], axis=0)
-    if 0 in values.shape[1:]:
-        return tf.zeros(shape, values.dtype)
     return tf.ensure_shape(tf.scatter_nd(active.rows[:, tf.newaxis], values, shape), [None, *values.shape[1:]])

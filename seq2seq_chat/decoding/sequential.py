@@ -7,14 +7,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
-from seq2seq_chat.decoding.hypotheses import PartialHypotheses, StepOutput, top_k_words
+from seq2seq_chat.decoding.hypotheses import PartialHypotheses, StepOutput, reorder_state, top_k_words
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
     SearchInputs,
     first_active,
-    next_active,
-    scatter_rows,
     step_active,
 )
 
@@ -30,30 +28,36 @@ def most_probable_words(step_output: StepOutput, rows: tf.Tensor, t: tf.Tensor) 
 
 def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_words) -> Hypotheses:
     """One hypothesis per utterance, extended by the words that ``choose`` returns up to the end marker."""
-    batch = inputs.batch
 
     def extend(
         t: tf.Tensor, partial: PartialHypotheses, active: ActiveHypotheses
     ) -> tuple[PartialHypotheses, ActiveHypotheses]:
-        hypotheses = partial.hypotheses
+        hypotheses, rows, zeros = partial.hypotheses, active.rows, tf.zeros_like(active.rows)
         output = step_active(inputs, active, hypotheses.words[:, 0], t)
-        log_probabilities, words = choose(output, active.rows, t)
-        # an inactive row keeps its padding, which is 0, and its score
-        extensions = (words, log_probabilities, output.attention, tf.ones_like(active.rows))
-        words, log_probabilities, attention, added = (scatter_rows(active, part, batch) for part in extensions)
-        at_t = tf.one_hot(t, inputs.steps, on_value=True, off_value=False)
-        scores = hypotheses.scores + log_probabilities[:, tf.newaxis]
+        log_probabilities, words = choose(output, rows, t)
+        row, row_at_t = tf.stack([rows, zeros], axis=1), tf.stack([rows, zeros, zeros + t], axis=1)
+        words_so_far = tf.tensor_scatter_nd_update(hypotheses.words, row_at_t, words)
+        scores = tf.tensor_scatter_nd_add(hypotheses.scores, row, log_probabilities)
         extended = Hypotheses(
-            words=tf.where(at_t, words[:, tf.newaxis, tf.newaxis], hypotheses.words),
-            lengths=hypotheses.lengths + added[:, tf.newaxis],
+            words=words_so_far,
+            lengths=tf.tensor_scatter_nd_add(hypotheses.lengths, row, zeros + 1),
             scores=scores,
-            ended=hypotheses.ended | (words == EOS)[:, tf.newaxis] | (scores == NEG_INF),
+            ended=tf.reduce_any(words_so_far == EOS, axis=2) | (scores == NEG_INF),
             attention=hypotheses.attention,
             ranks=scores,
         )
-        running = ~extended.ended[:, 0]
-        after = PartialHypotheses(extended, partial.history_with(attention, t))
-        return after, next_active(active, output.state, running, tf.range(batch), inputs.memory, 1)
+        after = PartialHypotheses(extended, partial.history_with(output.attention, rows, t))
+        ended = (words == EOS) | (log_probabilities == NEG_INF)
+        return after, _without(ended, active._replace(state=output.state))
 
-    partial = inputs.run(extend, inputs.no_words(tf.zeros([batch, 1])), first_active(inputs, width=1))
+    partial = inputs.run(extend, inputs.no_words(tf.zeros([inputs.batch, 1])), first_active(inputs, width=1))
     return partial.completed(partial.hypotheses, inputs.source_steps)
+
+
+def _without(ended: tf.Tensor, active: ActiveHypotheses) -> ActiveHypotheses:
+    """The active hypotheses that have not ended. ended: bool [active]."""
+
+    def running() -> ActiveHypotheses:
+        return reorder_state(active, tf.where(~ended)[:, 0])
+
+    return tf.cond(tf.reduce_any(ended), running, lambda: active)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from seq2seq_chat.checkpoint.restore import TrainedModel
+from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.browser_tokenizers import describe_tokenizer
@@ -112,11 +113,6 @@ def round_weights(model: tf.Module) -> None:
 def is_table(name: str) -> bool:
     """Whether a variable has a row for each word, [words, units], and is not the W of a product x W."""
     return name.startswith("embedding/") or name == "output/words"
-
-
-def variable_name(variable: tf.Variable) -> str:
-    """The name without the number of an output."""
-    return str(variable.name).split(":", maxsplit=1)[0]
 
 
 def _coarsest(matrix: npt.NDArray[np.float32]) -> QuantizedMatrix | None:

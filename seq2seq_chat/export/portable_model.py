@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +123,12 @@ def describe(trained: TrainedModel[Any], config: Config) -> dict[str, Any]:
 
 def _describe_text(text: TextSettings, prefix: str) -> dict[str, Any]:
     """The tokenizer of one side and the files that belong to it."""
-    described: Mapping[str, Any] = {
+    return {
         "tokenizer": text.tokenizer,
         "lowercase": text.lowercase,
         "vocabulary": f"{prefix}{VOCABULARY_FILE}",
         "tokenizer_file": f"{prefix}{TOKENIZER_FILE}" if text.tokenizer == "subword" else None,
     }
-    return dict(described)
 
 
 def _known_tokens(codecs: Codecs) -> list[str]:

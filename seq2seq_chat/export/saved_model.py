@@ -36,10 +36,13 @@ class ExportError(UserError):
 
 
 def ensure_empty(folder: Path) -> None:
-    """Raise ExportError if ``folder`` exists and is not an empty folder."""
-    is_empty_folder = folder.is_dir() and not any(folder.iterdir())
-    if not is_empty_folder and (folder.exists() or folder.is_symlink()):
-        raise ExportError(f"--output {folder} already exists; choose another folder")
+    """Raise ExportError if ``folder`` exists and is not an empty folder, or is inaccessible."""
+    try:
+        is_empty_folder = folder.is_dir() and not any(folder.iterdir())
+        if not is_empty_folder and (folder.exists() or folder.is_symlink()):
+            raise ExportError(f"--output {folder} already exists; choose another folder")
+    except OSError as error:
+        raise ExportError(f"--output {folder}: {error.strerror}; choose another folder") from error
 
 
 def export_saved_model(

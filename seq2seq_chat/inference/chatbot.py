@@ -20,7 +20,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.data.source_text import SourceText
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, strip_ids
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
 from seq2seq_chat.decoding.result import Hypotheses, OnStep
 from seq2seq_chat.decoding.uniform import Seeds
 from seq2seq_chat.inference.engine import ReplyEngine, Search, load_engine
@@ -85,7 +85,7 @@ class Chatbot:
     def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
         """The chatbot of a run or an exported model; see :func:`load_engine` for the errors raised."""
         loaded = load_engine(run, snapshot)
-        chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.path.parent)
+        chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
         chatbot.warnings = loaded.warnings
         return chatbot
 
@@ -157,7 +157,7 @@ class Chatbot:
         def report(first: int, hypotheses: Hypotheses) -> bool:
             words, lengths = np.asarray(hypotheses.words[:, 0]), np.asarray(hypotheses.lengths[:, 0])
             for n, (ids, length) in enumerate(zip(words, lengths, strict=True), start=first):
-                texts[rows[n]] = self.codecs.target.text(self.codecs.target.words(strip_ids(ids[:length])))
+                texts[rows[n]] = self.codecs.target.decode(ids[:length])
             return on_step(list(texts))
 
         return report

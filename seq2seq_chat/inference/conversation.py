@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import OPTIONS_OF_METHOD, Decoding, override_decoding
+from seq2seq_chat.data.codec import replace_surrogates
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.terminal import ReplyFormat, explain, notes
 from seq2seq_chat.system.errors import UserError
@@ -103,6 +105,7 @@ class Conversation:
                 changes["method"] = method
             decoding = override_decoding(self._decoding, **changes)
             self._bot.reader(decoding)  # a lexicon that cannot be read is reported now
+            self._bot.search(decoding)  # and so is a setting that the model does not support
             self._decoding = decoding
             self._format = self._format._replace(scores=decoding.n_best > 1) if key == "n_best" else self._format
         settings = self._decoding.model_dump(mode="json")
@@ -120,8 +123,8 @@ class Conversation:
     def _save(self, argument: str) -> str:
         if not argument:
             return "(write the name of the file after /save)"
-        path = Path(argument).expanduser()
-        if path.exists() and path not in self._saved:
+        path = Path(os.path.expanduser(argument))  # noqa: PTH111  unlike Path's, it raises no errors
+        if os.path.exists(path) and path not in self._saved:  # noqa: PTH110  likewise
             return f"({path} exists already; choose another name)"
         labels = self._bot.config.labels
         if path.suffix == ".json":
@@ -132,7 +135,7 @@ class Conversation:
             content = json.dumps({"run": self._bot.config.name, "step": self._bot.step, "turns": turns}, indent=2)
         else:
             content = "\n".join(f"{labels.you}: {turn.text}\n{labels.model}: {turn.reply.text}" for turn in self._turns)
-        write_atomically(path, content + "\n")
+        write_atomically(path, replace_surrogates(content) + "\n")
         self._saved.add(path)
         return f"saved {len(self._turns)} {'turn' if len(self._turns) == 1 else 'turns'} to {path}"
 

@@ -14,7 +14,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
-from seq2seq_chat.decoding.parameters import SearchParameters, never_written
+from seq2seq_chat.decoding.parameters import SearchParameters, forbidden_ids
 from seq2seq_chat.decoding.result import Block
 from seq2seq_chat.inference.text_engine import TextEngine, load_text_engine
 from seq2seq_chat.runs.run import Run
@@ -149,7 +149,7 @@ class Generator:
     def forbidden(self, decoding: Decoding) -> tuple[int, ...]:
         """Ids of tokens that are never written."""
         end = [EOS] if self.codec.tokenizer.keeps_line_breaks else []
-        return (*never_written(decoding.allow_unknown), *end)
+        return (*forbidden_ids(decoding.allow_unknown), *end)
 
 
 def random_seed(decoding: Decoding) -> int:

@@ -158,7 +158,7 @@ class ReplySearch:
             length_penalty=parameters.length_penalty,
             groups=decoding.beam_groups,
             diversity=parameters.diversity_penalty,
-            places=decoding.beam_width,
+            max_width=decoding.beam_width,
         )
 
 

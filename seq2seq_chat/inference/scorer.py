@@ -12,12 +12,12 @@ from seq2seq_chat.data.batches import Batches
 from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.decoding.result import SampleScores
+from seq2seq_chat.inference.text_scorer import MAX_LOGITS
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.micro_batches import split_batch
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 
 MAX_ROWS, MAX_PAIRS = 64, 256  # computed together: samples of a dataset, and pairs in arrays
-MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
 
 class Scores(NamedTuple):

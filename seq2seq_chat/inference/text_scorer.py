@@ -12,7 +12,7 @@ from seq2seq_chat.inference.text_engine import TextEngine
 MAX_STREAMS = 64
 MIN_LENGTH = 512  # tokens of a stream: in shorter ones, too much is read twice
 MAX_STEPS = 256  # read in one call
-MAX_LOGITS = 30e6  # rows times steps times vocabulary size: bounds the memory of the full softmax
+MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 WARM_UP = 512  # tokens before a stream, from which its first state is estimated; at most MIN_LENGTH
 TOLERANCE = 1e-3  # between the units of two states that count as equal
 

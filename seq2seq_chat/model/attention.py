@@ -1,7 +1,8 @@
 """Attention: which words of the source the decoder attends to.
 
 Every encoder position i gets a score u_i at decoder step t; then a = softmax(u) over the words of the source, and the
-context is c_t = Σ a_i h_i. Padding gets a weight of exactly zero.
+context is c_t = Σ a_i h_i. Padding gets a weight of exactly zero, unless the source has no words, in which case all
+values are zero.
 """
 
 from __future__ import annotations

@@ -110,13 +110,10 @@ class LanguageModel(tf.Module):
             if t + 1 == truncation.forward:
                 carried = tf.nest.map_structure(tf.stop_gradient, states)
         first = truncation.first_loss
-        maxout = () if isinstance(inputs.maxout, tuple) else inputs.maxout[first:]
-        hidden = dropout(self.decoder.combine(tf.stack(outputs[first:]), None, maxout), random, "output")
+        hidden = dropout(self.decoder.combine(tf.stack(outputs[first:]), None, inputs.maxout[first:]), random, "output")
         hidden, targets = hidden[: batch.end - first], tf.transpose(batch.targets)[first : batch.end]
         hidden, targets = tf.reshape(hidden, [-1, hidden.shape[-1]]), tf.reshape(targets, [-1])
-        if sampled_words is None:
-            return Loss.of_tokens(self.output.full_loss(hidden, targets)), carried
-        return Loss.of_tokens(self.output.sampled_loss(hidden, targets, sampled_words)), carried
+        return Loss.of_tokens(self.output.loss(hidden, targets, sampled_words)), carried
 
     def read(self, inputs: tf.Tensor, states: States) -> tuple[tf.Tensor, States]:
         """Read any number of tokens, without dropout and gradients.

@@ -64,6 +64,10 @@ class Output(tf.Module):
         """A copy of Wᵀ, for any number of decoding steps: [width, vocabulary]."""
         return tf.transpose(self.words)
 
+    def loss(self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords | None) -> tf.Tensor:
+        """:meth:`sampled_loss` with a sample, :meth:`full_loss` without one."""
+        return self.full_loss(hidden, targets) if sample is None else self.sampled_loss(hidden, targets, sample)
+
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the entire vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, self.logits(hidden))

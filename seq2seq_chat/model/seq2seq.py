@@ -106,9 +106,7 @@ class Seq2Seq(tf.Module):
             sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
         """
         hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, random)
-        if sampled_words is None:
-            return Loss.of_tokens(self.output.full_loss(hidden, words))
-        return Loss.of_tokens(self.output.sampled_loss(hidden, words, sampled_words))
+        return Loss.of_tokens(self.output.loss(hidden, words, sampled_words))
 
     def teacher_forced(
         self,

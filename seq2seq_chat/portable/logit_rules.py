@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from seq2seq_chat.data.vocabulary import EOS, PAD
-from seq2seq_chat.decoding.parameters import SearchParameters, never_written
+from seq2seq_chat.decoding.parameters import SearchParameters, forbidden_ids
 from seq2seq_chat.decoding.result import NEG_INF
 from seq2seq_chat.portable.steps import StepOutput, log_normalizer
 
@@ -20,7 +20,7 @@ def configured_rules(parameters: SearchParameters) -> list[LogitRule]:
     rules: list[LogitRule] = []
     if parameters.repetition_penalty != 1:
         rules.append(repetition_penalty_rule(float(parameters.repetition_penalty)))
-    rules.append(forbid(never_written(bool(parameters.allow_unknown))))
+    rules.append(forbid(forbidden_ids(bool(parameters.allow_unknown))))
     if parameters.min_length > 0:
         rules.append(min_length_rule(int(parameters.min_length)))
     if parameters.no_repeat_ngram_size > 0:

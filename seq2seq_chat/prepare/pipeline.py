@@ -38,6 +38,7 @@ OUTPUT_FILES = (
     STATISTICS_FILE,
 )
 _WORKING_FOLDER = ".preparing"
+STAGING_FOLDER = "new"  # in the working folder: the results until they are complete
 
 
 def prepare(
@@ -69,8 +70,7 @@ def prepare(
     ensure_not_an_input(output, {path.parent for file in files for path in (file.path, file.companion) if path})
     with working_folder(output) as folder:
         result = _read(settings, files, folder)
-        staging = folder / "new"
-        shutil.rmtree(staging, ignore_errors=True)
+        staging = folder / STAGING_FOLDER
         staging.mkdir()
         statistics = _assemble(settings, result, staging)
         write_json(staging / STATISTICS_FILE, statistics)
@@ -125,7 +125,10 @@ def _import_engine(name: EngineName) -> None:
 
 @contextmanager
 def working_folder(output: Path) -> Iterator[Path]:
-    """A folder inside ``output`` for intermediate files, kept after an interruption if there is something to resume."""
+    """A folder inside ``output`` for intermediate files; it has no staging folder.
+
+    After an error or interruption, it is kept without the staging folder if a preparation can resume from its shards.
+    """
     output_existed = output.exists()
     folder = output.absolute() / _WORKING_FOLDER  # some libraries expand a relative ~ to the home folder
     with as_user_error(output):
@@ -134,22 +137,19 @@ def working_folder(output: Path) -> Iterator[Path]:
         lock = open(folder / "lock", "w")  # noqa: SIM115  closed below
     with lock:
         _acquire(lock, output)
-        remove_temporary(folder)  # left behind if a preparation was killed
+        remove_temporary(folder)  # left behind if a preparation was killed, and so may be the staging folder
+        shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)
         keep = True
         try:
             with as_user_error(output):
                 yield folder
             keep = False
-        except TooMuchDamage:
-            raise
-        except ReadingStopped:
-            keep = any(folder.glob("*.json"))
-            raise
-        except CorpusError:
-            keep = False  # other inputs or settings are needed
+        except CorpusError as error:
+            keep = isinstance(error, (TooMuchDamage, ReadingStopped))  # others need other inputs or settings
             raise
         finally:
-            if not keep:
+            shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)
+            if not (keep and any(folder.glob("*.json"))):  # the reports of shards
                 shutil.rmtree(folder, ignore_errors=True)
                 if not output_existed:
                     with suppress(OSError):

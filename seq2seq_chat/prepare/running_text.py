@@ -15,8 +15,8 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
-from seq2seq_chat.prepare.pipeline import STATISTICS_FILE, ensure_not_an_input, publish, working_folder
-from seq2seq_chat.prepare.split import SPLITS
+from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
 
 
@@ -25,7 +25,7 @@ class TextSettings(NamedTuple):
 
     tokenizer: TokenizerSettings
     vocabulary_size: int = 50_000  # including the special words
-    split: tuple[float, float, float] = (90.0, 5.0, 5.0)  # percentages of the characters
+    split: Shares = (90.0, 5.0, 5.0)  # relative numbers of characters
 
 
 def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
@@ -41,14 +41,15 @@ def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: s
     Raises:
         CorpusError: An input cannot be read, or train has no characters.
         TokenizerError: The tokenizer cannot be trained.
-        UserError: ``output`` cannot be written.
+        UserError: The split is invalid, or ``output`` cannot be written.
     """
+    check_shares(settings.split)
     files, output = list(map(Path, inputs)), Path(output)
     ensure_not_an_input(output, [file.parent for file in files])
     total = sum(len(piece) for piece in _read_all(files))
     with working_folder(output) as folder:
-        staging = folder / "new"
-        staging.mkdir(exist_ok=True)
+        staging = folder / STAGING_FOLDER
+        staging.mkdir()
         ends = _split_ends(total, settings.split)
         whole_lines = settings.tokenizer.name != "character"
         _write_splits(files, ends, whole_lines, staging)
@@ -67,7 +68,7 @@ def _read_all(files: Sequence[Path]) -> Iterator[str]:
         yield from read_text(file)
 
 
-def _split_ends(total: int, split: tuple[float, float, float]) -> list[int]:
+def _split_ends(total: int, split: Shares) -> list[int]:
     """The numbers of characters up to the end of each split."""
     train, validation, _ = split
     return [int(total * train / sum(split)), int(total * (train + validation) / sum(split)), total]

@@ -11,7 +11,7 @@ from seq2seq_chat.config import flat_settings
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import MAX_BYTES, summarize
-from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.tables import NO_VALUE, format_table
 
 BLEU = "best validation BLEU"  # of translations only
 
@@ -66,5 +66,5 @@ def format_comparison(comparison: Comparison) -> str:
         rows.append(["(no setting differs)", *blank])
     rows.append(["", *blank])
     for name, values in comparison.figures.items():
-        rows.append([name, *("–" if value is None else str(value) for value in values)])
+        rows.append([name, *(NO_VALUE if value is None else str(value) for value in values)])
     return format_table(rows, "lr")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -45,13 +46,16 @@ def find_run(name: str, results: str | Path = "results") -> Run:
     The name without its time is enough if it is unique: ``quickstart`` for ``2026-05-04_17-03-22_quickstart``.
 
     Raises:
-        RunError: No run, or more than one, has this name.
+        RunError: No run, or more than one, has this name, or its folder is inaccessible.
     """
     results = Path(results)
     if not name:
         raise RunError(f"the name of the run is empty; use its folder, its name below {results}, or {LATEST}")
-    if (Path(name) / "config.json").is_file():
-        return Run(name)
+    try:
+        if (Path(name) / "config.json").is_file():
+            return Run(name)
+    except OSError as error:  # no permission, or too long a name
+        raise RunError(f"{name}: {error.strerror}") from error
     if _is_damaged(Path(name)):
         raise RunError(missing_file(Run(name).path, "config.json"))
     runs = list_runs(results)
@@ -105,7 +109,7 @@ def match_run(name: str, runs: Sequence[Run]) -> Run:
 
 def list_runs(results: str | Path = "results") -> list[Run]:
     """List the runs in a folder, oldest first; those without a time in their names come before all others."""
-    return [Run(folder) for folder in _folders(results) if (folder / "config.json").is_file()]
+    return [Run(folder) for folder in _folders(results) if _has_config(folder)]
 
 
 def distinct_names(runs: Sequence[Run]) -> list[str]:
@@ -124,8 +128,13 @@ def _folders(results: str | Path) -> list[Path]:
 
 def _is_damaged(folder: Path) -> bool:
     """Whether a folder was a run or an exported model, but has lost its configuration."""
-    traces = any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl", MODEL_FILE))
-    return traces and not (folder / "config.json").is_file()
+    names = ("checkpoints", "metrics.jsonl", MODEL_FILE)
+    traces = any(os.path.exists(folder / name) for name in names)  # noqa: PTH110  see _has_config
+    return traces and not _has_config(folder)
+
+
+def _has_config(folder: Path) -> bool:
+    return os.path.isfile(folder / "config.json")  # noqa: PTH113  Path.is_file fails for an inaccessible folder
 
 
 def _without_time(name: str) -> str:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError, load_config
 from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.runs.json_lines import append_durably
 from seq2seq_chat.runs.lock import hold_lock, is_locked
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import (
@@ -63,6 +65,11 @@ class Run:
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    @property
+    def results(self) -> Path:
+        """The folder that contains that of the run."""
+        return Path(os.path.abspath(self.path)).parent
 
     @property
     def is_exported(self) -> bool:
@@ -216,10 +223,13 @@ class Run:
             remove_temporary(folder)
 
     def record_start(self, entry: Mapping[str, Any]) -> None:
-        """Append the start of a training run to the history, and delete end.json of the previous one."""
+        """Append the start of a training run to the history, then delete end.json of the previous one.
+
+        Raises:
+            UserError: The history could not be written.
+        """
+        append_durably(self.history_file, {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **entry})
         (self.path / "end.json").unlink(missing_ok=True)
-        with open(self.history_file, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.strftime("%Y-%m-%d %H:%M:%S"), **entry}) + "\n")
 
     def record_end(self, state: str, step: int, reason: str | None = None) -> None:
         """Record the end of a training run; ``state`` is "finished", "interrupted" or "failed"."""

@@ -87,7 +87,11 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def copy_file(source: str | Path, path: str | Path) -> None:
     """Copy a file atomically. Raises UserError if it could not be read or written."""
-    with atomic_write(path, "wb") as stream, open(source, "rb") as source_file:
+    try:
+        source_file = open(source, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{source} could not be read: {error.strerror}") from error
+    with source_file, atomic_write(path, "wb") as stream:
         shutil.copyfileobj(source_file, stream, 1 << 20)
 
 

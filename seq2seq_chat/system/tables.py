@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+NO_VALUE = "–"
+
 
 def format_table(
     rows: Sequence[Sequence[str]], align: str = "l", style: Literal["plain", "ruled", "markdown"] = "plain"

@@ -83,6 +83,7 @@ def describe_environment() -> dict[str, Any]:
 def _code_revision() -> dict[str, Any]:
     """The Git revision of the code, and whether files were changed since; None if unknown."""
     try:
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails in the repository of another project
         revision = _git("rev-parse", "HEAD").strip()
         return {"revision": revision, "changed": bool(_git("status", "--porcelain", "--untracked-files=no").strip())}
     except (OSError, subprocess.SubprocessError):

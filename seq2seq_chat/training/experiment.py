@@ -152,7 +152,7 @@ def _record_start(session: Session, trainer: Trainer) -> None:
     """Append the changed settings and the initial weights to the run's history, and save the new configuration."""
     run, config = session.run, session.config
     before, after = flat_settings(run.config), flat_settings(config)
-    changes = {key: [before.get(key), value] for key, value in after.items() if before.get(key) != value}
+    changes = {} if session.new else {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v}
     for key, (old, value) in changes.items():
         trainer.console.log(f"changed: {key} from {json.dumps(old)} to {json.dumps(value)}")
     entry = {"step": trainer.state.step, "host": socket.gethostname(), "changes": changes}

@@ -18,6 +18,7 @@ from seq2seq_chat.analysis import predictions as predictions_module
 from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run, sentence_distances
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.config import Decoding
@@ -219,7 +220,21 @@ def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path,
     assert metrics["samples"] == 6 and metrics["sent2vec_distance"] > 0
     assert len(Path(metrics["predictions"]).read_text(encoding="utf-8").splitlines()) == 7
     assert f"{metrics['word_accuracy']:.2%}" in result.out and "2^loss" in result.out
-    assert (run_copy / "evaluation" / "sent2vec.bin").is_file()  # trained, as no model was given
+    assert len(list((run_copy / "evaluation").glob("sent2vec_*.bin"))) == 1  # trained, as no model was given
+
+
+def test_runs_with_the_same_output_have_their_own_sentence_vectors(
+    tiny_run: Path, run_copy: Path, corpora: Path, tmp_path: Path
+) -> None:
+    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
+    config["data"]["train"] = str(corpora / "validation.txt")
+    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    folder = tmp_path / "output"
+    first, second, again = (
+        load_sentence_vectors(Run(run), folder)[0].embed(["you see it !"]) for run in (tiny_run, run_copy, tiny_run)
+    )
+    assert np.array_equal(first, again) and not np.array_equal(first, second)
+    assert len(list(folder.glob("sent2vec_*.bin"))) == 2
 
 
 def test_evaluate_without_the_training_corpus(run_copy: Path, corpora: Path) -> None:

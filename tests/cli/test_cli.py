@@ -254,6 +254,19 @@ def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
 
 
+def test_a_name_that_is_too_long(cli: Cli, run_copy: Path) -> None:
+    name = "x" * 300
+    assert cli("train", name).error_message == f"{name}: File name too long"
+    assert cli("chat", name).error_message == f"{name}: File name too long"
+    assert ": File name too long; choose another" in cli("export", run_copy, "--output", name).error_message
+
+
+def test_an_empty_name_of_a_run_to_resume(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:
+    message = cli("train", tiny_config, "--resume", "", "--results", tmp_path / "results").error_message
+    assert message.startswith("the name of the run is empty")
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_missing_corpus_is_reported_before_tensorflow_is_loaded(
     cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +342,15 @@ def test_evaluating_on_an_invalid_corpus(cli: Cli, tiny_run: Path, invalid_files
         assert not (invalid_files / "figures.json").exists()
     result = cli("evaluate", tiny_run, "--json", invalid_files / "none" / "figures.json")
     assert "figures.json: the folder does not exist" in result.error_message
+
+
+def test_a_folder_is_no_file_for_results(
+    cli: Cli, tiny_run: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq_chat.system.versions.load_tensorflow", lambda: pytest.fail("TensorFlow is loaded"))
+    for command in (["evaluate", tiny_run], ["check", tiny_config]):
+        message = cli(*command, "--json", tmp_path).error_message
+        assert message == f"--json {tmp_path} is a folder; name a file in it"
 
 
 def test_a_run_without_a_corpus_to_evaluate_on(cli: Cli, run_copy: Path) -> None:

@@ -220,7 +220,8 @@ def test_texts_that_are_too_short(tmp_path: Path, text: str, message: str) -> No
 def test_verbs_that_need_replies_say_so(trained_text: tuple[Run, CommandResult], tmp_path: Path) -> None:
     path = trained_text[0].path
     assert "is a language model, which `chat` does not support" in run_command("chat", path).error_message
-    for option, value in (("--beam-width", 3), ("--reference", path / "config.json"), ("--baseline", path)):
+    options = (("--limit", 9), ("--beam-width", 3), ("--reference", path / "config.json"), ("--baseline", path))
+    for option, value in options:
         assert f"{option} does not apply" in run_command("evaluate", path, option, value).error_message
 
 

@@ -94,6 +94,16 @@ def test_evaluate(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, 
     assert keywords == {"beam_width": 3, "sent2vec": "s.bin", "folder": "out", "references": (data, data)}
 
 
+def test_compare(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, run_copy: Path, tmp_path: Path) -> None:
+    """Runs of the same experiment have the names of their folders in the legend."""
+    draw = record("seq2seq_chat.analysis.figures.curves.draw_curves")
+    other = run_copy.rename(run_copy.with_name("other"))
+    options = ["--output", tmp_path / "curves.png"]
+    assert "recorded" in cli("experiments", "compare", tiny_run, other, *options).error_message
+    (curves,) = draw.call_args.args
+    assert [curve.label.partition(",")[0] for curve in curves] == [tiny_run.name, "other"]
+
+
 def test_serve(cli: Cli, record: Callable[[str], MagicMock]) -> None:
     serve = record("webui.server.serve")
     options = ["--results", "here", "--host", "0.0.0.0", "--port", 80, "--token", "t", "--models", 2, "--waiting", 90]

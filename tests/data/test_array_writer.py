@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.data import array_writer as module
-from seq2seq_chat.data.array_writer import array_writer
+from seq2seq_chat.data.array_writer import array_writer, id_dtype
+
+
+def test_the_type_of_ids_holds_all_of_a_vocabulary() -> None:
+    assert [id_dtype(size) for size in (4, 65_536, 65_537)] == ["H", "H", "i"]
 
 
 @pytest.mark.parametrize(("code", "dtype"), [("H", "uint16"), ("i", "int32"), ("q", "int64")])

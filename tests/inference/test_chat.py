@@ -22,7 +22,7 @@ from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
 from seq2seq_chat.data.tokenizers import create_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
-from seq2seq_chat.inference.conversation import NOT_UTF8, converse
+from seq2seq_chat.inference.conversation import NOT_UTF8, Conversation, converse
 from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.inference.terminal import ReplyFormat
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -30,6 +30,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from tests.random_runs import codec_of_texts, random_run, small_config
 from tests.random_weights import randomize
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
@@ -351,6 +352,28 @@ def test_mistakes_in_commands(talk: Callable[..., list[str]], tmp_path: Path) ->
     assert lines[5].startswith("/quit or Ctrl-D")
     assert "could not be written" in lines[6]
     assert lines[7] == "beam_width 3"
+
+
+def test_files_that_cannot_be_saved(talk: Callable[..., list[str]]) -> None:
+    lines = talk(f"/save {'x' * 300}", "/save ~nobody/missing/file.txt", "/quit")[2:]
+    assert len(lines) == 2 and all("could not be written" in line for line in lines)
+
+
+def test_text_that_utf8_cannot_encode_is_saved(talk: Callable[..., list[str]], tmp_path: Path) -> None:
+    file = tmp_path / "talk.txt"
+    assert talk("you \udcff see", f"/save {file}", "/quit")[-1] == f"saved 1 turn to {file}"
+    assert file.read_text(encoding="utf-8").startswith("you: you \ufffd see\n")
+
+
+def test_a_setting_that_the_model_does_not_support(tmp_path: Path) -> None:
+    config = small_config("model.attention_query=previous")
+    codecs = Codecs.shared(codec_of_texts(config.data.source_text.tokenizer, ["you see the tree ."]))
+    conversation = Conversation(
+        Chatbot.load(random_run(tmp_path / "run", config, codecs)), config.decoding, ReplyFormat()
+    )
+    refused = conversation.command("set", "unrolling dynamic")
+    assert refused.startswith("(decoding.unrolling dynamic does not support model.")
+    assert conversation.command("set", "unrolling") == "unrolling null"
 
 
 def test_a_conversation_is_saved(talk: Callable[..., list[str]], bot: Chatbot, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_every_setting_reaches_the_search(monkeypatch: pytest.MonkeyPatch, decod
         assert distribution is calls.truncated_softmax.return_value
     else:
         (inputs,) = calls.beam_search.call_args.args
-        options = {"width": 6, "n_best": 2, "length_penalty": 0.7, "groups": 3, "diversity": 0.9, "places": 6}
+        options = {"width": 6, "n_best": 2, "length_penalty": 0.7, "groups": 3, "diversity": 0.9, "max_width": 6}
         assert calls.beam_search.call_args.kwargs == options
     assert inputs.logit_rules is calls.configured_rules.return_value
     assert (inputs.steps, inputs.source_steps) == (STEPS, 5)

@@ -122,6 +122,7 @@ def test_signal_leaves_no_temporary_files(
         assert (run.returncode, printed) == (status, [message])
         assert not list(Path(temporary).iterdir())
     assert list((tmp_path / "output" / ".preparing").glob("*.json"))
+    assert not (tmp_path / "output" / ".preparing" / "new").exists()
     for output in ("output", "uninterrupted"):
         prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / output)
     assert contents(tmp_path / "output") == contents(tmp_path / "uninterrupted")

@@ -65,13 +65,37 @@ def test_subwords_can_be_trained_on(source: Path) -> None:
     assert {"tokenizer.json", "vocabulary.txt", "train.txt"} <= files.keys()
 
 
+def test_files_of_a_killed_preparation_are_no_results(source: Path) -> None:
+    staging = source.parent / "output" / ".preparing" / "new"
+    staging.mkdir(parents=True)
+    for name in ("utterances.parquet", "train.tsv", "tokenizer.json"):
+        (staging / name).write_text("of another corpus", encoding="utf-8")
+    assert prepare(source).keys() == {"train.txt", "validation.txt", "test.txt", "vocabulary.txt", "statistics.json"}
+
+
+def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seq2seq_chat.prepare.running_text._build_codec", interrupt)
+    assert run_command("prepare", "text", source, "--output", source.parent / "output").status == 130
+    assert not (source.parent / "output").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--seed", 3], "--seed does not apply to text"),
         (["--pairing", "sliding"], "--pairing does not apply to text"),
+        (["--subreddit", "a"], "--subreddit does not apply to text"),
+        (["--min-score", 0], "--min-score does not apply to text"),
         (["--split", "1,2"], "must be three numbers"),
-        (["--split", "0,50,50"], "train.txt would be empty"),
+        *(
+            (["--split", split], "is not a valid split")
+            for split in ("0,0,0", "0,50,50", "nan,1,1", "inf,1,1", "100,-5,5")
+        ),
+        (["--split", "0.0001,50,50"], "train.txt would be empty"),
+        (["--tokenizer", "subword", "--vocabulary-size", 100], "--vocabulary-size"),
         (["--lowercase"], "--lowercase applies to the unicode tokenizer only"),
     ],
 )

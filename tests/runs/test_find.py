@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.runs.find import find_run, find_snapshot, list_runs
+from seq2seq_chat.runs.find import distinct_names, find_run, find_snapshot, list_runs
 from seq2seq_chat.runs.run import RunError
 
 
@@ -51,6 +51,7 @@ def test_a_complete_name_is_not_ambiguous(results: Path) -> None:
         ("none:best", r"no run 'none:best' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
         ("", "the name of the run is empty; use its folder, its name below .*, or latest"),
         ("../results", "no run '../results' in"),
+        pytest.param("x" * 300, r"^x+: File name too long$", id="too long"),
     ],
 )
 def test_no_unique_run(results: Path, name: str, message: str) -> None:
@@ -75,6 +76,12 @@ def test_only_runs_are_listed(results: Path) -> None:
     (results / ".new-abc" / "config.json").touch()
     assert [run.name[:7] for run in list_runs(results)] == ["2025-01", "2026-02", "2026-03"]
     assert find_run("latest", results).name == "2026-03-01_00-00-00_reddit"
+
+
+def test_distinct_names(results: Path) -> None:
+    older, tiny, reddit = list_runs(results)
+    assert distinct_names([reddit, tiny]) == ["reddit", "tiny"]
+    assert distinct_names([older, tiny, reddit]) == [older.name, tiny.name, reddit.name]
 
 
 def test_a_run_without_a_time_in_its_name_is_not_the_latest(results: Path) -> None:

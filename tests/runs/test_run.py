@@ -15,6 +15,7 @@ from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.runs import run as run_module
 from seq2seq_chat.runs.find import list_runs
+from seq2seq_chat.runs.json_lines import read_objects
 from seq2seq_chat.runs.run import Run, RunError, create_run, snapshot_name, snapshot_step
 from seq2seq_chat.system.errors import UserError
 
@@ -151,6 +152,22 @@ def test_a_snapshot_is_not_a_path(results: Path) -> None:
             run.weight_files(name)
     with pytest.raises(RunError):
         run.weight_files(str(run.path / "snapshots" / "2k"))
+
+
+def test_a_start_follows_an_incomplete_line_of_the_history(run: Run) -> None:
+    run.history_file.write_text('{"step": 0, "ho', encoding="utf-8")
+    run.record_end("failed", 3)
+    run.record_start({"step": 3})
+    assert [entry["step"] for entry in read_objects(run.history_file)] == [3]
+    assert not (run.path / "end.json").exists()
+
+
+def test_a_start_that_cannot_be_recorded_keeps_the_last_end(run: Run) -> None:
+    run.history_file.mkdir()
+    run.record_end("failed", 3)
+    with pytest.raises(UserError, match=r"history\.jsonl could not be written"):
+        run.record_start({"step": 3})
+    assert (run.path / "end.json").exists()
 
 
 def test_temporary_files_are_removed(run: Run) -> None:

@@ -66,6 +66,12 @@ def test_a_copy_is_equal(tmp_path: Path) -> None:
     assert (tmp_path / "copy.json").read_bytes() == b'{\n  "text": "\\u00e9"\n}\n'
 
 
+def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing\.json could not be read: No such file or directory"):
+        copy_file(tmp_path / "missing.json", tmp_path / "copy.json")
+    assert not (tmp_path / "copy.json").exists()
+
+
 def test_a_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder"
     with atomic_folder(path) as folder:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import saving
+from seq2seq_chat.training.experiment import Session, _record_start
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.sampler import training_batches
 from seq2seq_chat.training.saving import BackgroundWriter
@@ -211,6 +213,20 @@ def test_training_records_its_start_and_its_end(tiny_run: Path) -> None:
     assert entry["environment"]["packages"]["tensorflow"].startswith("2.15")
     assert end(tiny_run)["state"] == "finished"
     assert end(tiny_run)["step"] == 20
+
+
+def test_the_copy_of_the_lexicon_of_a_new_run_is_no_change(run_copy: Path, tmp_path: Path) -> None:
+    run, lexicon = Run(run_copy), tmp_path / "words.tsv"
+    lexicon.write_text("cat\tchat\n", encoding="utf-8")
+    replacing = {"allow_unknown": True, "replace_unknown": True, "lexicon": str(lexicon)}
+    config = run.config.model_copy(update={"decoding": run.config.decoding.model_copy(update=replacing)})
+    run.save_config(config)
+    assert run.config.decoding.lexicon == str(run_copy / "lexicon.tsv")
+    trainer, unused = MagicMock(), MagicMock()
+    trainer.state.step = 0
+    _record_start(Session(run, config, unused, None, new=True), trainer)
+    assert history(run_copy)[-1]["changes"] == {}
+    trainer.console.log.assert_not_called()
 
 
 def test_changed_settings_are_recorded_and_the_best_weights_kept(cli: Cli, run_copy: Path) -> None:

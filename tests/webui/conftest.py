@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
+from seq2seq_chat.inference.chatbot import Reply
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.server import running
@@ -62,6 +63,22 @@ def make_client(results: Path) -> Iterator[Callable[..., FlaskClient]]:
 def client(make_client: Callable[..., FlaskClient]) -> FlaskClient:
     """A client of an application over ``results``."""
     return make_client()
+
+
+class FakeChatbot:
+    """Replies with the name of its weights and the text."""
+
+    def __init__(self, weights: str) -> None:
+        self.weights, self.step, self.warnings = weights, 20, list[str]()
+
+    def replies(self, texts: Sequence[str], *_: Any) -> list[Reply]:
+        return [Reply(f"{self.weights}: {text}", [], ["word"], [], 0.0) for text in texts]
+
+
+@pytest.fixture
+def fake_chatbots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications load no models."""
+    monkeypatch.setattr("webui.model_pool.load_model", lambda _, run, snapshot: FakeChatbot(snapshot or "latest"))
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import error_of
 from webui.app import close_app, create_app
 from webui.limits import Limits
+from webui.run_registry import strip_paths
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -233,6 +234,32 @@ def test_missing_snapshots(shared_client: FlaskClient, name: str) -> None:
     assert "snapshot" in error_of(chat(shared_client, snapshot=name), 404)
 
 
+@pytest.mark.parametrize(
+    ("folder", "message", "shown"),
+    [
+        ("results", "{cwd}/results/tiny and results/tiny are in {cwd}/results.", "tiny and tiny are in results."),
+        ("results", "{cwd}/results-2, {cwd}/results.old, other/results/tiny", None),
+        (".", "{cwd}/tiny is damaged. Try 0.5.", "tiny is damaged. Try 0.5."),
+        ("/", "Use /api/chat or 1/2.", None),
+        ("s", "s/tiny is not results/tiny.", "tiny is not results/tiny."),
+    ],
+)
+def test_only_the_paths_of_folders_are_removed_from_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, message: str, shown: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = message.format(cwd=tmp_path)
+    assert strip_paths(message, Path(folder)) == (message if shown is None else shown)
+
+
+def test_messages_of_a_server_in_the_folder_of_its_runs(
+    make_client: Callable[..., FlaskClient], results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(results)
+    message = error_of(make_client(Path()).get("/api/runs/missing"), 404)
+    assert message == "There is no run 'missing'. It may have been moved or deleted; choose another."
+
+
 def test_missing_runs_and_addresses(shared_client: FlaskClient) -> None:
     for path in ("/api/runs/missing", "/api/runs/..%2f..%2fetc", "/api/runs/%00", "/api/runs/%ff", "/api/nothing"):
         error_of(shared_client.get(path), 404)
@@ -373,6 +400,17 @@ def test_the_lexicon_of_a_run_is_missing(client: FlaskClient, results: Path) -> 
     assert "can only be set in the run's configuration" in error_of(
         chat(client, decoding={"lexicon": "/etc/hosts"}), 400
     )
+
+
+@pytest.mark.parametrize("address", ["/api/chat", "/api/chat/stream", "/api/search"])
+def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, results: Path, address: str) -> None:
+    file = results / "tiny" / "config.json"
+    config = json.loads(file.read_text())
+    config["model"]["attention_query"] = "previous"
+    file.write_text(json.dumps(config))
+    body = {"run": "tiny", "text": QUESTION, "decoding": {"unrolling": "dynamic"}}
+    message = error_of(client.post(address, json=body), 400)
+    assert message == "decoding.unrolling dynamic does not support model.attention_query previous; use static"
 
 
 @pytest.mark.usefixtures("no_version_cache")

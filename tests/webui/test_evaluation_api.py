@@ -16,6 +16,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import error_of
+from webui.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -75,6 +76,14 @@ def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, res
     (pair_result,) = statistics["pairs"]
     assert pair_result["wins"] + pair_result["losses"] == 4
     assert next_pair(client, name, "ben")["voted"] == 0
+
+
+@pytest.mark.usefixtures("fake_chatbots")
+def test_replies_wait_for_room_in_the_queue(make_client: Callable[..., FlaskClient], name: str, results: Path) -> None:
+    pair = next_pair(make_client(limits=Limits(max_queued=1)), name)
+    assert {pair["left"], pair["right"]} == {f"{weights}: {pair['prompt']}" for weights in ("10", "latest")}
+    (file,) = (results / "votes").glob("*/replies.jsonl")
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 8
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ import pytest
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Hypothesis, Reply
 from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import resident_memory
 from webui import model_pool
 from webui.limits import Limits
@@ -54,6 +56,8 @@ class FakeBot:
                 break
         if "poison" in texts:
             raise ValueError("poison")
+        if "refused" in texts:
+            raise UserError("no such lexicon")
         return [_reply(f"{self.name}:{text.upper()}") for text in texts]
 
 
@@ -236,6 +240,27 @@ def test_a_failing_utterance_does_not_fail_its_batch(runs: FakeRuns, make_pool: 
     with pytest.raises(ModelUnavailable):
         poison.result(TIMEOUT)
     assert reply_text(submit(pool, "a", "later")) == "a:LATER"
+
+
+@pytest.mark.parametrize(
+    ("text", "logged", "is_bug"),
+    [
+        ("refused", "model a (latest) could not reply: no such lexicon", False),
+        ("poison", "model a (latest) failed", True),
+    ],
+)
+def test_only_bugs_are_logged_with_a_traceback(
+    runs: FakeRuns,
+    make_pool: Callable[..., ModelPool],
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    logged: str,
+    is_bug: bool,
+) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(UserError):
+        submit(make_pool(), "a", text).result(TIMEOUT)
+    (record,) = [record for record in caplog.records if record.name == "webui.model_worker"]
+    assert (record.getMessage(), bool(record.exc_info)) == (logged, is_bug)
 
 
 @pytest.mark.parametrize("error", [RunError("damaged"), ValueError("a bug"), MemoryError()], ids=repr)

@@ -43,6 +43,13 @@ def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     assert set(line) == set(schemas["Run"]["properties"])
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/api/runs/{name}", "400"), ("/api/evaluations/{name}", "503")], ids=["ambiguous", "package"]
+)
+def test_errors_of_names_and_packages_are_documented(shared_client: FlaskClient, path: str, status: str) -> None:
+    assert status in shared_client.get("/api/openapi.json").get_json()["paths"][path]["get"]["responses"]
+
+
 SETTINGS = """
 [generation]
 max-examples = {examples}

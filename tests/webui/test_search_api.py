@@ -19,7 +19,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import LIMITS
+from tests.webui.conftest import LIMITS, error_of
 from webui.schemas import ChatReply
 from webui.search_schemas import SearchEnd, SearchStart, SearchStepLine
 
@@ -139,11 +139,18 @@ def test_nothing_to_read(shared_client: FlaskClient) -> None:
     assert (start.source_words, steps, end.ranking) == ([], [], [])
 
 
+@pytest.mark.parametrize("step", [10, 20])
+def test_the_weights_of_a_step_are_searched_with(shared_client: FlaskClient, step: int) -> None:
+    assert lines_of(post(shared_client, text="¿ ≠", step=step))[0].step == step
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
         ({"run": "nobody"}, 404, "no run 'nobody'"),
         ({"snapshot": "9M"}, 404, "9M"),
+        ({"step": 7}, 404, "run tiny has no weights of step 7 any more; its newest are of step 20"),
+        ({"step": 20, "snapshot": "10"}, 404, "run tiny has no weights of step 20 any more; these are of step 10"),
         ({"text": "a" * 10_001}, 413, "10,000 characters"),
         ({"prefix": "yes"}, 400, "prefix"),
         ({"prefix": [3]}, 400, "prefix"),
@@ -158,6 +165,12 @@ def test_errors(shared_client: FlaskClient, body: dict[str, Any], status: int, m
     response = post(shared_client, **body)
     assert response.status_code == status, response.text
     assert message in response.get_json()["error"]
+
+
+def test_the_search_of_an_exported_model_cannot_be_watched(client: FlaskClient, results: Path) -> None:
+    (results / "tiny" / "model.json").write_text("{}", encoding="utf-8")
+    message = error_of(post(client), 400)
+    assert message == "run tiny is an exported model, whose search cannot be watched; use the run it is from."
 
 
 def test_closing_the_connection_stops_the_search(

@@ -101,6 +101,14 @@ def test_as_many_models_as_fit_in_a_quarter_of_the_memory(
     assert default_models(results) == models
 
 
+def test_the_weights_of_an_exported_model_count(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webui.server.free_memory", lambda: 16e9)
+    for name, size in (("model.json", 1000), ("encoder.onnx", 10**8), ("decoder_step.onnx", 3 * 10**8)):
+        (results / "tiny" / name).touch()
+        os.truncate(results / "tiny" / name, size)
+    assert default_models(results) == 8
+
+
 def test_a_port_in_use_is_an_error(cli: Callable[..., Any], shared_results: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from flask.testing import FlaskClient
@@ -15,8 +17,10 @@ from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.notes import Notes, read_notes, write_notes
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import error_of
+from webui.limits import Limits
 from webui.run_watch import RunWatch
 
+TIMEOUT = 120.0
 Cli = Callable[..., Any]
 
 
@@ -68,6 +72,17 @@ def test_streams_end_with_the_server(make_client: Callable[..., FlaskClient]) ->
     close_app(client.application)
     assert list(chunks) == []
     response.close()
+
+
+def test_pages_that_follow_the_runs_leave_threads_for_others(
+    serve: Callable[..., AbstractContextManager[str]], results: Path
+) -> None:
+    limits = Limits(max_queued=1, max_queued_total=2)
+    with serve(results, limits=limits) as address, ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(urlopen(f"{address}/api/events", timeout=TIMEOUT))
+        with urlopen(f"{address}/healthz", timeout=TIMEOUT) as response:
+            assert response.status == 200
 
 
 @pytest.mark.usefixtures("short_interval")
@@ -175,6 +190,20 @@ def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, m
     more = answers(questions=["we like it", QUESTIONS[1]])
     assert more["answers"][0] == {"step": 10, "replies": [None, early["replies"][1]]}
     assert more["unanswered"] == [20, 10]
+
+
+@pytest.mark.usefixtures("fake_chatbots")
+def test_questions_wait_for_room_in_the_queue(make_client: Callable[..., FlaskClient]) -> None:
+    questions = [f"question {number}" for number in range(5)]
+
+    def ask(step: int, **limits: int) -> Any:
+        client = make_client(limits=Limits(**limits))
+        return client.post("/api/runs/tiny/answers", json={"step": step, "questions": questions})
+
+    response = ask(20, max_queued=1)
+    assert response.status_code == 200, response.text
+    assert response.get_json()["answers"] == [{"step": 20, "replies": [f"20: {question}" for question in questions]}]
+    assert "busy" in error_of(ask(10, max_queued_total=0), 503)
 
 
 def test_invalid_questions(client: FlaskClient) -> None:

@@ -37,8 +37,8 @@ class Curves(NamedTuple):
     sampled: bool  # whether the training loss is estimated by a sampled softmax
 
 
-def read_curves(run: Run) -> Curves:
-    """Read the curves of a run. Raises UserError if it has no metrics yet."""
+def read_curves(run: Run, name: str) -> Curves:
+    """Read the curves of a run, which legends call ``name``. Raises UserError if it has no metrics yet."""
     lines = [line for line in read_json_lines(run.metrics_file) if isinstance(line.get("loss"), (int, float))]
     train, validation = ([line for line in lines if line.get("kind") == kind] for kind in ("train", "validation"))
     if not train:
@@ -57,7 +57,7 @@ def read_curves(run: Run) -> Curves:
         )
 
     sampled = any(line.get("softmax") == "sampled" for line in train)
-    return Curves(f"{run.config.name}, {run.config.training.precision}", curve(train), curve(validation), sampled)
+    return Curves(f"{name}, {run.config.training.precision}", curve(train), curve(validation), sampled)
 
 
 def moving_average(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:

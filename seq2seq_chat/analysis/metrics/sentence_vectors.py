@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,14 +17,13 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error
 
 MAX_UTTERANCES = 100_000  # to train on: about a minute on two cores
-FILE = "sent2vec.bin"
 
 
 def load_sentence_vectors(run: Run, folder: Path, model: str | Path | None = None) -> tuple[Sent2Vec, str]:
     """Load the sentence vectors of a run, training them first if necessary.
 
     Args:
-        folder: for the trained model.
+        folder: for the trained model; runs may share it.
         model: a binary Sent2Vec model to use instead.
 
     Returns:
@@ -34,11 +35,18 @@ def load_sentence_vectors(run: Run, folder: Path, model: str | Path | None = Non
     if model is not None:
         vectors = Sent2Vec.load(model)
         return vectors, f"the Sent2Vec model {model} ({vectors.dim} dimensions)"
-    path = folder / FILE
+    path = folder / f"sent2vec_{_fingerprint(run)}.bin"
     if not path.is_file():
         _train(run, path)
     vectors = Sent2Vec.load(path)
     return vectors, f"Sent2Vec vectors of {vectors.dim} dimensions, trained on this run's training corpus"
+
+
+def _fingerprint(run: Run) -> str:
+    """A hash of what the trained vectors of a run depend on."""
+    names = {"train", "tokenizer", "target_tokenizer", "lowercase", "pairing", "swap_source_target"}
+    content = [run.config.seed, run.config.data.model_dump(include=names), run.codecs.fingerprints()]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _train(run: Run, path: Path) -> None:

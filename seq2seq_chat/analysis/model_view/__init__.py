@@ -1,1 +1,1 @@
-"""RunMeasurements inside a trained model: ``beams``, ``vectors`` and ``model_internals``; ``figures`` draws them."""
+"""Measurements inside a trained model: ``beams``, ``vectors`` and ``model_internals``; ``figures`` draws them."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from seq2seq_chat.analysis.report import chapters, evaluation_chapter, model_chapters, votes_chapter
 from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, measure_run, shared_vectors
 from seq2seq_chat.analysis.report.page import Page, start_page
+from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 
 CHAPTERS: tuple[Callable[[Page, Report], None], ...] = (
@@ -48,7 +49,10 @@ def write_report(
     path, page = start_page(runs, output)
     on_progress("loading sentence vectors")
     vectors, origin = shared_vectors(runs, options)
-    measurements = [measure_run(run, options, vectors, on_progress) for run in runs]
+    measurements = [
+        measure_run(run, label, options, vectors, on_progress)
+        for run, label in zip(runs, distinct_names(runs), strict=True)
+    ]
     on_progress("drawing figures")
     report = Report(measurements, options, vectors, origin, on_progress)
     for chapter in CHAPTERS:

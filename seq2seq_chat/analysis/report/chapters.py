@@ -15,7 +15,6 @@ from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, divergenc
 from seq2seq_chat.analysis.replies import ReplyColumn
 from seq2seq_chat.analysis.report.measure import Report, RunMeasurements, SnapshotMeasurements
 from seq2seq_chat.analysis.report.page import (
-    NO_VALUE,
     Chapter,
     Details,
     Page,
@@ -31,6 +30,7 @@ from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.summary import read_initialization
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
 
 MAX_LINES = 5  # snapshots drawn in one figure, so that the lines remain distinguishable
 MAX_STEPS = 8  # validation steps shown in a table of replies
@@ -126,7 +126,7 @@ def language_over_time(page: Page, report: Report) -> None:
             "Relative frequency of words, bigrams and trigrams by rank. A curve that drops early means that few are "
             "used, and used often."
         )
-        chapter.add(page.picture(f"{run.config.name}_ranks", figure, caption))
+        chapter.add(page.picture(f"{run.label}_ranks", figure, caption))
         if run.training_profile is not None:
             _compare_with_corpus(page, chapter, run, run.training_profile, run.reference_profile, profiles)
         replies = [s.metrics["most_frequent"] for s, _ in profiles if s.metrics]
@@ -150,7 +150,6 @@ def _compare_with_corpus(
     expected: NgramProfile,
     profiles: Sequence[tuple[SnapshotMeasurements, NgramProfile]],
 ) -> None:
-    name = run.config.name
     replies = [divergences(profile, corpus) for _, profile in profiles]
     references = divergences(expected, corpus)
     caption = (
@@ -159,7 +158,7 @@ def _compare_with_corpus(
         "little."
     )
     figure = draw_divergences([snapshot.step for snapshot, _ in profiles], replies, references)
-    chapter.add(page.picture(f"{name}_divergence", figure, caption))
+    chapter.add(page.picture(f"{run.label}_divergence", figure, caption))
     rows = [
         [title, *(format_number(values[n]) for values in replies), format_number(references[n])]
         for n, title in ORDERS.items()
@@ -172,7 +171,7 @@ def _compare_with_corpus(
             "corpus."
         )
         figure = draw_top_ngrams(profile, corpus, run.run.codecs.target.vocabulary)
-        picture = page.picture(f"{name}_ngrams_{snapshot.label}", figure, caption)
+        picture = page.picture(f"{run.label}_ngrams_{snapshot.label}", figure, caption)
         chapter.add(
             picture if index == len(profiles) else Details(f"Most frequent words at {snapshot.label}", [picture])
         )
@@ -189,7 +188,7 @@ def replies_over_time(page: Page, report: Report) -> None:
             chapter.add(_reply_table(source, questions, [snapshot.replies for snapshot in run.snapshots], caption))
         else:
             add_error(chapter, run, "model")
-    newest = [(run.config.name, run.snapshots[-1]) for run in report.runs if run.snapshots]
+    newest = [(run.label, run.snapshots[-1]) for run in report.runs if run.snapshots]
     columns = [snapshot.replies._replace(label=f"{name}, {snapshot.label}") for name, snapshot in newest]
     columns += report.options.transcripts
     if len(columns) > 1:
@@ -233,7 +232,7 @@ def learning_curves(page: Page, report: Report) -> None:
     runs = []
     for run in report.runs:
         with chapter.show_errors(run.name):
-            runs.append(curves.read_curves(run.run))
+            runs.append(curves.read_curves(run.run, run.label))
     if not runs:
         return
     caption = (

@@ -25,7 +25,6 @@ from seq2seq_chat.analysis.report.page import (
     format_percent,
 )
 from seq2seq_chat.analysis.scoring import writes_lower_case
-from seq2seq_chat.runs.find import distinct_names
 
 
 def _digits(digits: int) -> Callable[[Any], str]:
@@ -94,7 +93,7 @@ def evaluation(page: Page, report: Report) -> None:
         )
     )
     over_time = [
-        (run.config.name, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
+        (run.label, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
     ]
     chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
     _add_bleu_by_length(chapter, page, report)
@@ -161,9 +160,9 @@ def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
     by_length = {label: bleu_by_source_length(each, bins, lowercase=lowercase) for label, each in scores.items()}
     labels = dict.fromkeys(each.bleu(lowercase).kind.label for each in scores.values())
     newest = {}
-    for name, run in zip(distinct_names([run.run for run in report.runs]), report.runs, strict=True):
+    for run in report.runs:
         if measured := [snapshot for snapshot in run.snapshots if snapshot.scores is not None]:
-            newest[name] = by_length[f"{run_prefix(report, run)}{measured[-1].label}"]
+            newest[run.label] = by_length[f"{run_prefix(report, run)}{measured[-1].label}"]
     source = report.labels.source
     caption = (
         f"BLEU by the length of the {source} in tokens, at the newest snapshot: points at the mean length of the "

@@ -77,6 +77,7 @@ class RunMeasurements:
     """Measurements of a run."""
 
     run: Run
+    label: str  # names it in files and legends, see distinct_names
     loaded: LoadedRun | None = None  # with the newest weights
     corpus_file: Corpus | None = None
     snapshots: list[SnapshotMeasurements] = field(default_factory=list)
@@ -147,9 +148,11 @@ def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Ve
     return None, origin
 
 
-def measure_run(run: Run, options: ReportOptions, vectors: Sent2Vec | None, on_progress: OnProgress) -> RunMeasurements:
-    """Measure a run at every available snapshot."""
-    result = RunMeasurements(run)
+def measure_run(
+    run: Run, label: str, options: ReportOptions, vectors: Sent2Vec | None, on_progress: OnProgress
+) -> RunMeasurements:
+    """Measure a run at every available snapshot; for ``label`` see :class:`RunMeasurements`."""
+    result = RunMeasurements(run, label)
     with result.record_errors("evaluation"):
         result.corpus_file = evaluation_corpus(run, options.data)
     with result.record_errors("language"):

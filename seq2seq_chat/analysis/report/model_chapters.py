@@ -13,7 +13,6 @@ from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.analysis.report.chapters import add_error, newest_model, sample_evenly
 from seq2seq_chat.analysis.report.measure import Projection, Report, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
-    NO_VALUE,
     Chapter,
     Details,
     Page,
@@ -24,6 +23,7 @@ from seq2seq_chat.analysis.report.page import (
 )
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
 
 ATTENTION_BEAM = 3  # hypotheses whose attention is drawn
 WORD_LABELS = 110  # in the figure of word embeddings
@@ -43,7 +43,7 @@ def attention(page: Page, report: Report) -> None:
             samples = [p.source for p in run.examples if 4 <= len(p.source.split()) <= 14][:2]
             for index, text in enumerate([max(report.options.questions, key=len), *samples], start=1):
                 with chapter.show_errors(f"“{text}”"):
-                    _add_attention(page, chapter, loaded, text, f"{loaded.config.name}_attention_{index}")
+                    _add_attention(page, chapter, loaded, text, f"{run.label}_attention_{index}")
 
 
 def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, text: str, name: str) -> None:
@@ -87,7 +87,7 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasur
         "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "
         f"{favorite} in the beam of {beams.WIDTHS[-1]}."
     )
-    chapter.add(page.picture(f"{loaded.config.name}_beams", draw_beams(studies, ranks), caption))
+    chapter.add(page.picture(f"{run.label}_beams", draw_beams(studies, ranks), caption))
     rows = [
         [
             study.utterance,
@@ -124,7 +124,7 @@ def thought_vectors(page: Page, report: Report) -> None:
             points, tsne = _projection(run, "thoughts", run.thoughts)
             cluster_index, clusters = vectors.cluster_vectors(points)
             figure = draw_projections(points, "Thought vectors", cluster_index, neighborhoods=tsne)
-            name = f"{run.config.name}_thought_vectors"
+            name = f"{run.label}_thought_vectors"
             size = f"{len(points.labels):,} utterances in {points.values.shape[1]:,} dimensions"
             chapter.add(page.picture(name, figure, f"{size}; colors and markers are clusters."))
             rows = [[str(n), f"{c.size:,}", " · ".join(c.nearest)] for n, c in enumerate(clusters, start=1)]
@@ -143,7 +143,7 @@ def word_embeddings(page: Page, report: Report) -> None:
             points, tsne = _projection(run, "words", run.words)
             figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS, neighborhoods=tsne)
             caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labeled."
-            name = f"{run.config.name}_word_embeddings"
+            name = f"{run.label}_word_embeddings"
             chapter.add(page.picture(name, figure, caption))
             words = points.labels[:: max(1, len(points.labels) // NEIGHBOR_WORDS)][:NEIGHBOR_WORDS]
             rows = [[word, " · ".join(_neighbors(points, word, 6))] for word in words]
@@ -177,14 +177,13 @@ def internals(page: Page, report: Report) -> None:
         add_error(chapter, run, "gradients")
         with chapter.show_errors(run.name):
             loaded = newest_model(run)
-            name = loaded.config.name
             chapter.add(_parameter_table(loaded))
-            _add_gradients(page, chapter, run, name)
+            _add_gradients(page, chapter, run)
             text = max(report.options.questions, key=len)
             for part, gates in gate_activations(loaded, text).items():
                 inputs = f"while it reads “{text}”" if part == "encoder" else f"at each word of its reply to “{text}”"
                 caption = f"Gates of the {part} {inputs}."
-                chapter.add(page.picture(f"{name}_gates_{part}", draw_gates(gates, part), caption))
+                chapter.add(page.picture(f"{run.label}_gates_{part}", draw_gates(gates, part), caption))
 
 
 def _parameter_table(loaded: LoadedRun) -> Table:
@@ -195,7 +194,7 @@ def _parameter_table(loaded: LoadedRun) -> Table:
     return Table(["part", "parameters", "share"], [*rows, ["total", format_number(total, 0), ""]], numbers_from=1)
 
 
-def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements, name: str) -> None:
+def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements) -> None:
     measured = [(snapshot.label, snapshot.gradients) for snapshot in run.snapshots if snapshot.gradients is not None]
     if not measured:
         return
@@ -205,10 +204,10 @@ def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements, name: str
         "step is a vanishing gradient."
     )
     figure = draw_gradients_by_step(by_snapshot, "training steps" if len(by_snapshot) > 1 else "")
-    chapter.add(page.picture(f"{name}_gradients", figure, caption))
+    chapter.add(page.picture(f"{run.label}_gradients", figure, caption))
     label, newest = measured[-1]
     caption = f"Weights, and gradients of the mean loss of some test samples, at {label}."
-    chapter.add(page.picture(f"{name}_weights", draw_variables(newest.variables), caption))
+    chapter.add(page.picture(f"{run.label}_weights", draw_variables(newest.variables), caption))
     head = ["variable", "shape", "parameters", "norm", "rms", "gradient norm"]
     table = Table(head, [_variable_row(variable) for variable in newest.variables], numbers_from=1)
     chapter.add(Details("All variables", [table]))

@@ -12,12 +12,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from seq2seq_chat.analysis.figures.style import data_uri, render
+from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, write_atomically
+from seq2seq_chat.system.tables import NO_VALUE
 
 FILE, FIGURES = "report.html", "report"
-NO_VALUE = "–"
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,11 @@ def start_page(runs: Sequence[Run], output: Path | None) -> tuple[Path, Page]:
     """The file of a report and its page, whose folder for figures is made, before hours of measuring.
 
     Raises:
-        UserError: A run is damaged, or the folder cannot be written.
+        UserError: A run is damaged, the file is a folder, or its folder is missing or cannot be written.
     """
     path = output or runs[0].path / FILE
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{path}: the folder does not exist; create it first")
     for run in runs:
@@ -151,7 +154,7 @@ def start_page(runs: Sequence[Run], output: Path | None) -> tuple[Path, Page]:
     figures = path.with_name(FIGURES if path.name == FILE else path.stem + "_pictures")
     with as_user_error(figures):
         figures.mkdir(exist_ok=True)
-    return path, Page(f"Report on {', '.join(run.config.name for run in runs)}", figures)
+    return path, Page(f"Report on {', '.join(distinct_names(runs))}", figures)
 
 
 def format_number(value: float | None, digits: int = 3) -> str:

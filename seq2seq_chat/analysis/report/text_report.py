@@ -20,7 +20,6 @@ from seq2seq_chat.analysis.report.chapters import (
 )
 from seq2seq_chat.analysis.report.measure import OnProgress, Report, ReportOptions, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
-    NO_VALUE,
     Details,
     Page,
     Preformatted,
@@ -37,9 +36,11 @@ from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import parameter_counts
+from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
 
 LENGTH = 300  # tokens of each text
 PROMPTS = 3
@@ -88,7 +89,8 @@ def write_text_report(
     """
     path, page = start_page(runs, output)
     prompts = default_prompts(runs[0]) if prompts is None else prompts
-    report = Report([RunMeasurements(run) for run in runs], ReportOptions(data=data), None, "", on_progress)
+    measurements = list(map(RunMeasurements, runs, distinct_names(runs)))
+    report = Report(measurements, ReportOptions(data=data), None, "", on_progress)
     snapshots = [_measure(run, prompts, report) for run in report.runs]
     on_progress("drawing figures")
     _overview(page, report, snapshots)
@@ -192,7 +194,7 @@ def _gradients(page: Page, report: Report, snapshots: Sequence[Sequence[TextSnap
         )
         figure = new_figure(8, 4.2)
         draw_gradients_by_distance(dict(sample_evenly(list(norms.items()))), figure.subplots())
-        chapter.add(page.picture(f"{run.config.name}_gradients", figure, caption))
+        chapter.add(page.picture(f"{run.label}_gradients", figure, caption))
 
 
 def ensure_same_kind(runs: Sequence[Run]) -> None:

@@ -12,7 +12,7 @@ from seq2seq_chat.analysis.votes.tables import PAIR_HEAD, STRENGTH_HEAD, notes, 
 def votes(page: Page, report: Report) -> None:
     """What people preferred, if they voted on these runs."""
     chapter = page.chapter("Blind evaluation")
-    cast = votes_on_runs(report.runs[0].run.path.parent, [run.name for run in report.runs])
+    cast = votes_on_runs(report.runs[0].run.results, [run.name for run in report.runs])
     if not cast:
         runs = "this run" if len(report.runs) == 1 else "these runs"
         chapter.add(Paragraph(f"Nobody has voted on {runs}; the page Judge of seq2seq-chat serve collects votes."))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from seq2seq_chat.analysis.votes.statistics import PairResult, Proportion, VoteStatistics
-from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.tables import NO_VALUE, format_table
 
-NO_VALUE = "–"
 PAIR_HEAD = (
     "system",
     "against",

@@ -18,7 +18,8 @@ def test_moving_average_by_hand() -> None:
 
 
 def test_curves_show_the_logged_losses(tiny_run: Path) -> None:
-    curves = read_curves(Run(tiny_run))
+    curves = read_curves(Run(tiny_run), "tiny")
+    assert curves.label.startswith("tiny, ")
     lines = [json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text().splitlines()]
     assert list(curves.train.losses) == [line["loss"] for line in lines if line["kind"] == "train"]
     assert list(curves.validation.steps) == [10, 20]

@@ -162,14 +162,17 @@ def test_leakage(cli: Cli, reported: tuple[Path, Any], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_several_runs_on_one_page(evaluated_run: Path, tmp_path: Path) -> None:
+    """Runs of the same experiment, which are distinguished by the names of their folders."""
     other = tmp_path / "results" / "other"
     shutil.copytree(evaluated_run, other)
-    config = json.loads((other / "config.json").read_text(encoding="utf-8"))
-    (other / "config.json").write_text(json.dumps(config | {"name": "second"}), encoding="utf-8")
     page = report(evaluated_run, other, output=tmp_path / "both.html")
+    names = {evaluated_run.name, "other"}
     assert page.unavailable == []
-    assert "Side by side" in page.text and "second, 20" in page.text
-    assert (tmp_path / "both_pictures" / "second_beams.png").is_file()
+    assert "Side by side" in page.text and all(f"{name}, 20" in page.text for name in names)
+    pictures = {path.name for path in (tmp_path / "both_pictures").glob("*.png")}
+    for kind in ("ranks", "divergence", "ngrams_20", "beams", "thought_vectors", "word_embeddings", "weights"):
+        assert {f"{name}_{kind}.png" for name in names} <= pictures
+    assert not any(name.startswith("tiny_") for name in pictures)
 
 
 def _change(run: Path, section: str, **values: object) -> None:
@@ -271,6 +274,7 @@ def test_invalid_options(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     cases = {
         "could not read": ("--sent2vec", tmp_path / "none.bin"),
         "folder does not exist": ("--output", tmp_path / "nowhere" / "page.html"),
+        "is a folder; name a file in it": ("--output", tmp_path),
         "taken_pictures could not be written": ("--output", tmp_path / "taken.html"),
         "questions.txt": ("--questions", tmp_path / "questions.txt"),
         "transcript.txt": ("--transcript", tmp_path / "transcript.txt"),

@@ -81,7 +81,7 @@ def test_other_runs_have_another_report(
     output = tmp_path / "page.html"
     message = cli("report", run.path, trained[0], "--output", output).error_message
     assert "language models and other runs have different reports: write one for each kind" in message
-    for option in ("--sent2vec", "--transcript", "--liked"):
-        message = cli("report", run.path, option, output, "--output", output).error_message
-        assert f"{option} does not apply to language models" in message
+    for option, value in (("--limit", 9), ("--sent2vec", output), ("--transcript", output), ("--liked", output)):
+        message = cli("report", run.path, option, value, "--output", output).error_message
+        assert f"is a language model, to which {option} does not apply" in message
     assert not output.exists()

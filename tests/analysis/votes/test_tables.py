@@ -41,7 +41,7 @@ def test_comparison_with_votes(
 
 def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
     run = Run(run_copy)
-    report = Report([RunMeasurements(run)], ReportOptions(), None, "", print)
+    report = Report([RunMeasurements(run, "tiny")], ReportOptions(), None, "", print)
     page = Page("Report", tmp_path)
     votes(page, report)
     assert "Nobody has voted" in str(page.chapters[0].blocks)
