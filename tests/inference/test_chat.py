@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import Config, Decoding, parse_config, set_decoding
 from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
-from seq2seq_chat.data.tokenizers import create_tokenizer
+from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.conversation import NOT_UTF8, Conversation, converse
@@ -367,7 +367,7 @@ def test_text_that_utf8_cannot_encode_is_saved(talk: Callable[..., list[str]], t
 
 def test_a_setting_that_the_model_does_not_support(tmp_path: Path) -> None:
     config = small_config("model.attention_query=previous")
-    codecs = Codecs.shared(codec_of_texts(config.data.source_text.tokenizer, ["you see the tree ."]))
+    codecs = Codecs.shared(codec_of_texts(TokenizerSettings("english"), ["you see the tree ."]))
     conversation = Conversation(
         Chatbot.load(random_run(tmp_path / "run", config, codecs)), config.decoding, ReplyFormat()
     )
