@@ -90,9 +90,11 @@ def page_growth(results: Path, decoding: dict[str, object], replies: int) -> flo
     from webui.limits import Limits
     from webui.server import running
 
-    # few threads, so that all have used their stacks after the warm-up
     memory, limits = Memory(), Limits(max_queued_total=4)
-    with running(create_app(results, limits), "127.0.0.1", 0, limits) as server:
+    with (
+        patch("webui.limits.MAX_FOLLOWERS", 0),  # few threads, so that all have used their stacks after the warm-up
+        running(create_app(results, limits), "127.0.0.1", 0, limits) as server,
+    ):
         client = http.client.HTTPConnection("127.0.0.1", server.effective_port, timeout=60)
         for number in range(replies):
             body = {"run": "latest", "text": utterance(number).decode(), "history": ["hello"], "decoding": decoding}
