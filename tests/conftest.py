@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import Phase, settings
 
+import seq2seq_chat  # noqa: F401  sets how TensorFlow computes, so before any test module imports TensorFlow
+
 # Tests run in as many processes as there are cores, where threads of scikit-learn mostly wait for each other: t-SNE of
 # 30 points takes a hundred times as long with two.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
