@@ -58,9 +58,8 @@ def propose_words(
     words = tf.concat(
         [
             tf.math.top_k(allowed, tf.minimum(count, vocabulary)).indices,
-            tf.math.top_k(
-                original, min(REPORTED_CANDIDATES + 2, vocabulary)
-            ).indices,  # which may include <pad> and <go>
+            # two more, as <pad> and <go> may be among them
+            tf.math.top_k(original, min(REPORTED_CANDIDATES + 2, vocabulary)).indices,
             tf.fill([rows, 1], word),
         ],
         axis=1,

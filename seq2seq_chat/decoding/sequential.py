@@ -9,12 +9,7 @@ import tensorflow as tf
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import PartialHypotheses, StepOutput, reorder_state, top_k_words
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
-from seq2seq_chat.decoding.search import (
-    ActiveHypotheses,
-    SearchInputs,
-    first_active,
-    step_active,
-)
+from seq2seq_chat.decoding.search import ActiveHypotheses, SearchInputs, first_active, step_active
 
 ChooseWords = Callable[[StepOutput, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """(step output, row of each active hypothesis: [active], t) → log-probabilities and ids of the next words: [active]."""
