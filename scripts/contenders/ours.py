@@ -85,7 +85,7 @@ class Search:
     def __init__(self, workload: Workload, n_best: int | None = None) -> None:
         self._workload = workload
         self._model = build_model(workload)
-        self._step_weights = self._model.step_weights()  # once for all searches, as a chatbot does
+        self._search_weights = self._model.search_weights()  # once for all searches, as a chatbot does
         self._n_best = n_best
         self._searches: dict[int, ReplySearch] = {}
 
@@ -93,6 +93,6 @@ class Search:
         """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""
         if width not in self._searches:
             decoding = decoding_config(width, self._n_best)
-            self._searches[width] = ReplySearch(self._model, decoding, weights=self._step_weights)
+            self._searches[width] = ReplySearch(self._model, decoding, weights=self._search_weights)
         hypotheses = self._searches[width](*self._workload.sources(first, count))
         return [float(score) for score in hypotheses.scores[:, 0]]

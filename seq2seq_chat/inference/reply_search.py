@@ -22,7 +22,7 @@ from seq2seq_chat.decoding.uniform import Seeds, uniform_numbers
 from seq2seq_chat.inference.stepwise_search import StepwiseSearch
 from seq2seq_chat.model.decoder import DecoderMemory, DecoderState
 from seq2seq_chat.model.eager import call_with_arrays
-from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
+from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.system.errors import UserError
 
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
@@ -42,7 +42,7 @@ class ReplySearch:
     """
 
     def __init__(
-        self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False, weights: StepWeights | None = None
+        self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False, weights: SearchWeights | None = None
     ) -> None:
         if decoding.unrolling == "dynamic" and model.config.static_only:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
@@ -54,7 +54,7 @@ class ReplySearch:
             tf.TensorSpec([None, None, model.config.decoder_steps], tf.float64),
             *(SearchParameters.specs() if adjustable else ()),
         ]
-        self._stepwise = StepwiseSearch(model, self.search_from, signature)
+        self._stepwise = StepwiseSearch(self.start_search, self.search_from, signature)
         self._compiled = tf.function(
             lambda source, lengths, uniform, *parameters: self.search(
                 source, lengths, uniform, SearchParameters(*parameters) if parameters else None
@@ -123,7 +123,11 @@ class ReplySearch:
             from seq2seq_chat.inference.dynamic import DynamicSearch  # slow to import
 
             return DynamicSearch(self._model, self._decoding)(self._model.encode(source, lengths))
-        return self.search_from(*self._model.start_search(source, lengths), uniform, parameters)
+        return self.search_from(*self.start_search(source, lengths), uniform, parameters)
+
+    def start_search(self, source: tf.Tensor, lengths: tf.Tensor) -> tuple[DecoderState, DecoderMemory]:
+        """The state before the first word, and what every step reads; see :meth:`Seq2Seq.start_search`."""
+        return self._model.start_search(source, lengths, self._weights)
 
     def search_from(
         self,
@@ -167,7 +171,7 @@ def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:
     return (decoding.unrolling or model.config.unrolling) == "dynamic" and decoding.supports_dynamic
 
 
-def model_step(model: Seq2Seq, weights: StepWeights | None = None) -> StepFunction:
+def model_step(model: Seq2Seq, weights: SearchWeights | None = None) -> StepFunction:
     """The step function of a model's decoder; see :meth:`Seq2Seq.step`."""
 
     def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:

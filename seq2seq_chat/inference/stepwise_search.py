@@ -12,8 +12,8 @@ from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.decoding.search import ActiveHypotheses, Extend, SearchLoop
+from seq2seq_chat.model.decoder import DecoderMemory, DecoderState
 from seq2seq_chat.model.eager import call_with_arrays, free_attributes
-from seq2seq_chat.model.seq2seq import Seq2Seq
 
 
 class Progress(NamedTuple):
@@ -28,16 +28,20 @@ class StepwiseSearch:
     """Runs a search with two compiled graphs, one for the encoder and one for a step.
 
     Args:
-        model: The model.
+        start_search: From encoded sources to the state before the first word and the memory;
+            :meth:`ReplySearch.start_search`.
         search_from: :meth:`ReplySearch.search_from`, whose loop is replaced by a single step.
         signature: The types of the source, the lengths, random numbers, [batch, n, steps], and the values of
             :class:`SearchParameters`, if they are adjustable.
     """
 
     def __init__(
-        self, model: Seq2Seq, search_from: Callable[..., Hypotheses], signature: Sequence[tf.TensorSpec]
+        self,
+        start_search: Callable[..., tuple[DecoderState, DecoderMemory]],
+        search_from: Callable[..., Hypotheses],
+        signature: Sequence[tf.TensorSpec],
     ) -> None:
-        self._model, self._search_from, self._signature = model, search_from, signature
+        self._start_search, self._search_from, self._signature = start_search, search_from, signature
         self._graphs: tuple[tf.function, tf.function] | None = None
 
     def steps(self, *inputs: np.ndarray | np.generic) -> Iterator[Hypotheses]:
@@ -63,7 +67,7 @@ class StepwiseSearch:
 
     def _first(self, source: tf.Tensor, lengths: tf.Tensor, *inputs: tf.Tensor) -> tuple[Any, Progress]:
         """What is the same for all steps, and the search before the first one."""
-        start = (*self._model.start_search(source, lengths), *map(tf.identity, inputs))
+        start = (*self._start_search(source, lengths), *map(tf.identity, inputs))
         begun: list[Progress] = []
 
         def no_step(

@@ -10,7 +10,7 @@ from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
 from seq2seq_chat.inference.observed_search import ObservedSearch
 from seq2seq_chat.inference.reply_search import ReplySearch, is_dynamic
 from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.model.seq2seq import Seq2Seq, StepWeights
+from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 
 MAX_SEARCHES = 8  # compiled graphs that are cached, as people try out settings
 UNCOMPILED_SETTINGS = (
@@ -40,15 +40,15 @@ class TensorFlowEngine:
         key, adjustable = decoding.model_copy(update=defaults), not is_dynamic(self.model, decoding)
         if adjustable:
             key = graph_settings(key)
-        search = self._searches.pop(key, None) or ReplySearch(self.model, key, adjustable, self._step_weights)
+        search = self._searches.pop(key, None) or ReplySearch(self.model, key, adjustable, self._search_weights)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]
         return search.with_parameters(SearchParameters.of_settings(decoding))
 
     @functools.cached_property
-    def _step_weights(self) -> StepWeights | None:
-        return self.model.step_weights() if self._constant else None
+    def _search_weights(self) -> SearchWeights | None:
+        return self.model.search_weights() if self._constant else None
 
     @functools.cached_property
     def observed_search(self) -> ObservedSearch:
@@ -60,7 +60,7 @@ class TensorFlowEngine:
         for variable, value in zip(self.model.trainable_variables, other.trainable_variables, strict=True):
             variable.assign(value)
         self._searches.clear()
-        self.__dict__.pop("_step_weights", None)
+        self.__dict__.pop("_search_weights", None)
 
     def sample_scorer(self, max_rows: int) -> Scorer:
         """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""

@@ -70,6 +70,11 @@ class Cell(tf.Module):
                 Weight(f"{name}/{field}", step_input_size + hidden_size, gates * hidden_size, seed, initial=matrix),
             )
 
+    @property
+    def recurrent_weights(self) -> list[Weight]:
+        """The matrices applied to the state."""
+        return [getattr(self, field) for field in self.RECURRENT_GATES]
+
     def zero_state(self, batch: tf.Tensor) -> Any:
         """The state before the first step, [batch, hidden] each."""
         return self.STATE(*(tf.zeros([batch, self.hidden_size]) for _ in self.STATE._fields))

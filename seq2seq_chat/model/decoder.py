@@ -159,11 +159,16 @@ class Decoder(tf.Module):
     @property
     def weights_of_steps(self) -> list[Weight]:
         """The matrices of the products that depend on the step before."""
-        weights = [getattr(cell, field) for cell in self.cells for field in cell.RECURRENT_GATES]
+        weights = [weight for cell in self.cells for weight in cell.recurrent_weights]
         optional = [getattr(self.attention, "query", None), self.combine_output]
         if self.queries_previous:
             optional.append(self.combine_context)
         return weights + [weight for weight in optional if weight is not None]
+
+    @property
+    def weights_of_words(self) -> list[Weight]:
+        """The matrices that are applied to word vectors."""
+        return [weight for weight in (self.cells[0].input, self.combine_words) if weight is not None]
 
     @property
     def maxout_reads_thought(self) -> bool:

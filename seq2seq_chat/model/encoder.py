@@ -60,6 +60,11 @@ class Encoder(tf.Module):
             for layer, cell in enumerate(self.backward_cells)
         ]
 
+    @property
+    def weights_of_steps(self) -> list[Weight]:
+        """The matrices of the products that depend on the step before."""
+        return [weight for cell in (*self.cells, *self.backward_cells) for weight in cell.recurrent_weights]
+
     def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:
         """vectors: [source steps, batch, embedding] (time-major), lengths: [batch]."""
         source_steps = vectors.shape[0]

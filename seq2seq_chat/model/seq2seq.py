@@ -40,8 +40,8 @@ class Loss(NamedTuple):
 MAX_PROJECTED_BYTES = 2**28
 
 
-class StepWeights(NamedTuple):
-    """What every decoding step computes from the weights alone, computed once for all searches."""
+class SearchWeights(NamedTuple):
+    """What every search computes from the weights alone, computed once for all searches."""
 
     columns: tf.Tensor  # see Output.columns
     copies: dict[str, MatrixCopies]  # of matrices and of the columns, by variable name
@@ -141,49 +141,60 @@ class Seq2Seq(tf.Module):
 
         return next_inputs
 
-    def start_search(self, source: tf.Tensor, lengths: tf.Tensor) -> tuple[DecoderState, DecoderMemory]:
-        """Encode, and :meth:`start`; only for as many source steps as the longest source of the batch has words."""
+    def start_search(
+        self, source: tf.Tensor, lengths: tf.Tensor, weights: SearchWeights | None = None
+    ) -> tuple[DecoderState, DecoderMemory]:
+        """Encode, and :meth:`start`; only for as many source steps as the longest source of the batch has words.
+
+        Args:
+            source: ids [batch, source steps], lengths: [batch].
+            weights: see :meth:`step`.
+        """
         steps = tf.maximum(tf.reduce_max(lengths), 1)
         vectors = self.source_embedding(tf.transpose(source[:, :steps]))
-        return self.start(self.encoder.loop(vectors, lengths))
+        with using_copies(weights and weights.copies):
+            return self.start(self.encoder.loop(vectors, lengths))
 
     def start(self, encoded: EncoderOutput) -> tuple[DecoderState, DecoderMemory]:
         """The decoder's state before the first word, and what every step reads."""
         return self.decoder.start(encoded)
 
     def step(
-        self, words: tf.Tensor, state: DecoderState, memory: DecoderMemory, weights: StepWeights | None = None
+        self, words: tf.Tensor, state: DecoderState, memory: DecoderMemory, weights: SearchWeights | None = None
     ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
         """One step of decoding.
 
         Args:
             words: ids of the previous words, [batch].
-            weights: of :meth:`step_weights`; faster, but only valid until the variables change.
+            weights: of :meth:`search_weights`; faster, but only valid until the variables change.
 
         Returns:
             logits: [batch, vocabulary], the next state, attention weights: [batch, source steps] or None.
         """
-        if weights is not None and weights.inputs:
-            of_words = tf.nest.map_structure(lambda part: tf.gather(part, words), weights.inputs)
-            inputs = self.decoder.add_thought(of_words, memory.thought)
-        else:
-            inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
         with using_copies(weights and weights.copies):
+            if weights is not None and weights.inputs:
+                of_words = tf.nest.map_structure(lambda part: tf.gather(part, words), weights.inputs)
+                inputs = self.decoder.add_thought(of_words, memory.thought)
+            else:
+                inputs = self.decoder.project_inputs(self.target_embedding(words), memory.thought)
             hidden, state, attention = self.decoder.step(inputs, state, memory)
             return self.output.step_logits(hidden, weights and weights.columns), state, attention
 
-    def step_weights(self) -> StepWeights:
-        """What :meth:`step` can use as long as the variables do not change."""
+    def search_weights(self) -> SearchWeights:
+        """What :meth:`start_search` and :meth:`step` can use as long as the variables do not change."""
         table, columns = self.target_embedding.table, self.output.columns()
-        matrices = {weight.matrix.name: weight.matrix for weight in self.decoder.weights_of_steps}
-        if self.output.projection is not None:
-            matrices[self.output.projection.matrix.name] = self.output.projection.matrix
-        matrices[self.output.words.name] = columns
-        copies = {name: copy for name, matrix in matrices.items() if (copy := copy_matrix(matrix)) is not None}
+        weights = self.encoder.weights_of_steps + self.decoder.weights_of_steps
+        inputs: StepInputs | Absent = ()
         units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))
         if 4 * units * self.vocabulary_size > MAX_PROJECTED_BYTES:
-            return StepWeights(columns, copies, ())
-        return StepWeights(columns, copies, self.decoder.project_inputs(tf.convert_to_tensor(table)))
+            weights += self.decoder.weights_of_words
+        else:
+            inputs = self.decoder.project_inputs(tf.convert_to_tensor(table))
+        if self.output.projection is not None:
+            weights.append(self.output.projection)
+        matrices = {weight.matrix.name: weight.matrix for weight in weights} | {self.output.words.name: columns}
+        copies = {name: copy for name, matrix in matrices.items() if (copy := copy_matrix(matrix)) is not None}
+        return SearchWeights(columns, copies, inputs)
 
 
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:

@@ -169,7 +169,7 @@ def test_parameters_are_inputs_of_the_graph(
     model.output.bias.assign_add(bias)
     variants = [Decoding(**{"allow_unknown": True} | settings | change) for change in changes]
     assert len({graph_settings(decoding) for decoding in variants}) == 1
-    shared = ReplySearch(model, graph_settings(variants[0]), adjustable=True, weights=model.step_weights())
+    shared = ReplySearch(model, graph_settings(variants[0]), adjustable=True, weights=model.search_weights())
     results = set()
     for decoding in variants:
         found = shared.with_parameters(SearchParameters.of_settings(decoding))(*utterances, seed=3)

@@ -95,7 +95,7 @@ def test_decoding_step_by_step_equals_teacher_forcing(
     expected = model.decoder.unroll(vectors, encoded)
     # scheduled sampling's loop, which knows no input before its step, with the target words as inputs
     np.testing.assert_allclose(model.decoder.unroll(vectors, encoded, None, lambda t, x, h: x), expected, atol=1e-5)
-    computed_once = model.step_weights()
+    computed_once = model.search_weights()
     for weights in (None, computed_once, computed_once._replace(copies={}), computed_once._replace(inputs=())):
         state, memory = model.start(encoded)
         for t, words in enumerate([np.full(len(SAMPLES), GO, np.int32), *target.T[:-1]]):

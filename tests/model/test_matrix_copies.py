@@ -8,7 +8,7 @@ from seq2seq_chat.config import Model
 from seq2seq_chat.model import matrix_copies
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.matrix_copies import BLOCK, MAX_ROWS, PADDING, copy_matrix, matmul_copies
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 
 
 @pytest.fixture(params=[False, True], ids=["AVX-512", "AVX2"])
@@ -35,12 +35,18 @@ def test_products_equal_numpy(kernels: bool, rows: int, outputs: int, compiled: 
         np.testing.assert_allclose(product(x, tf.constant(matrix), part, bias), x @ matrix + bias, atol=1e-5)
 
 
-def test_a_step_multiplies_few_rows_by_the_copies(kernels: bool) -> None:
+@pytest.mark.parametrize("projects_words", [False, True], ids=["projected-once", "projected-at-each-step"])
+def test_a_search_multiplies_few_rows_by_the_copies(
+    kernels: bool, monkeypatch: pytest.MonkeyPatch, projects_words: bool
+) -> None:
     """Copies that differ from their matrices give other results for the rows that they are used for."""
     model = Seq2Seq(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
-    weights = model.step_weights()
+    if projects_words:
+        monkeypatch.setattr("seq2seq_chat.model.seq2seq.MAX_PROJECTED_BYTES", 0)
+    weights = model.search_weights()
     names = {"decoder/layer0/recurrent:0", "decoder/attention/query:0", "decoder/combine/output:0"}
-    assert set(weights.copies) == names | {"output/projection:0", "output/words:0"}
+    names |= {"encoder/layer0/recurrent:0", "output/projection:0", "output/words:0"}
+    assert set(weights.copies) == (names | {"decoder/layer0/input:0"} if projects_words else names)
     used = {"blocks": {2, MAX_ROWS}, "padded": {1, MAX_ROWS + 1}} if kernels else {"blocks": {2, MAX_ROWS}}
     for name, copies in weights.copies.items():
         for kind, sizes in used.items():
@@ -48,12 +54,14 @@ def test_a_step_multiplies_few_rows_by_the_copies(kernels: bool) -> None:
             changed = weights._replace(copies=weights.copies | {name: copy})
             for rows in (1, 2, MAX_ROWS, MAX_ROWS + 1):
                 source, lengths = tf.fill([rows, 3], 4), tf.fill([rows], 3)
-                state, memory = model.start_search(source, lengths)
-                state = tf.nest.map_structure(lambda part: part + 0.1, state)  # h̃ is zero before the first word
-                logits, expected = (
-                    model.step(tf.fill([rows], 5), state, memory, each)[0].numpy() for each in (changed, weights)
-                )
+                logits, expected = (_logits(model, source, lengths, each) for each in (changed, weights))
                 assert (np.abs(logits - expected).max() > 1e-3) == (rows in sizes), (name, kind, rows)
+
+
+def _logits(model: Seq2Seq, source: tf.Tensor, lengths: tf.Tensor, weights: SearchWeights) -> np.ndarray:
+    state, memory = model.start_search(source, lengths, weights)
+    state = tf.nest.map_structure(lambda part: part + 0.1, state)  # h̃ is zero before the first word
+    return model.step(tf.fill(tf.shape(lengths), 5), state, memory, weights)[0].numpy()
 
 
 def test_a_loop_multiplies_by_padded_copies(kernels: bool) -> None:

@@ -142,6 +142,6 @@ def test_initial_values_are_a_function_of_the_seed() -> None:
 
 def test_products_of_all_words_are_not_kept_for_large_vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Seq2Seq(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
-    assert model.step_weights().inputs.cell.shape == (30, 32)  # type: ignore[union-attr]
+    assert model.search_weights().inputs.cell.shape == (30, 32)  # type: ignore[union-attr]
     monkeypatch.setattr("seq2seq_chat.model.seq2seq.MAX_PROJECTED_BYTES", 4 * 30 * 32 - 1)
-    assert model.step_weights().inputs == ()
+    assert model.search_weights().inputs == ()
