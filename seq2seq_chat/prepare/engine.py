@@ -183,7 +183,10 @@ class _Spark:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
-            "spark.driver.extraJavaOptions": f"-Dderby.system.home='{scratch}'",  # the path may contain spaces
+            # the path may contain spaces; pauses of the garbage collector do not matter
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home='{scratch}' -XX:+UseParallelGC",
+            # a first, small hash table of words or n-grams is full before it saves anything
+            "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         }
         if master.startswith("local"):
             settings["spark.sql.shuffle.partitions"] = "8"  # the default, 200, suits a cluster but is slow locally
