@@ -14,6 +14,7 @@ from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.decoding.result import SampleScores
 from seq2seq_chat.inference.text_scorer import MAX_LOGITS
 from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.matrix_copies import using_padded_copies
 from seq2seq_chat.model.micro_batches import split_batch
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 
@@ -96,7 +97,9 @@ class Scorer:
         return -np.concatenate(nats) if nats else np.zeros(0, np.float32)
 
     def _score(self, *batch: tf.Tensor) -> Scores:
-        scores = [self._score_micro_batch(*tensors) for _, tensors in split_batch(Batch(*batch), self._micro_batches)]
+        micro_batches = split_batch(Batch(*batch), self._micro_batches)
+        with using_padded_copies(weight.matrix for weight in self._model.weights_of_steps):
+            scores = [self._score_micro_batch(*tensors) for _, tensors in micro_batches]
         if len(scores) == 1:
             return scores[0]
         losses, nats, correct = zip(*scores, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from seq2seq_chat.decoding.result import ALTERNATIVES, NEG_INF, Block
 from seq2seq_chat.decoding.sampling import Distribution, sample_words, truncated_softmax
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel, States
+from seq2seq_chat.model.matrix_copies import using_padded_copies
 
 StateArrays = list[np.ndarray]
 """The parts of a model's state, [rows, hidden] each."""
@@ -30,12 +32,12 @@ class TensorFlowTextEngine:
         self._states = [tf.TensorSpec([None, part.shape[1]], tf.float32) for part in tf.nest.flatten(self._structure)]
         ids = tf.TensorSpec([None, None], tf.int32)
         self._read = tf.function(
-            lambda inputs, *states: model.read(inputs, self._pack(states))[1],
+            lambda inputs, *states: self._read_tokens(inputs, states)[1],
             autograph=False,
             input_signature=[ids, *self._states],
         )
         self._score = tf.function(self._scores, autograph=False, input_signature=[ids, ids, *self._states])
-        self._graphs: dict[tuple[tuple[int, ...], bool], tf.function] = {}  # by forbidden tokens, explain
+        self._graphs: dict[tuple[tuple[int, ...], bool, bool], tf.function] = {}  # by the arguments of _graph
 
     def start(self, rows: int) -> StateArrays:
         """See :class:`TextEngine`, also for the other methods."""
@@ -59,12 +61,12 @@ class TensorFlowTextEngine:
     ) -> tuple[Block, StateArrays]:
         values = (parameters.temperature, parameters.top_k, parameters.top_p)
         limits = [dtype.as_numpy_dtype(value) for dtype, value in zip(LIMIT_TYPES, values, strict=True)]
-        graph = self._graph(forbidden, explain)
+        graph = self._graph(forbidden, explain, len(token) > 1)
         block, states_after = call_with_arrays(graph, token, uniform, *limits, *states)
         return Block(*(part if part is None else part.numpy() for part in block)), _arrays(states_after)
 
-    def _graph(self, forbidden: tuple[int, ...], explain: bool) -> tf.function:
-        key = (forbidden, explain)
+    def _graph(self, forbidden: tuple[int, ...], explain: bool, several: bool) -> tf.function:
+        key = (forbidden, explain, several)
         if key not in self._graphs:
             mask = self.output_mask(forbidden)
             signature = [
@@ -76,7 +78,9 @@ class TensorFlowTextEngine:
 
             def block(token: tf.Tensor, uniform: tf.Tensor, *others: tf.Tensor) -> tuple[Block, States]:
                 limits, states = others[: len(LIMIT_TYPES)], others[len(LIMIT_TYPES) :]
-                return self.sample(token, self._pack(states), uniform, mask, truncated_softmax(*limits), explain)
+                # one row is multiplied as fast without a copy
+                with self._padded() if several else nullcontext():
+                    return self.sample(token, self._pack(states), uniform, mask, truncated_softmax(*limits), explain)
 
             self._graphs[key] = tf.function(block, autograph=False, input_signature=signature)
         return self._graphs[key]
@@ -129,8 +133,16 @@ class TensorFlowTextEngine:
         explanation = [tf.transpose(part, [1, 0, 2]) for part in explanation] or [None, None]
         return Block(tf.transpose(ids), *explanation), states
 
+    def _read_tokens(self, inputs: tf.Tensor, states: Sequence[tf.Tensor]) -> tuple[tf.Tensor, States]:
+        with self._padded():
+            return self.model.read(inputs, self._pack(states))
+
+    def _padded(self) -> AbstractContextManager[None]:
+        """Products with padded copies of the matrices."""
+        return using_padded_copies(weight.matrix for weight in self.model.decoder.weights_of_steps)
+
     def _scores(self, inputs: tf.Tensor, targets: tf.Tensor, *states: tf.Tensor) -> tuple[tf.Tensor, States]:
-        hidden, states_after = self.model.read(inputs, self._pack(states))
+        hidden, states_after = self._read_tokens(inputs, states)
         words = tf.reshape(tf.transpose(targets), [-1])
         logits = self.model.output.logits(tf.reshape(hidden, [-1, hidden.shape[-1]]))
         nats = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)

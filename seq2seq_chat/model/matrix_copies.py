@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -82,6 +83,11 @@ def using_copies(copies: Mapping[str, MatrixCopies] | None) -> Iterator[None]:
         yield
     finally:
         _copies.reset(token)
+
+
+def using_padded_copies(matrices: Iterable[tf.Variable]) -> AbstractContextManager[None]:
+    """Copy the matrices, [inputs, outputs], that need padding, as part of a graph, and use these in its products."""
+    return using_copies({each.name: MatrixCopies(padded=pad_rows(each)) for each in matrices if needs_padding(each)})
 
 
 def copies_of(variable: tf.Variable) -> MatrixCopies | None:

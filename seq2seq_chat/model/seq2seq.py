@@ -18,6 +18,7 @@ from seq2seq_chat.model.matrix_copies import MatrixCopies, copy_matrix, using_co
 from seq2seq_chat.model.output import Output, SampledWords
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.scheduled_sampling import sampling_mask
+from seq2seq_chat.model.weights import Weight
 
 
 class Loss(NamedTuple):
@@ -180,10 +181,15 @@ class Seq2Seq(tf.Module):
             hidden, state, attention = self.decoder.step(inputs, state, memory)
             return self.output.step_logits(hidden, weights and weights.columns), state, attention
 
+    @property
+    def weights_of_steps(self) -> list[Weight]:
+        """The matrices of the products that depend on the step before, in encoder and decoder."""
+        return self.encoder.weights_of_steps + self.decoder.weights_of_steps
+
     def search_weights(self) -> SearchWeights:
         """What :meth:`start_search` and :meth:`step` can use as long as the variables do not change."""
         table, columns = self.target_embedding.table, self.output.columns()
-        weights = self.encoder.weights_of_steps + self.decoder.weights_of_steps
+        weights = self.weights_of_steps
         inputs: StepInputs | Absent = ()
         units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))
         if 4 * units * self.vocabulary_size > MAX_PROJECTED_BYTES:

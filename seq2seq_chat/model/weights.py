@@ -65,5 +65,5 @@ class Weight(tf.Module):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """x: [..., inputs] → x W: [..., outputs]."""
-        copies = copies_of(self.matrix)
+        copies = copies_of(self.matrix) if x.shape.rank == 2 else None
         return matmul(x, self.matrix) if copies is None else matmul_copies(x, self.matrix, copies)
