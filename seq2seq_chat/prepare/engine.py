@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import available_cores
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -189,7 +190,8 @@ class _Spark:
             "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         }
         if master.startswith("local"):
-            settings["spark.sql.shuffle.partitions"] = "8"  # the default, 200, suits a cluster but is slow locally
+            # the default, 200, suits a cluster but is slow locally
+            settings["spark.sql.shuffle.partitions"] = str(max(8, available_cores()))
         builder: Any = SparkSession.builder
         builder = builder.master(master).appName("seq2seq-chat prepare")
         for key, value in settings.items():
