@@ -82,16 +82,20 @@ def compute_answers(
         ModelUnavailable: The model could not be loaded or failed.
     """
     waiting, queued = deque(keys), deque[tuple[Key, Future[Answer]]]()
-    while waiting or queued:
-        try:
-            while waiting:
-                queued.append((waiting[0], submit(waiting[0])))
-                waiting.popleft()
-        except ServerBusy:
-            if not queued:
-                raise
-        key, future = queued.popleft()
-        store(key, wait_for_answer(future))
+    try:
+        while waiting or queued:
+            try:
+                while waiting:
+                    queued.append((waiting[0], submit(waiting[0])))
+                    waiting.popleft()
+            except ServerBusy:
+                if not queued:
+                    raise
+            key, future = queued.popleft()
+            store(key, wait_for_answer(future))
+    finally:
+        for _, future in queued:  # after an error, nobody waits for them
+            future.cancel()
 
 
 @api.post("/api/chat/stream")

@@ -66,6 +66,9 @@ class ModelPool:
             if self._pending >= self.limits.max_queued_total:
                 raise ServerBusy("The server is busy. Please try again in a moment.")
             key = (str(run.path), snapshot)
+            loaded = self._workers.get(key)
+            if loaded is not None and loaded.version != version:  # perhaps newer, loaded for another request
+                version = self._version(run, snapshot)
             worker = self._open_worker(key, version)
             if worker is None or not worker.submit(job):
                 name = f"{run.path.name} ({snapshot or 'latest'})"

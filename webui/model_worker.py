@@ -125,6 +125,8 @@ class ModelWorker(threading.Thread):
     def run(self) -> None:
         """Load the model and reply until closed."""
         with self._permits:
+            if self._is_abandoned():
+                return
             try:
                 self._serve_queue()
             except UserError as error:
@@ -133,6 +135,11 @@ class ModelWorker(threading.Thread):
                 logger.exception("model %s failed", self.name)
                 self._fail_queue(ModelUnavailable("Could not load the model; see the server's log."))
             release_memory()
+
+    def _is_abandoned(self) -> bool:
+        """Whether nobody waits for the model any more: it is closed, and all jobs were cancelled."""
+        with self._changed:
+            return self._closed and all(job.future.cancelled() for job in self._queue)
 
     def _serve_queue(self) -> None:
         model = self._load()

@@ -171,6 +171,7 @@ def _prepare_text(inputs: tuple[str, ...], output: str, options: dict[str, Any])
     from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
     from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
     from seq2seq_chat.prepare.running_text import TextSettings, prepare_text
+    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
     from seq2seq_chat.prepare.split import SPLITS
 
     for name in options:
@@ -188,6 +189,8 @@ def _prepare_text(inputs: tuple[str, ...], output: str, options: dict[str, Any])
     values |= {"tokenizer": settings.tokenizer.name, "vocabulary": Path(output, VOCABULARY_FILE)}
     if settings.tokenizer.name == "subword":
         values["tokenizer_file"] = Path(output, TOKENIZER_FILE)
+    if settings.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
+        values["vocabulary_size"] = settings.vocabulary_size
     if settings.tokenizer.lowercase:
         values["lowercase"] = "true"
     text = shlex.join(["task=language_model", *(f"data.{key}={value}" for key, value in values.items())])

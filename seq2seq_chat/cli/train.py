@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seq2seq_chat.cli.options import FAILED, ensure_readable, exit_with, results_option, set_option
+from seq2seq_chat.cli.options import FAILED, ensure_readable, ensure_trained, exit_with, results_option, set_option
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _load_experiment(
     from seq2seq_chat.runs.find import find_run
 
     run = find_run(resume, results) if resume is not None else None
+    if run is not None:
+        ensure_trained(run, "train --resume")
     if config_file is not None:
         _ensure_not_a_run(config_file, results)
         return load_config(config_file, overrides), run
@@ -108,7 +111,9 @@ def _ensure_not_a_run(config_file: str, results: str) -> None:
         return
     with suppress(RunError):
         find_run(config_file, results)
-        raise UserError(f"{config_file} is a run; to continue it: seq2seq-chat train --resume {config_file}")
+        raise UserError(
+            f"{config_file} is a run; to continue it: seq2seq-chat train --resume {shlex.quote(config_file)}"
+        )
 
 
 def _train_as_worker(cluster: Cluster) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,10 @@ def upgrade_settings(settings: Mapping[str, Any], where: str) -> tuple[dict[str,
     Raises:
         ConfigError: A key is present under both names.
     """
-    upgraded, warnings = copy.deepcopy(dict(settings)), []
+    upgraded: dict[str, Any] = {
+        name: dict(section) if isinstance(section, Mapping) else section for name, section in settings.items()
+    }
+    warnings: list[str] = []
     for old, new in RENAMED_KEYS.items():
         section_name, _, old_key = old.partition(".")
         section, new_key = upgraded.get(section_name), new.partition(".")[2]

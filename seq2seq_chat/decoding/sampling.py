@@ -69,8 +69,10 @@ def truncated_softmax(temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Sca
 def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """Sample by inverting the cumulative distribution. [rows, vocabulary], [rows] → ids, int32 [rows].
 
-    A word of probability 0 is never sampled, even where rounding leaves the sum slightly below 1.
+    A word of probability 0 is never sampled, even where rounding leaves the sum slightly below 1. If probabilities are
+    not numbers, as when all words are forbidden, it is the last word.
     """
     cumulative = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
     points = tf.cast(uniform, tf.float64) * cumulative[:, -1]
-    return tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
+    words = tf.searchsorted(cumulative, points[:, tf.newaxis], side="right")[:, 0]
+    return tf.minimum(words, probabilities.shape[1] - 1)

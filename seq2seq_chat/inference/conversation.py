@@ -165,4 +165,7 @@ def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat) -> Non
         if command := COMMAND.fullmatch(text):
             print(conversation.command(command[1].lower(), command[2]))
         elif text:
-            print(conversation.answer(text))
+            try:
+                print(conversation.answer(text))
+            except UserError as error:  # of a setting that is only used now, such as decoding.backward_run
+                print(f"({error})")

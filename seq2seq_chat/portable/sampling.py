@@ -56,4 +56,5 @@ def sample_words(probabilities: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """Sample by inverting the cumulative distribution. [rows, vocabulary], [rows] → ids [rows]."""
     cumulative = np.cumsum(probabilities, axis=1, dtype=np.float64)
     points = uniform * cumulative[:, -1]
-    return np.array([row.searchsorted(point, side="right") for row, point in zip(cumulative, points, strict=True)], int)
+    words = [row.searchsorted(point, side="right") for row, point in zip(cumulative, points, strict=True)]
+    return np.minimum(np.array(words, int), probabilities.shape[1] - 1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -185,7 +186,7 @@ class _Spark:
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
             # the path may contain spaces; pauses of the garbage collector do not matter
-            "spark.driver.extraJavaOptions": f"-Dderby.system.home='{scratch}' -XX:+UseParallelGC",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={shlex.quote(str(scratch))} -XX:+UseParallelGC",
             # a first, small hash table of words or n-grams is full before it saves anything
             "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         }

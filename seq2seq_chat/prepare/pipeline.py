@@ -85,12 +85,17 @@ def ensure_not_an_input(output: Path, folders: Iterable[Path]) -> None:
 
 
 def publish(staging: Path, output: Path) -> None:
-    """Move the results to their places, the statistics last, and delete those of an earlier preparation."""
-    for name in OUTPUT_FILES:
-        if (staging / name).exists():
-            os.replace(staging / name, output / name)
-        else:
-            (output / name).unlink(missing_ok=True)
+    """Move the results to their places, the statistics last, and delete those of an earlier preparation.
+
+    Files of these names without statistics are not the results of a preparation; they are only deleted if replaced.
+    """
+    new = [name for name in OUTPUT_FILES if (staging / name).exists()]
+    if (output / STATISTICS_FILE).exists():
+        for name in OUTPUT_FILES:  # the statistics last: until then, a preparation that was killed is recognized
+            if name not in new or name == STATISTICS_FILE:
+                (output / name).unlink(missing_ok=True)
+    for name in new:
+        os.replace(staging / name, output / name)
 
 
 def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -> ReadResult:

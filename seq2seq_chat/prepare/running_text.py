@@ -31,9 +31,9 @@ class TextSettings(NamedTuple):
 def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
     """Write train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json; for subwords also tokenizer.json.
 
-    The texts of all inputs, one after the other, are divided at two positions, so that each split is running text.
-    A split begins at the start of a line, unless the tokenizer keeps line breaks. Line ends become ``\\n``. Memory does
-    not grow with the length of the text.
+    The texts of all inputs, one after the other, each at the start of a line, are divided at two positions, so that
+    each split is running text. A split begins at the start of a line, unless the tokenizer keeps line breaks. Line ends
+    become ``\\n``. Memory does not grow with the length of the text.
 
     Returns:
         The contents of statistics.json: the characters, lines, tokens and unknown tokens of each split.
@@ -64,8 +64,12 @@ def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: s
 
 
 def _read_all(files: Sequence[Path]) -> Iterator[str]:
+    last = "\n"
     for file in files:
-        yield from read_text(file)
+        if not last.endswith("\n"):
+            yield "\n"
+        for last in read_text(file):
+            yield last
 
 
 def _split_ends(total: int, split: Shares) -> list[int]:
@@ -85,7 +89,8 @@ def _write_splits(files: Sequence[Path], ends: Sequence[int], whole_lines: bool,
                 while rest:
                     while position >= ends[split] and split < len(SPLITS) - 1:
                         split += 1
-                    room = len(rest) if whole_lines else ends[split] - position
+                    is_last = split == len(SPLITS) - 1  # to which everything belongs that was appended meanwhile
+                    room = len(rest) if whole_lines or is_last else ends[split] - position
                     streams[split].write(rest[:room])
                     position, rest = position + len(rest[:room]), rest[room:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import signal
 import socket
@@ -169,7 +170,8 @@ def _has_weights(run: Run) -> bool:
 
 def resume_command(run: Run, cluster: Cluster | None) -> str:
     """The command that resumes a run."""
-    return f"seq2seq-chat train --resume {run.path}" + (f" {cluster.chief_arguments}" if cluster else "")
+    workers = f" {cluster.chief_arguments}" if cluster else ""
+    return f"seq2seq-chat train --resume {shlex.quote(str(run.path))}{workers}"
 
 
 def _resume_hint(run: Run, cluster: Cluster | None) -> str:

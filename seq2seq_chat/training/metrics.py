@@ -7,6 +7,8 @@ from typing import Any
 from seq2seq_chat.inference.corpus_loss import perplexity
 from seq2seq_chat.training.step import StepResult
 
+MAX_PENDING = 100  # steps whose results are on the device
+
 
 class Meter:
     """Accumulates the results of training steps.
@@ -38,6 +40,8 @@ class Meter:
         self._pending.append(result)
         self._sums["seconds"] += seconds
         self._sums["data_seconds"] += data_seconds
+        if len(self._pending) >= MAX_PENDING:
+            self.sums()
 
     def sums(self) -> dict[str, float]:
         """The sums so far; kept in a checkpoint so that a resumed run reports the same means."""

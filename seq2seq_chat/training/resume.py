@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ def _ensure_never_saved(run: Run) -> None:
     left = f"; only snapshots are left, to chat with and evaluate: {', '.join(snapshots)}" if snapshots else ""
     raise RunError(
         f"run {run.name} cannot be resumed, because the files in its folder checkpoints/ are missing{left}. "
-        f"Restore them from a backup, or train again: seq2seq-chat train {run.path / 'config.json'}"
+        f"Restore them from a backup, or train again: seq2seq-chat train {shlex.quote(str(run.path / 'config.json'))}"
     )
 
 

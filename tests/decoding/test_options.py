@@ -31,6 +31,7 @@ from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
 from seq2seq_chat.decoding.sampling import sample_words, sampling_search, truncated_softmax
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.uniform import uniform_numbers
+from seq2seq_chat.portable import sampling as portable_sampling
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
@@ -214,6 +215,13 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
     uniform = uniform_numbers(7, np.zeros([1, 3], np.int32), samples, 1).reshape(-1)
     words = sample_words(tf.repeat(distribution, samples, axis=0), tf.constant(uniform)).numpy()
     assert chi_square(np.bincount(words, minlength=size), expected) < 4
+
+
+def test_a_row_without_any_word_gets_one_that_exists() -> None:
+    """Its score of -inf ends the hypothesis."""
+    nothing, uniform = np.full([2, 5], np.nan, np.float32), np.array([0.0, 0.7])
+    assert sample_words(tf.constant(nothing), tf.constant(uniform)).numpy().tolist() == [4, 4]
+    assert portable_sampling.sample_words(nothing, uniform).tolist() == [4, 4]
 
 
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 8), ties=st.booleans())

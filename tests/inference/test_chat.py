@@ -354,6 +354,16 @@ def test_mistakes_in_commands(talk: Callable[..., list[str]], tmp_path: Path) ->
     assert lines[7] == "beam_width 3"
 
 
+def test_an_error_of_a_reply_does_not_end_the_conversation(
+    talk: Callable[..., list[str]], bot: Chatbot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **keywords: Any) -> Reply:
+        raise UserError("no run typo in results")
+
+    monkeypatch.setattr(bot, "reply", fail)
+    assert talk("hello", "/set beam_width", "/quit")[2:] == ["(no run typo in results)", "beam_width 3"]
+
+
 def test_files_that_cannot_be_saved(talk: Callable[..., list[str]]) -> None:
     lines = talk(f"/save {'x' * 300}", "/save ~nobody/missing/file.txt", "/quit")[2:]
     assert len(lines) == 2 and all("could not be written" in line for line in lines)

@@ -109,7 +109,7 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
         (write_comments if corpus == "reddit" else write_films)(source)
     outputs = {
         "duckdb": tmp_path / "duckdb",
-        "spark": tmp_path / "by [spark] 1",
+        "spark": tmp_path / "by [spark] it's 1",
     }  # with characters that must be escaped
     for engine, output in outputs.items():
         prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=300, **options), [source], output)

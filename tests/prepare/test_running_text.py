@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.prepare.running_text import _write_splits
 from tests.conftest import run_command
 
 TEXT = "".join(f"Line {number}, an äußerst short one.\r\n" for number in range(200))
@@ -71,6 +72,36 @@ def test_files_of_a_killed_preparation_are_no_results(source: Path) -> None:
     for name in ("utterances.parquet", "train.tsv", "tokenizer.json"):
         (staging / name).write_text("of another corpus", encoding="utf-8")
     assert prepare(source).keys() == {"train.txt", "validation.txt", "test.txt", "vocabulary.txt", "statistics.json"}
+
+
+def test_files_of_others_are_kept(source: Path) -> None:
+    output = source.parent / "output"
+    output.mkdir()
+    (output / "train.tsv").write_text("mine", encoding="utf-8")
+    assert prepare(source)["train.tsv"] == "mine"
+
+
+def test_each_input_begins_a_line(tmp_path: Path) -> None:
+    texts = {"a.txt": "the end", "b.txt": "", "c.txt": "once upon\n", "d.txt": "a time"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    result = run_command("prepare", "text", *(tmp_path / name for name in texts), "--output", tmp_path / "output")
+    assert result.status == 0, result
+    splits = [tmp_path / "output" / f"{name}.txt" for name in ("train", "validation", "test")]
+    assert "".join(split.read_text(encoding="utf-8") for split in splits) == "the end\nonce upon\na time"
+
+
+def test_what_is_appended_while_a_text_is_read_is_part_of_the_test_split(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("aaabbcccc", encoding="utf-8")
+    _write_splits([tmp_path / "log.txt"], [3, 5, 6], whole_lines=False, folder=tmp_path)
+    assert [(tmp_path / f"{name}.txt").read_text() for name in ("train", "validation", "test")] == ["aaa", "bb", "cccc"]
+
+
+def test_settings_of_a_large_vocabulary_are_printed(source: Path) -> None:
+    options = ("--tokenizer", "unicode", "--output", source.parent / "output")
+    assert "vocabulary_size" not in run_command("prepare", "text", source, *options).out
+    larger = run_command("prepare", "text", source, *options, "--vocabulary-size", 60_000)
+    assert "data.vocabulary_size=60000" in larger.out
 
 
 def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

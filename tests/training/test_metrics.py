@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from typing import Any
@@ -12,7 +13,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.loop import TrainingState
-from seq2seq_chat.training.metrics import Meter
+from seq2seq_chat.training.metrics import MAX_PENDING, Meter
 from seq2seq_chat.training.schedules import Schedule
 from seq2seq_chat.training.step import StepResult
 
@@ -38,6 +39,16 @@ def test_means_by_hand() -> None:
         "gradient_norm": 2.5,
         "softmax": "sampled",
     }
+
+
+def test_results_do_not_stay_on_the_device_until_they_are_logged() -> None:
+    meter = Meter(sampled=False)
+    for _ in range(3 * MAX_PENDING + 1):
+        result = StepResult(Loss(tf.constant(2.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(0.0))
+        meter.add(result, 1.0, data_seconds=0.0)
+    gc.collect()
+    assert sum(isinstance(thing, StepResult) for thing in gc.get_objects()) <= MAX_PENDING
+    assert meter.metrics(1)["tokens"] == 3 * MAX_PENDING + 1
 
 
 def test_everything_is_restored_from_a_checkpoint() -> None:

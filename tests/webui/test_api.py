@@ -402,6 +402,13 @@ def test_the_lexicon_of_a_run_is_missing(client: FlaskClient, results: Path) -> 
     )
 
 
+def test_deeply_nested_settings(shared_client: FlaskClient) -> None:
+    nested: Any = []
+    for _ in range(600):
+        nested = [nested]
+    assert "seed" in error_of(chat(shared_client, decoding={"seed": nested}), 400)
+
+
 @pytest.mark.parametrize("address", ["/api/chat", "/api/chat/stream", "/api/search"])
 def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, results: Path, address: str) -> None:
     file = results / "tiny" / "config.json"

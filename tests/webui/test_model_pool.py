@@ -314,6 +314,17 @@ def test_cancelled_utterances_are_not_decoded(runs: FakeRuns, make_pool: Callabl
     assert [texts for _, texts in bot.batches] == [["kept"]]
 
 
+def test_a_model_that_nobody_waits_for_is_not_loaded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+    pool = make_pool(max_models=1)
+    bot, busy = busy_model(runs, pool, "a")
+    assert submit(pool, "b").cancel()
+    last = submit(pool, "c")
+    bot.may_answer.set()
+    assert [reply_text(busy), reply_text(last)] == ["a:BUSY", "c:HELLO"]
+    pool.close()
+    assert runs.bots.keys() == {"a", "c"}
+
+
 def test_close_answers_the_queues_and_ends_the_threads(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     before = threading.active_count()
     pool = make_pool()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from flask.testing import FlaskClient
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.notes import Notes, read_notes, write_notes
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import error_of
+from webui.api import compute_answers
 from webui.limits import Limits
+from webui.model_worker import Answer, ModelUnavailable
 from webui.run_watch import RunWatch
 
 TIMEOUT = 120.0
@@ -204,6 +208,14 @@ def test_questions_wait_for_room_in_the_queue(make_client: Callable[..., FlaskCl
     assert response.status_code == 200, response.text
     assert response.get_json()["answers"] == [{"step": 20, "replies": [f"20: {question}" for question in questions]}]
     assert "busy" in error_of(ask(10, max_queued_total=0), 503)
+
+
+def test_after_an_error_the_remaining_questions_are_cancelled(client: FlaskClient) -> None:
+    futures: list[Future[Answer]] = [Future() for _ in range(3)]
+    futures[0].set_exception(UserError("damaged"))
+    with client.application.app_context(), pytest.raises(ModelUnavailable, match="damaged"):
+        compute_answers(range(3), futures.__getitem__, lambda key, answer: None)
+    assert [future.cancelled() for future in futures] == [False, True, True]
 
 
 def test_invalid_questions(client: FlaskClient) -> None:

@@ -162,8 +162,12 @@ class Evaluation:
         return distinct_votes(_read(self._votes, Vote))
 
     def voted(self, judge: str) -> dict[int, Vote]:
-        """The votes of a judge by item."""
-        return {vote.item: vote for vote in self.votes() if vote.judge == judge}
+        """The first vote of a judge on each item, also on items whose columns turned out to be the same systems."""
+        voted: dict[int, Vote] = {}
+        for vote in _read(self._votes, Vote):
+            if vote.judge == judge:
+                voted.setdefault(vote.item, vote)
+        return voted
 
     def add_vote(self, judge: str, index: int, choice: Choice) -> Vote:
         """Record a vote on an item whose replies are stored. Raises UserError if it could not be written."""

@@ -74,6 +74,18 @@ def test_a_repeated_vote_does_not_count(evaluation: Evaluation) -> None:
     assert evaluation.voted("anna") == {0: first}
 
 
+def test_an_item_is_done_even_if_its_systems_were_voted_on_before(tmp_path: Path) -> None:
+    """The best weights may be the newest ones."""
+    columns = [Column(run="one"), Column(run="one", snapshot="best"), Column(run="two")]
+    evaluation = create_evaluation(tmp_path, "test", columns, PROMPTS[:1])
+    for column, step in enumerate((7, 7, 5)):
+        evaluation.add_reply(StoredReply(prompt=0, column=column, text=f"reply {step}", step=step))
+    for index in range(3):
+        evaluation.add_vote("anna", index, "both_good")
+    assert evaluation.voted("anna").keys() == {0, 1, 2}
+    assert len(evaluation.votes()) == 2
+
+
 def test_the_same_judge_prompt_and_systems_in_two_evaluations_count_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         evaluation = create_evaluation(tmp_path, name, COLUMNS[:2], PROMPTS[:1])
