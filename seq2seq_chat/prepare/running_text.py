@@ -67,7 +67,7 @@ def _read_all(files: Sequence[Path]) -> Iterator[str]:
     last = "\n"
     for file in files:
         if not last.endswith("\n"):
-            yield "\n"
+            yield (last := "\n")
         for last in read_text(file):
             yield last
 
