@@ -35,7 +35,11 @@ def warm_cache(source: Path) -> None:
 
 
 def time_prepare(corpus: str, source: Path, output: Path, options: Sequence[str]) -> dict[str, Any]:
-    """Run the command; return its time and the peak memory of all its processes."""
+    """Run the command; return its time and the peak memory of all its processes.
+
+    The peak is that of two samples in a row: a process that Java has just forked shares Java's memory until it runs
+    another program, a millisecond later, and would count twice.
+    """
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "seq2seq_chat", "prepare", corpus, str(source), "--output", str(output), *options]
     start = time.perf_counter()
@@ -45,8 +49,10 @@ def time_prepare(corpus: str, source: Path, output: Path, options: Sequence[str]
 
     def watch() -> None:
         nonlocal peak
+        before = 0
         while not ended.wait(0.25):
-            peak = max(peak, resident_bytes(process.pid))
+            now = resident_bytes(process.pid)
+            peak, before = max(peak, min(before, now)), now
 
     watcher = threading.Thread(target=watch)
     watcher.start()
