@@ -69,8 +69,8 @@ def truncated_softmax(temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Sca
 def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """Sample by inverting the cumulative distribution. [rows, vocabulary], [rows] → ids, int32 [rows].
 
-    A word of probability 0 is never sampled, even where rounding leaves the sum slightly below 1. If probabilities are
-    not numbers, as when all words are forbidden, it is the last word.
+    A word of probability 0 is never sampled, even where rounding leaves the sum slightly below 1. If every word is
+    forbidden, the probabilities are NaN, and the result is the last word, whose score of -inf ends the hypothesis.
     """
     cumulative = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
     points = tf.cast(uniform, tf.float64) * cumulative[:, -1]

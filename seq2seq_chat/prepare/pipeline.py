@@ -87,13 +87,14 @@ def ensure_not_an_input(output: Path, folders: Iterable[Path]) -> None:
 def publish(staging: Path, output: Path) -> None:
     """Move the results to their places, the statistics last, and delete those of an earlier preparation.
 
-    Files of these names without statistics are not the results of a preparation; they are only deleted if replaced.
+    In a folder without statistics there was none, so files of these names are only replaced, not deleted.
     """
     new = [name for name in OUTPUT_FILES if (staging / name).exists()]
     if (output / STATISTICS_FILE).exists():
-        for name in OUTPUT_FILES:  # the statistics last: until then, a preparation that was killed is recognized
-            if name not in new or name == STATISTICS_FILE:
+        for name in OUTPUT_FILES:
+            if name not in new:
                 (output / name).unlink(missing_ok=True)
+        (output / STATISTICS_FILE).unlink()  # they do not describe a mixture of old and new files
     for name in new:
         os.replace(staging / name, output / name)
 

@@ -16,6 +16,7 @@ from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
 
@@ -24,7 +25,7 @@ class TextSettings(NamedTuple):
     """How running text is prepared."""
 
     tokenizer: TokenizerSettings
-    vocabulary_size: int = 50_000  # including the special words
+    vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # including the special words
     split: Shares = (90.0, 5.0, 5.0)  # relative numbers of characters
 
 

@@ -218,7 +218,6 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
 
 
 def test_a_row_without_any_word_gets_one_that_exists() -> None:
-    """Its score of -inf ends the hypothesis."""
     nothing, uniform = np.full([2, 5], np.nan, np.float32), np.array([0.0, 0.7])
     assert sample_words(tf.constant(nothing), tf.constant(uniform)).numpy().tolist() == [4, 4]
     assert portable_sampling.sample_words(nothing, uniform).tolist() == [4, 4]

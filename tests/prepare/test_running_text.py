@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.prepare.pipeline import publish
 from seq2seq_chat.prepare.running_text import _write_splits
 from tests.conftest import run_command
 
@@ -79,6 +80,18 @@ def test_files_of_others_are_kept(source: Path) -> None:
     output.mkdir()
     (output / "train.tsv").write_text("mine", encoding="utf-8")
     assert prepare(source)["train.tsv"] == "mine"
+
+
+def test_statistics_do_not_describe_other_files(tmp_path: Path) -> None:
+    staging, output = tmp_path / "new", tmp_path / "output"
+    for folder, names in ((staging, ("train.txt", "vocabulary.txt")), (output, ("train.txt", "train.tsv"))):
+        folder.mkdir()
+        for name in (*names, "statistics.json"):
+            (folder / name).touch()
+    (output / "vocabulary.txt").mkdir()  # cannot be replaced
+    with pytest.raises(IsADirectoryError):
+        publish(staging, output)
+    assert {path.name for path in output.iterdir()} == {"train.txt", "vocabulary.txt"}
 
 
 def test_each_input_begins_a_line(tmp_path: Path) -> None:

@@ -162,9 +162,9 @@ class Evaluation:
         return distinct_votes(_read(self._votes, Vote))
 
     def voted(self, judge: str) -> dict[int, Vote]:
-        """The first vote of a judge on each item, also on items whose columns turned out to be the same systems."""
+        """The votes of a judge by item; of several on an item, the first."""
         voted: dict[int, Vote] = {}
-        for vote in _read(self._votes, Vote):
+        for vote in _read(self._votes, Vote):  # not votes(): two items may turn out to have the same systems
             if vote.judge == judge:
                 voted.setdefault(vote.item, vote)
         return voted
