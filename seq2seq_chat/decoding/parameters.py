@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 
 ALL_WORDS = int(np.iinfo(np.int32).max)  # top_k that truncates nothing
 ALL_PROBABILITY = math.inf  # top_p that truncates nothing, even if rounded probabilities add up to more than 1
+MIN_TEMPERATURE = 1e-6  # logits divided by less could overflow, and the most probable word is certain already
 BEAM_WIDTHS = (5, 10, 20, 50, 100, 200, 500, 1000)  # that are compiled; other widths use a part of the next one
 
 
@@ -43,6 +44,7 @@ class SearchParameters(NamedTuple):
         """The values of settings."""
         top_k, top_p = decoding.top_k, decoding.top_p
         values = {name: getattr(decoding, name) for name in cls._fields}
+        values["temperature"] = max(decoding.temperature, MIN_TEMPERATURE)
         values["top_k"] = ALL_WORDS if top_k is None else min(top_k, ALL_WORDS)
         values["top_p"] = ALL_PROBABILITY if top_p is None else top_p
         return cls(**values)

@@ -217,6 +217,14 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
     assert chi_square(np.bincount(words, minlength=size), expected) < 4
 
 
+def test_the_lowest_temperature_samples_the_most_probable_word() -> None:
+    parameters = SearchParameters.of_settings(Decoding(method="sample", temperature=1e-38))
+    logits = np.array([[-50.0, 80.0, 79.0, NEG_INF]], np.float32)
+    expected = [[0.0, 1.0, 0.0, 0.0]]
+    np.testing.assert_array_equal(truncated_softmax(parameters.temperature)(tf.constant(logits)), expected)
+    np.testing.assert_array_equal(portable_sampling.truncated_softmax(logits, parameters), expected)
+
+
 def test_a_row_without_any_word_gets_one_that_exists() -> None:
     nothing, uniform = np.full([2, 5], np.nan, np.float32), np.array([0.0, 0.7])
     assert sample_words(tf.constant(nothing), tf.constant(uniform)).numpy().tolist() == [4, 4]
