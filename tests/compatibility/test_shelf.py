@@ -157,7 +157,7 @@ def test_exports_of_the_present_version(cli: Cli, artefact: Path, part: str, wor
 @pytest.mark.slow
 @pytest.mark.parametrize(("artefact", "part"), having("final.npz"))
 def test_resume_with_the_same_weights(cli: Cli, artefact: Path, part: str, work: Path) -> None:
-    """Up to rounding, and with the same lines of metrics."""
+    """Up to rounding, and with the same lines of metrics; renamed settings are written under their new names."""
     expected = expected_of(artefact)
     step = expected["resume"]["step"]
     output(cli("train", "--resume", "run", *expected["resume"]["arguments"]))
@@ -172,6 +172,10 @@ def test_resume_with_the_same_weights(cli: Cli, artefact: Path, part: str, work:
         for name in names:
             largest = max(float(np.abs(final[name]).max()), 1e-2)
             np.testing.assert_allclose(actual[name], final[name], atol=tolerance * largest, err_msg=name)
+    written = json.loads(Path("run", "config.json").read_text(encoding="utf-8"))
+    for name, value in expected["resume"].get("settings", {}).items():  # None: an old name, which is gone
+        section, _, key = name.partition(".")
+        assert written[section].get(key) == value, name
 
 
 def processor_flags() -> set[str]:
@@ -181,19 +185,6 @@ def processor_flags() -> set[str]:
     except FileNotFoundError:
         return set()
     return set(flags[1].split()) if flags else set()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("artefact", [DATA / "0.1" / "conversation"])
-def test_settings_of_version_0_1_are_renamed(cli: Cli, work: Path) -> None:
-    """When its run is resumed; all other commands only read it."""
-    output(cli("train", "--resume", "run", "--set", "training.steps=7"))
-    written = json.loads(Path("run", "config.json").read_text(encoding="utf-8"))
-    training = written["training"]
-    assert (written["data"]["max_buckets"], training["micro_batches"]) == (2, 2)
-    assert (training["scheduled_sampling_probability"], training["scheduled_sampling_steps"]) == (0.5, 8)
-    assert "most_buckets" not in written["data"]
-    assert not {"batch_parts", "own_words", "own_words_steps"} & training.keys()
 
 
 def test_the_shelf_is_complete_and_small() -> None:
