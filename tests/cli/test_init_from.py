@@ -13,7 +13,7 @@ import pytest
 
 from seq2seq_chat.runs.run import Run
 
-OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run" / "run"
+OLD_RUN = Path(__file__).parents[1] / "compatibility" / "data" / "0.1" / "conversation" / "run"
 Cli = Callable[..., Any]
 
 

@@ -18,7 +18,7 @@ from tests.conftest import CommandResult
 from tests.portable.commands import command, run
 from tests.random_runs import random_language_run
 
-OLD_RUN = Path(__file__).parents[1] / "runs" / "data" / "old_run"
+OLD_RUN = Path(__file__).parents[1] / "compatibility" / "data" / "0.1" / "conversation"
 
 
 def test_a_run_needs_tensorflow(tiny_run: Path) -> None:
@@ -37,7 +37,7 @@ def test_chat(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult])
 def test_evaluate(tmp_path: Path) -> None:
     """The exported model of an old run has the metrics that are stored with that run."""
     options = ["--data", OLD_RUN / "validation.txt", "--output", tmp_path, "--json", tmp_path / "metrics.json"]
-    arguments = ["evaluate", Path(__file__).with_name("data") / "format1", *options]
+    arguments = ["evaluate", OLD_RUN / "onnx", *options]
     refused = run(*arguments)
     assert refused.returncode == 2
     assert re.fullmatch(
