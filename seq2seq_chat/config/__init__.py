@@ -17,7 +17,7 @@ from seq2seq_chat.config.loading import (
 from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
 from seq2seq_chat.config.section import AppliesIf, ConfigError, Section, conditions, describe
-from seq2seq_chat.config.training import Training
+from seq2seq_chat.config.training import Training, Truncation
 
 __all__ = [
     "LABELS",
@@ -36,6 +36,7 @@ __all__ = [
     "Section",
     "TextSettings",
     "Training",
+    "Truncation",
     "conditions",
     "describe",
     "flat_settings",

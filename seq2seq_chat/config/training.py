@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,38 @@ from seq2seq_chat.config.section import (
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SCHEDULE = "training.learning_rate_schedule"
 WITH_VALIDATION = AppliesIf("data.validation", unless=[None])
+
+
+class Truncation(NamedTuple):
+    """How truncated backpropagation through time divides a stream (Williams & Peng 1990; Sutskever 2013).
+
+    Every ``forward`` tokens there is an update, and its gradient goes back ``backward`` tokens. It is that of the loss
+    of the last min(forward, backward) tokens: no token counts twice, and none whose own step the gradient does not
+    reach.
+    """
+
+    forward: int  # k1
+    backward: int  # k2
+
+    @property
+    def steps(self) -> int:
+        """Tokens that are read for an update."""
+        return max(self.forward, self.backward)
+
+    @property
+    def first_loss(self) -> int:
+        """The first of these tokens whose loss counts."""
+        return self.steps - min(self.forward, self.backward)
+
+    @property
+    def first_gradient(self) -> int:
+        """The first of these tokens that gradients reach."""
+        return self.steps - self.backward
+
+    @property
+    def skippable(self) -> int:
+        """Tokens at the beginning that do not exist at the start of a stream."""
+        return self.steps - self.forward
 
 
 def _samples(config: Any) -> bool:
@@ -123,6 +155,11 @@ class Training(Section):
     """number of newest checkpoints to keep"""
     snapshot_every: PositiveInt | None = 500_000
     """steps between snapshots (weights that are never deleted); null: no snapshots"""
+
+    @property
+    def truncation(self) -> Truncation:
+        """How a language model is trained on streams of text."""
+        return Truncation(self.bptt_forward, self.bptt_backward or self.bptt_forward)
 
     @model_validator(mode="after")
     def _micro_batches_are_not_empty(self) -> Training:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.export.onnx_graph import GraphBuilder, Value
 from seq2seq_chat.export.onnx_weights import WeightFormat
 from seq2seq_chat.model.attention import AdditiveAttention, Attention, DotAttention, GeneralAttention
@@ -15,6 +14,7 @@ from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell, RNNCell
 from seq2seq_chat.model.decoder import Decoder
 from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.model.output import Output
+from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.model.weights import Weight
 from seq2seq_chat.system.errors import UserError
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
+from seq2seq_chat.architecture.layers import MASK_VALUE, decoder_output_size, encoder_output_size
 from seq2seq_chat.export.onnx_graph import GraphBuilder, Value
 from seq2seq_chat.export.onnx_layers import Layers, State, state_fields
 from seq2seq_chat.export.onnx_weights import WeightFormat
-from seq2seq_chat.model.attention import MASK_VALUE
 from seq2seq_chat.model.cells import Cell
-from seq2seq_chat.model.decoder import Decoder, decoder_output_size
-from seq2seq_chat.model.encoder import Bridge, Encoder, encoder_output_size
+from seq2seq_chat.model.decoder import Decoder
+from seq2seq_chat.model.encoder import Bridge, Encoder
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
@@ -181,7 +181,7 @@ def _run_cell(layers: Layers, cell: Cell, inputs: Value, mask: Value, backward: 
     inner = layers._replace(graph=body)
     suffix = graph.unique("step")
     old = [body.input(f"{field}_{suffix}", "float32", ["rows", size]) for field in fields]
-    projected = body.input(f"projected_{suffix}", "float32", ["rows", cell.GATES * size])
+    projected = body.input(f"projected_{suffix}", "float32", ["rows", cell.LAYOUT.gates * size])
     is_word = body.input(f"is_word_{suffix}", "bool", ["rows", 1])
     new = inner.cell_step(cell, projected, None, old)
     new = [body.op("Where", is_word, one, other) for one, other in zip(new, old, strict=True)]

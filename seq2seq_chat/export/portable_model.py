@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 
 from seq2seq_chat import __version__
-from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, TextSettings
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
@@ -22,8 +22,9 @@ from seq2seq_chat.export.onnx_model import decoder_graph, encoder_graph, memory_
 from seq2seq_chat.export.onnx_weights import Float32Weights, Int8Weights, WeightFormat
 from seq2seq_chat.export.portable_usage import readme, requirements
 from seq2seq_chat.export.saved_model import ExportError, ensure_empty
+from seq2seq_chat.inference.restore import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
+from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import atomic_folder, write_atomically
@@ -116,7 +117,7 @@ def describe(trained: TrainedModel[Any], config: Config) -> dict[str, Any]:
         "texts": {side: _describe_text(*text) for side, text in sides.items()},
         "vocabulary_size": len(codecs.target.vocabulary),
         "source_vocabulary_size": len(codecs.source.vocabulary),
-        "parameters": sum(parameter_counts(model).values()),
+        "parameters": sum(parameter_counts(config, *codecs.vocabulary_sizes).values()),
         "decoding": json.loads(config.decoding.model_dump_json()),
     }
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from seq2seq_chat.checkpoint.variables import DamagedCheckpoint, MismatchError, load_variables
+from seq2seq_chat.checkpoint.arrays import ensure_same_codecs, load_intact
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.variables import load_variables
 from seq2seq_chat.runs.run import Run, RunError
-
-logger = logging.getLogger(__name__)
-Loaded = TypeVar("Loaded")
-
 
 Model = TypeVar("Model", Seq2Seq, LanguageModel)
 
@@ -71,40 +66,3 @@ def _load(model: Model, codecs: Codecs, run: Run, snapshot: str | None) -> Train
 
     step, warnings = load_intact(run, snapshot, load)
     return TrainedModel(model, codecs, step, warnings)
-
-
-def load_intact(run: Run, snapshot: str | None, load: Callable[[Path], Loaded]) -> tuple[Loaded, list[str]]:
-    """Load the weights of a run from the first of its files that is not damaged.
-
-    Args:
-        snapshot: Name of the snapshot; None for the newest weights.
-        load: Loads a file, or raises DamagedCheckpoint.
-
-    Returns:
-        What ``load`` returns, and a warning, which is also logged, for each damaged file.
-
-    Raises:
-        RunError: There are no weights, or all files are damaged.
-    """
-    files = run.weight_files(snapshot)
-    warnings: list[str] = []
-    for path in files:
-        try:
-            return load(path), warnings
-        except DamagedCheckpoint as error:
-            warnings.append(f"{error}; the file is damaged" + ("" if path == files[-1] else ", using the previous one"))
-            logger.warning("%s", warnings[-1])
-    raise RunError(
-        f"run {run.name}: {files[0].name} is damaged"
-        + (", and so are all earlier ones" if len(files) > 1 else "")
-        + "; restore the file from a backup, or choose another snapshot"
-    )
-
-
-def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) -> None:
-    """Raise MismatchError if the weights were trained with another vocabulary or tokenizer."""
-    for name, fingerprint in codecs.fingerprints().items():
-        if metadata.get(name, fingerprint) != fingerprint:
-            what = name.replace("_", " ")
-            file = f"{name}.{'txt' if name.endswith('vocabulary') else 'json'}"
-            raise MismatchError(f"{path} was trained with another {what}; restore the original {file} of the run")
