@@ -55,7 +55,8 @@ def parameter_counts(config: Config, vocabulary_size: int, source_vocabulary_siz
 
 
 def _encoder(config: Model) -> Shapes:
-    hidden, shapes = config.hidden_size, {}
+    hidden = config.hidden_size
+    shapes: Shapes = {}
     directions = ("", "/backward") if config.bidirectional else ("",)
     for layer in range(config.layers):
         name = f"encoder/layer{layer}"

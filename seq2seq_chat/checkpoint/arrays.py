@@ -12,20 +12,19 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.architecture.variables import Shape
+from seq2seq_chat.architecture.variables import Shape, variable_shapes
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import Draft, as_user_error
 
 logger = logging.getLogger(__name__)
-Loaded = TypeVar("Loaded")
 
 METADATA = "metadata.json"
 DAMAGE_ERRORS = (  # what zipfile and NumPy raise for truncated files and flipped bits
@@ -119,24 +118,37 @@ def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) 
             raise MismatchError(f"{path} was trained with another {what}; restore the original {file} of the run")
 
 
-def load_intact(run: Run, snapshot: str | None, load: Callable[[Path], Loaded]) -> tuple[Loaded, list[str]]:
-    """Load the weights of a run from the first of its files that is not damaged.
+class TrainedWeights(NamedTuple):
+    """The weights of a run."""
+
+    arrays: dict[str, np.ndarray]  # by the names of the variables
+    codecs: Codecs
+    step: int  # training step of the weights
+    warnings: list[str]  # damaged checkpoints that were skipped
+
+
+def read_weights(run: Run, snapshot: str | None = None) -> TrainedWeights:
+    """Read the weights of a run from the first of its files that is not damaged.
+
+    Logs a warning for each damaged file.
 
     Args:
+        run: The run.
         snapshot: Name of the snapshot; None for the newest weights.
-        load: Loads a file, or raises DamagedCheckpoint.
-
-    Returns:
-        What ``load`` returns, and a warning, which is also logged, for each damaged file.
 
     Raises:
         RunError: There are no weights, or all files are damaged.
+        MismatchError: The weights do not match the vocabulary or the configuration.
     """
-    files = run.weight_files(snapshot)
+    codecs, files = run.codecs, run.weight_files(snapshot)
+    shapes = variable_shapes(run.config, *codecs.vocabulary_sizes)
     warnings: list[str] = []
     for path in files:
         try:
-            return load(path), warnings
+            arrays, metadata = read_arrays(path, shapes)
+            ensure_shapes(path, arrays, shapes)
+            ensure_same_codecs(path, metadata, codecs)
+            return TrainedWeights(arrays, codecs, int(metadata["step"]), warnings)
         except DamagedCheckpoint as error:
             warnings.append(f"{error}; the file is damaged" + ("" if path == files[-1] else ", using the previous one"))
             logger.warning("%s", warnings[-1])

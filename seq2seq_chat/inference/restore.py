@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
-from seq2seq_chat.checkpoint.arrays import ensure_same_codecs, load_intact
+from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.model.variables import load_variables
+from seq2seq_chat.model.variables import by_name
 from seq2seq_chat.runs.run import Run, RunError
 
 Model = TypeVar("Model", Seq2Seq, LanguageModel)
@@ -38,11 +37,11 @@ def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel[Se
         RunError: It is a language model, there are no weights, or all files are damaged.
         MismatchError: The weights do not match the vocabulary or the configuration.
     """
-    config, codecs = run.config, run.codecs
+    config = run.config
     if config.task == "language_model":
         raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
-    target_size, source_size = codecs.vocabulary_sizes
-    return _load(Seq2Seq(config.model, target_size, config.seed, source_size), codecs, run, snapshot)
+    target_size, source_size = run.codecs.vocabulary_sizes
+    return _load(Seq2Seq(config.model, target_size, config.seed, source_size), run, snapshot)
 
 
 def load_language_model(run: Run, snapshot: str | None = None) -> TrainedModel[LanguageModel]:
@@ -52,17 +51,14 @@ def load_language_model(run: Run, snapshot: str | None = None) -> TrainedModel[L
         RunError: It is no language model, there are no weights, or all files are damaged.
         MismatchError: The weights do not match the vocabulary or the configuration.
     """
-    config, codecs = run.config, run.codecs
+    config = run.config
     if config.task != "language_model":
         raise RunError(f"run {run.name} is no language model: its task is {config.task}; use seq2seq-chat chat")
-    return _load(LanguageModel(config.model, len(codecs.source.vocabulary), config.seed), codecs, run, snapshot)
+    return _load(LanguageModel(config.model, run.codecs.vocabulary_sizes[0], config.seed), run, snapshot)
 
 
-def _load(model: Model, codecs: Codecs, run: Run, snapshot: str | None) -> TrainedModel[Model]:
-    def load(path: Path) -> int:
-        metadata = load_variables(path, model.trainable_variables)
-        ensure_same_codecs(path, metadata, codecs)
-        return int(metadata["step"])
-
-    step, warnings = load_intact(run, snapshot, load)
+def _load(model: Model, run: Run, snapshot: str | None) -> TrainedModel[Model]:
+    arrays, codecs, step, warnings = read_weights(run, snapshot)
+    for name, variable in by_name(model.trainable_variables).items():
+        variable.assign(arrays[name])
     return TrainedModel(model, codecs, step, warnings)

@@ -7,20 +7,12 @@ random rows of a new model. All other variables must have the same names and sha
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from seq2seq_chat.architecture.variables import SHARED, SOURCE, TARGET, WORD_VARIABLES, Shape, Shapes, variable_shapes
-from seq2seq_chat.checkpoint.arrays import (
-    MismatchError,
-    ensure_same_codecs,
-    ensure_shapes,
-    format_shape,
-    load_intact,
-    read_arrays,
-)
+from seq2seq_chat.checkpoint.arrays import MismatchError, format_shape, read_weights
 from seq2seq_chat.config import Config, flat_settings
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
@@ -64,20 +56,12 @@ def read_initial_weights(origin: RunSnapshot, config: Config) -> InitialWeights:
         RunError: There are no weights, or all files are damaged.
         MismatchError: The configuration describes another architecture, or the run has lost its original files.
     """
-    run, old_config, codecs = origin.run, origin.run.config, origin.run.codecs
+    run, old_config = origin.run, origin.run.config
     if "language_model" in (old_config.task, config.task):
         raise UserError("--init-from does not apply to language models; remove it")
     changes = _changes(old_config, config)
     _ensure_same_architecture(run.name, old_config, config, changes)
-    shapes = variable_shapes(old_config, *codecs.vocabulary_sizes)
-
-    def load(path: Path) -> tuple[dict[str, np.ndarray], int]:
-        arrays, metadata = read_arrays(path, shapes)
-        ensure_same_codecs(path, metadata, codecs)
-        ensure_shapes(path, arrays, shapes)
-        return arrays, int(metadata["step"])
-
-    (arrays, step), _ = load_intact(run, origin.snapshot, load)
+    arrays, codecs, step, _ = read_weights(run, origin.snapshot)
     return InitialWeights(origin, step, codecs, arrays, changes)
 
 
