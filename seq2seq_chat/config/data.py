@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from seq2seq_chat.config.section import AppliesIf, FilePath, LanguageModelsRequire, PositiveInt, Section
 
@@ -133,14 +134,8 @@ class Data(Section):
     @property
     def source_text(self) -> TextSettings:
         """The tokenizer and the vocabulary of the source, or of both sides."""
-        return TextSettings(
-            self.tokenizer,
-            self.tokenizer_file,
-            self.subword_model,
-            self.lowercase,
-            self.vocabulary,
-            self.vocabulary_size,
-        )
+        processing = (self.tokenizer, self.tokenizer_file, self.subword_model, self.lowercase)
+        return TextSettings(*processing, self.vocabulary, self.vocabulary_size)
 
     @property
     def target_text(self) -> TextSettings:
@@ -156,26 +151,16 @@ class Data(Section):
             self.target_vocabulary_size or self.vocabulary_size,
         )
 
-    @model_validator(mode="after")
-    def _shared_vocabulary_is_the_only_one(self) -> Data:
+    def problems(self) -> Iterator[str]:
         own = [name for name in TARGET_SETTINGS if getattr(self, name) is not None]
         if self.shared_vocabulary and own:
-            raise ValueError(f"shared_vocabulary is true, but {own[0]} is set; remove one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _context_needs_conversations(self) -> Data:
-        for name in ("train", "validation", "test"):
+            yield f"shared_vocabulary is true, but {own[0]} is set; remove one of them"
+        for name in ("train", "validation", "test") if self.context_turns > 1 else ():
             files = getattr(self, name)
-            if self.context_turns > 1 and files is not None and is_pairs(files):
-                raise ValueError(
+            if files is not None and is_pairs(files):
+                yield (
                     f"context_turns is {self.context_turns}, but {name} ({files}) has pairs, which have no earlier "
                     "turns; use context_turns 1"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _swapping_needs_single_turns(self) -> Data:
         if self.swap_source_target and self.context_turns > 1:
-            raise ValueError("swap_source_target requires context_turns 1, because the target is then one utterance")
-        return self
+            yield "swap_source_target requires context_turns 1, because the target is then one utterance"

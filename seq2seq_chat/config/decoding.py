@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from seq2seq_chat.config.section import (
     OF_SAMPLES,
@@ -88,30 +89,24 @@ class Decoding(Section):
     """TSV of source word, target word and optional probability or count, whose entries replace <unknown>; words
     without an entry are copied"""
 
-    @model_validator(mode="after")
-    def _n_best_is_available(self) -> Decoding:
+    def problems(self) -> Iterator[str]:
         available = {"greedy": 1, "beam": self.beam_width}.get(self.method, self.n_best)
         if self.n_best > available:
-            raise ValueError(
+            yield (
                 f"n_best is {self.n_best}, but {self.method} search has {available} "
                 f"hypothes{'is' if available == 1 else 'es'}; use beam search with a beam_width of at least n_best"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _options_are_complete(self) -> Decoding:
         if self.beam_width % self.beam_groups and self.beam_groups > 1:
-            raise ValueError(f"beam_width {self.beam_width} does not divide evenly into {self.beam_groups} beam_groups")
+            yield f"beam_width {self.beam_width} does not divide evenly into {self.beam_groups} beam_groups"
         if self.unrolling == "dynamic" and not self.supports_dynamic:
-            raise ValueError(
+            yield (
                 "unrolling dynamic supports only greedy and beam search with a length_penalty; remove the other "
                 "options or use static"
             )
         if self.rerank == "bidirectional" and self.backward_run is None:
-            raise ValueError("rerank bidirectional requires backward_run, a run trained with data.swap_source_target")
+            yield "rerank bidirectional requires backward_run, a run trained with data.swap_source_target"
         if self.replace_unknown and not self.allow_unknown:
-            raise ValueError("replace_unknown requires allow_unknown")
-        return self
+            yield "replace_unknown requires allow_unknown"
 
     @property
     def supports_dynamic(self) -> bool:

@@ -98,75 +98,45 @@ class Config(Section):
                 filled[section] = {key: required.value, **given}
         return filled
 
-    @model_validator(mode="after")
-    def _settings_apply_to_language_models(self) -> Config:
-        if self.task != "language_model":
-            return self
-        for path, _, required in _language_model_settings():
-            required.ensure(path, attrgetter(path)(self))
-        if self.data.shared_vocabulary is False:
-            raise ValueError(
-                "a language model has no source, so data.shared_vocabulary does not apply to it; remove it"
-            )
-        for name in ("train", "validation", "test"):
-            files = getattr(self.data, name)
-            if files is not None and is_pairs(files):
-                raise ValueError(f"task is language_model, but data.{name} ({files}) has pairs; use a text file")
-        return self
-
-    @model_validator(mode="after")
-    def _translation_needs_pairs(self) -> Config:
-        for name in ("train", "validation", "test") if self.task == "translation" else ():
-            files = getattr(self.data, name)
-            if files is not None and not is_pairs(files):
-                raise ValueError(
-                    f"task is translation, but data.{name} ({files}) is a file of conversations; use pairs of texts: a "
-                    '.tsv of two columns, or {"source": FILE, "target": FILE}'
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _only_translations_have_a_bleu(self) -> Config:
-        if self.training.best_metric == "bleu" and self.task != "translation":
-            raise ValueError(
-                f"training.best_metric bleu applies to task translation only, but task is {self.task}; use loss"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _shared_embeddings_need_a_shared_vocabulary(self) -> Config:
-        if self.model.shared_embeddings and not self.data.has_shared_vocabulary:
-            raise ValueError(
+    def problems(self) -> Iterator[str]:
+        data, model, training = self.data, self.model, self.training
+        yield from self._problems_of_the_task()
+        if training.best_metric == "bleu" and self.task != "translation":
+            yield f"training.best_metric bleu applies to task translation only, but task is {self.task}; use loss"
+        if model.shared_embeddings and not data.has_shared_vocabulary:
+            yield (
                 "model.shared_embeddings requires that source and target share a vocabulary, but they have two; set "
                 "model.shared_embeddings to false, or data.shared_vocabulary to true"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _dynamic_needs_float32(self) -> Config:
-        if self.model.unrolling == "dynamic" and self.training.precision != "float32":
-            raise ValueError(
-                f"training.precision {self.training.precision} requires model.unrolling static; the dynamic decoder "
+        if model.unrolling == "dynamic" and training.precision != "float32":
+            yield (
+                f"training.precision {training.precision} requires model.unrolling static; the dynamic decoder "
                 "computes in float32"
             )
-        return self
+        if self.decoding.unrolling == "dynamic" and model.static_only:
+            yield f"decoding.unrolling dynamic does not support model.{model.static_only}; use static"
+        if data.validation is None and training.learning_rate_schedule == "plateau":
+            yield "training.learning_rate_schedule plateau requires data.validation"
+        if data.validation is None and training.early_stopping is not None:
+            yield "training.early_stopping requires data.validation"
 
-    @model_validator(mode="after")
-    def _dynamic_search_supports_the_decoder(self) -> Config:
-        if self.decoding.unrolling == "dynamic" and self.model.static_only:
-            raise ValueError(f"decoding.unrolling dynamic does not support model.{self.model.static_only}; use static")
-        return self
-
-    @model_validator(mode="after")
-    def _validation_corpus_is_set(self) -> Config:
-        if self.data.validation is None:
-            for key, used in (
-                ("learning_rate_schedule plateau", self.training.learning_rate_schedule == "plateau"),
-                ("early_stopping", self.training.early_stopping is not None),
-            ):
-                if used:
-                    raise ValueError(f"training.{key} requires data.validation")
-        return self
+    def _problems_of_the_task(self) -> Iterator[str]:
+        """Settings and corpora that do not suit the task."""
+        if self.task == "language_model":
+            for path, _, required in _language_model_settings():
+                if (value := attrgetter(path)(self)) != required.value:
+                    yield required.problem(path, value)
+            if self.data.shared_vocabulary is False:
+                yield "a language model has no source, so data.shared_vocabulary does not apply to it; remove it"
+        for name in ("train", "validation", "test"):
+            files = getattr(self.data, name)
+            if files is not None and self.task == "language_model" and is_pairs(files):
+                yield f"task is language_model, but data.{name} ({files}) has pairs; use a text file"
+            if files is not None and self.task == "translation" and not is_pairs(files):
+                yield (
+                    f"task is translation, but data.{name} ({files}) is a file of conversations; use pairs of texts: a "
+                    '.tsv of two columns, or {"source": FILE, "target": FILE}'
+                )
 
     def to_json(self) -> str:
         """The complete configuration, including defaults, as JSON."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from seq2seq_chat.config.section import OF_SAMPLES, AppliesIf, FilePath, LanguageModelsRequire, Section
 
@@ -65,39 +66,25 @@ class Model(Section):
     decoder_steps: Steps = 30
     """maximum tokens of a target, including the end-of-sequence token"""
 
-    @model_validator(mode="after")
-    def _dot_needs_equal_sizes(self) -> Model:
+    def problems(self) -> Iterator[str]:
         if self.attention == "dot" and self.bidirectional:
-            raise ValueError(
+            yield (
                 "attention dot requires encoder outputs of the size of the decoder, but those of a bidirectional "
                 "encoder are twice as large; use general"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _tied_embeddings_have_equal_sizes(self) -> Model:
         size = self.projection_size or self.hidden_size
         if self.tie_embeddings and size != self.embedding_size:
-            raise ValueError(
+            yield (
                 f"tie_embeddings requires output vectors of embedding_size ({self.embedding_size}), but they have "
                 f"{size} units; set projection_size to {self.embedding_size}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _both_directions_are_used(self) -> Model:
         if self.bidirectional and self.bridge == "backward" and self.attention == "none":
-            raise ValueError(
+            yield (
                 "bridge backward requires attention, as nothing else reads the outputs of the encoder's forward "
                 "direction; use both"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _dynamic_supports_the_decoder(self) -> Model:
         if self.unrolling == "dynamic" and self.static_only:
-            raise ValueError(f"unrolling dynamic does not support {self.static_only}; use static")
-        return self
+            yield f"unrolling dynamic does not support {self.static_only}; use static"
 
     @property
     def static_only(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -85,11 +85,10 @@ class LanguageModelsRequire(NamedTuple):
     value: Any
     reason: str = "has no source"
 
-    def ensure(self, path: str, value: Any) -> None:
-        """Raise ValueError if the setting has another value."""
-        if value != self.value:
-            text = f"a language model {self.reason}, so {path} {json.dumps(value)} does not apply to it"
-            raise ValueError(f"{text}; remove the setting")
+    def problem(self, path: str, value: Any) -> str:
+        """What is wrong with another value."""
+        given = f"{path} {json.dumps(value)}"
+        return f"a language model {self.reason}, so {given} does not apply to it; remove the setting"
 
 
 def conditions(field: FieldInfo) -> list[AppliesIf]:
@@ -116,14 +115,23 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
+    def problems(self) -> Iterator[str]:
+        """Sentences on settings that contradict each other."""
+        yield from ()
+
     @model_validator(mode="after")
-    def _settings_apply(self: AnySection) -> AnySection:
+    def _has_no_problems(self: AnySection) -> AnySection:
+        for problem in (*self._misapplied(), *self.problems()):
+            raise ValueError(problem)
+        return self
+
+    def _misapplied(self) -> Iterator[str]:
+        """A sentence for each setting that does not apply, where that is an error."""
         for name, field in type(self).model_fields.items():
             for condition in conditions(field) if getattr(self, name) != field.default else ():
                 value = attrgetter(condition.setting.partition(".")[2])(self) if condition.error else None
                 if condition.error and not condition.allows(value):
-                    raise ValueError(f"{name} {condition.error.format(value)}")
-        return self
+                    yield f"{name} {condition.error.format(value)}"
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:

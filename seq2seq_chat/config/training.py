@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from seq2seq_chat.config.section import (
     OF_LANGUAGE_MODELS,
@@ -161,17 +162,11 @@ class Training(Section):
         """How a language model is trained on streams of text."""
         return Truncation(self.bptt_forward, self.bptt_backward or self.bptt_forward)
 
-    @model_validator(mode="after")
-    def _micro_batches_are_not_empty(self) -> Training:
+    def problems(self) -> Iterator[str]:
         if self.micro_batches is not None and self.micro_batches > self.batch_size:
-            raise ValueError(f"micro_batches is {self.micro_batches}, but batch_size is only {self.batch_size}")
-        return self
-
-    @model_validator(mode="after")
-    def _replicas_share_a_batch(self) -> Training:
+            yield f"micro_batches is {self.micro_batches}, but batch_size is only {self.batch_size}"
         if self.replicas is not None and self.batch_size % self.replicas:
-            raise ValueError(
+            yield (
                 f"batch_size {self.batch_size} does not divide evenly among {self.replicas} replicas; it counts the "
                 "samples of all replicas"
             )
-        return self
