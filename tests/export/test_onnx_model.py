@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, Data, Model
 from seq2seq_chat.export.onnx_graph import OPSET
-from seq2seq_chat.export.portable_model import model_graphs
+from seq2seq_chat.export.portable_model import export_onnx, model_graphs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import by_name
@@ -113,6 +116,18 @@ def test_language_model(settings: dict[str, Any]) -> None:
         logits, states = model.step(tf.constant(ids), states)
         assert_close(list(stepped.values()), flat([logits, tf.reduce_logsumexp(logits, axis=1)]) + flat(states))
         inputs = {name.removeprefix("next_"): part for name, part in stepped.items() if name.startswith("next_")}
+
+
+def test_the_export_loads_no_tensorflow(tiny_run: Path, tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from {export_onnx.__module__} import export_onnx
+from seq2seq_chat.runs.run import Run
+export_onnx(Run(Path({str(tiny_run)!r})), {str(tmp_path / "exported")!r})
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_int8_is_close_and_small() -> None:
