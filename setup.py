@@ -53,7 +53,7 @@ setup(
         "onnxruntime",
         "orjson",
         "pyarrow<22",
-        "pydantic>=2",
+        "pydantic>=2.7",
         "regex",
         "sacrebleu",
         "scikit-learn",

@@ -33,11 +33,11 @@ def variable_shapes(config: Config, vocabulary_size: int, source_vocabulary_size
     model, size = config.model, config.model.embedding_size
     shapes = _decoder(model) | ({} if config.task == "language_model" else _encoder(model))
     width = model.projection_size or model.hidden_size
-    if model.projection_size is not None and model.output != "maxout":
-        shapes["output/projection"] = (model.hidden_size, width)
+    shapes["output/bias"] = (vocabulary_size,)
     if not model.tie_embeddings:
         shapes["output/words"] = (vocabulary_size, width)
-    shapes["output/bias"] = (vocabulary_size,)
+    if model.projection_size is not None and model.output != "maxout":
+        shapes["output/projection"] = (model.hidden_size, width)
     if model.shared_embeddings:
         return shapes | {SHARED: (vocabulary_size, size)}
     if config.task != "language_model":
