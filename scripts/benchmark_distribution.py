@@ -13,6 +13,7 @@ Computed: the bytes that workers exchange at each step of CONFIG, and how long t
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ import click
 from contenders.table import json_option, print_table
 from tqdm import tqdm
 
+from seq2seq_chat.architecture.variables import variable_shapes
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.runs.find import list_runs
@@ -157,8 +159,6 @@ def write_config(folder: Path, hidden: int, steps: int) -> Path:
 
 def exchange_per_step(config: Config, devices: int, batch: int) -> Exchange:
     """The gradients of a device's share of a batch; an upper bound, for a share of distinct words."""
-    from seq2seq_chat.model.seq2seq import abstract_model
-
     vocabulary, sampled = config.data.vocabulary_size, config.training.sampled_softmax
     rows = {
         "embedding/source": batch // devices * config.model.encoder_steps,
@@ -168,8 +168,8 @@ def exchange_per_step(config: Config, devices: int, batch: int) -> Exchange:
     if sampled is not None and sampled < vocabulary:
         rows["output/words"] = rows["output/bias"] = batch // devices * config.model.decoder_steps + sampled
     dense = sparse = 0
-    for variable in abstract_model(config.model, vocabulary).trainable_variables:
-        name, numbers = variable.name.split(":")[0], variable.shape.num_elements()
+    for name, shape in variable_shapes(config, vocabulary).items():
+        numbers = math.prod(shape)
         if name in rows:
             used = min(rows[name], vocabulary)
             sparse += used * (FLOAT * numbers // vocabulary + INDEX)

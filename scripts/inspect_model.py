@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 from picture_script import Pictures, picture_options, results_option, snapshot_option
 
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.errors import UserError
@@ -30,10 +31,10 @@ def main(run: str, utterance: str, data: str | None, snapshot: str | None, resul
     from seq2seq_chat.analysis.figures.model_internals import draw_gates, draw_gradients_by_step, draw_variables
     from seq2seq_chat.analysis.loaded_run import LoadedRun
     from seq2seq_chat.analysis.model_view.model_internals import gate_activations, gradient_norms
-    from seq2seq_chat.model.seq2seq import parameter_counts
 
     loaded = LoadedRun(trained_run, snapshot)
-    parameters = [(part, f"{number:,} parameters") for part, number in parameter_counts(loaded.model).items()]
+    counts = parameter_counts(loaded.config, *loaded.codecs.vocabulary_sizes)
+    parameters = [(part, f"{number:,} parameters") for part, number in counts.items()]
     click.echo(format_table(parameters, "lr"))
     for part, gates in gate_activations(loaded, utterance).items():
         pictures.write(draw_gates(gates, part), f"gates_{part}", main=part == "encoder")

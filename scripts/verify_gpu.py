@@ -21,11 +21,11 @@ from contenders.table import print_table
 from contenders.workload import SIZES
 from estimate_gpu import GPUS, estimate
 
+from seq2seq_chat.architecture.memory import estimate_memory, gigabytes
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import load_config
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.system.files import write_json
-from seq2seq_chat.training.memory import estimate_memory, gigabytes
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONFIG = REPOSITORY / "configs" / "thesis_reddit.json"
@@ -150,7 +150,7 @@ class Verification:
         expected = "; ".join(f"about {estimate(gpu, SIZES['thesis'])['ms']:,.0f} ms on {gpu.name}" for gpu in known[:1])
         falls = lines[-1]["loss"] < lines[0]["loss"]
         used, config = json.loads(peak.read_text(encoding="utf-8")), load_config(self._config)
-        fits = estimate_memory(config.model, config.training, config.data.vocabulary_size)
+        fits = estimate_memory(config, config.data.vocabulary_size)
         return [
             Outcome("a batch", True, f"{1e3 * seconds:,.1f} ms, {tokens / seconds:,.0f} tokens/s", expected),
             Outcome(f"loss after {STEPS} steps", falls, f"{lines[-1]['loss']:.3f}", f"below {lines[0]['loss']:.3f}"),

@@ -18,7 +18,7 @@ TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LAYERS = re.findall(r"^\| `(?:seq2seq_chat/)?(\w+)/` \|", TEXT, re.MULTILINE)
 """Packages, bottom to top, as the table of CONTRIBUTING.md lists them."""
 
-WITHOUT_TENSORFLOW = ["system", "config", "data", "prepare", "runs"]
+WITHOUT_TENSORFLOW = ["system", "config", "architecture", "data", "prepare", "runs", "checkpoint"]
 MAX_SHARE = 0.2  # of the package's lines, for one of its packages
 RECIPES = re.findall(r"^```diff\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
@@ -72,6 +72,15 @@ def test_lower_packages_do_not_need_tensorflow(layer: str) -> None:
         # system/versions.py and hardware.py import TensorFlow inside functions
         names = imports(file, inside_functions=layer != "system")
         assert not {name for name in names if re.match(r"(tensorflow|keras)", name)}, file
+
+
+def test_lower_packages_load_no_tensorflow() -> None:
+    """Not even by what they import from others."""
+    names = [
+        name for name in modules() if name.startswith(tuple(f"seq2seq_chat.{layer}" for layer in WITHOUT_TENSORFLOW))
+    ]
+    program = f"import sys\nfor name in {names}: __import__(name)\nassert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True, timeout=300)
 
 
 def test_there_are_no_import_cycles() -> None:

@@ -17,12 +17,13 @@ import tensorflow as tf
 from tensorflow.python.framework import config as tf_config
 from tensorflow.python.framework import kernels
 
+from seq2seq_chat.architecture.memory import SLOTS
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.optimizers import SLOTS, build_optimizer
+from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 
 THESIS = Path(__file__).parents[1] / "configs" / "thesis_reddit.json"

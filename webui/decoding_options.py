@@ -1,24 +1,19 @@
 """The decoding settings that a user can change, derived from :class:`seq2seq_chat.config.Decoding`.
 
-A new field of a plain type appears on the page with its description, default and bounds;
-:data:`METHODS_OF_OPTION` names the methods it applies to.
+A new field of a plain type appears on the page with its description, default, bounds, and the methods it applies to.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from seq2seq_chat.config import OPTIONS_OF_METHOD, Config, ConfigError, Decoding, override_decoding
+from seq2seq_chat.config import Config, ConfigError, Decoding, conditions, describe, override_decoding
 from webui.limits import Limits
 
-METHODS_OF_OPTION = {  # all other options apply to every method
-    "n_best": ["beam", "sample"],
-    "beam_width": ["beam"],
-    **{name: [method] for method, names in OPTIONS_OF_METHOD.items() for name in names},
-}
+METHOD = "decoding.method"  # the form shows a setting only with its methods
+OTHERS = {f"decoding.{name}" for name in Decoding.model_fields if name != "method"}
 DEFAULT_N_BEST = 5  # hypotheses requested by the pages by default
 CONFIG_ONLY = ("backward_run", "lexicon")  # paths, so requests cannot set them
 BOUNDED = ("beam_width", "n_best")
@@ -119,13 +114,15 @@ def _form_field(name: str, field: Mapping[str, Any]) -> dict[str, Any] | None:
     if len(variants) != 1:
         return None
     (type_,) = variants
+    setting = Decoding.model_fields[name]
+    applies = conditions(setting)
     choices = type_.get("enum", [type_["const"]] if "const" in type_ else None)
     if not choices and type_.get("type") not in FORM_TYPES:
         return None
     return {
         "name": name,
         "kind": "choice" if choices else type_["type"],
-        "description": re.sub(r"^[a-z]+: ", "", field.get("description", "")),  # "beam: …" is shown with beam search
+        "description": describe(setting, [each for each in applies if each.setting in OTHERS]),
         "default": field.get("default"),
         "optional": len(field.get("anyOf", [])) > 1,
         "choices": choices,
@@ -133,5 +130,5 @@ def _form_field(name: str, field: Mapping[str, Any]) -> dict[str, Any] | None:
         "above": type_.get("exclusiveMinimum"),
         "maximum": min((m for m in (type_.get("maximum"), field.get("maximum")) if m is not None), default=None),
         "below": type_.get("exclusiveMaximum"),
-        "methods": METHODS_OF_OPTION.get(name, []),
+        "methods": [method for each in applies if each.setting == METHOD for method in each.values],
     }

@@ -35,11 +35,11 @@ class Search:
 def export(workload: Workload, folder: Path, quantize: str | None) -> Path:
     """Export the model of the workload; the folder of the exported model."""
     from contenders.ours import build_model
-    from seq2seq_chat.checkpoint.variables import save_variables
     from seq2seq_chat.config import Config, Data
     from seq2seq_chat.data.codec import Codecs
     from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
     from seq2seq_chat.export.portable_model import export_onnx
+    from seq2seq_chat.model.variables import save_variables
     from seq2seq_chat.runs.run import create_run
 
     size = workload.size

@@ -155,8 +155,8 @@ def write_run(folder: Path, run: Any) -> None:
     Raises:
         UserError: The contenders do not implement the architecture of the run.
     """
-    from seq2seq_chat.checkpoint.restore import load_trained_model
     from seq2seq_chat.data.dataset import Dataset
+    from seq2seq_chat.inference.restore import load_trained_model
     from seq2seq_chat.system.errors import UserError
 
     trained, config = load_trained_model(run), run.config

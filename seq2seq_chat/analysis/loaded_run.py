@@ -57,7 +57,7 @@ class LoadedRun:
         """Replace the weights; see :func:`load_trained_model` for the exceptions raised."""
         if name == self.snapshot:
             return
-        from seq2seq_chat.checkpoint.restore import load_trained_model
+        from seq2seq_chat.inference.restore import load_trained_model
 
         trained = load_trained_model(self.run, name)
         self._engine.assign(trained.model)

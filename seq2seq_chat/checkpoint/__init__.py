@@ -1,1 +1,1 @@
-"""Checkpoints: variables ↔ files, and a run's files → its trained model."""
+"""Checkpoints: arrays ↔ files, without TensorFlow."""

@@ -25,7 +25,6 @@ from seq2seq_chat.checks.text_checks import (
     check_carried_state,
     check_text_data,
     check_text_initial_loss,
-    check_text_memory,
     check_text_overfitting,
 )
 from seq2seq_chat.config import Config
@@ -50,7 +49,7 @@ CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
 
 TEXT_CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "data": check_text_data,
-    "memory": check_text_memory,
+    "memory": check_memory,
     "initial-loss": check_text_initial_loss,
     "gradients": check_gradients,
     "carried-state": check_carried_state,

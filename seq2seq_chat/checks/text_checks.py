@@ -22,9 +22,7 @@ from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.hardware import available_memory
 from seq2seq_chat.training.learner import Learner
-from seq2seq_chat.training.memory import estimate_text_memory, gigabytes
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 from seq2seq_chat.training.text_loss import TextLoss
@@ -45,22 +43,6 @@ def check_text_data(context: CheckContext, on_progress: OnProgress) -> CheckResu
         return CheckResult(False, "text not usable", required, str(error))
     coverage = 100 * (1 - setup.corpus.unknown_share())
     return CheckResult(coverage >= MIN_COVERAGE, f"coverage {coverage:.1f} %", required, setup.describe_data())
-
-
-def check_text_memory(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """The training's own memory estimate does not exceed the free memory."""
-    config, available = context.config, available_memory()
-    try:
-        vocabulary_size = len(context.text_setup.codecs.source.vocabulary)
-    except UserError:  # which the check of the data reports
-        vocabulary_size = config.data.vocabulary_size
-    estimate = estimate_text_memory(config.model, config.training, vocabulary_size)
-    return CheckResult(
-        passed=estimate.total <= available,
-        measured=f"about {gigabytes(estimate.total)}",
-        required=f"≤ {gigabytes(available)} free",
-        detail=estimate.describe(),
-    )
 
 
 def check_text_initial_loss(context: CheckContext, on_progress: OnProgress) -> CheckResult:

@@ -98,9 +98,6 @@ def _export_html(run: Run, output: str, snapshot: str | None) -> None:
 
 
 def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | None) -> None:
-    from seq2seq_chat.system.versions import load_tensorflow
-
-    load_tensorflow()
     from seq2seq_chat.export.portable_model import export_onnx
 
     about = export_onnx(run, output, snapshot, quantize)

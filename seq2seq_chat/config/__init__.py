@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from seq2seq_chat.config.data import TARGET_SETTINGS, CorpusFiles, Data, ParallelFiles, TextSettings, is_pairs
 from seq2seq_chat.config.decoding import OPTIONS_OF_METHOD, Decoding
-from seq2seq_chat.config.experiment import RUN_NAME, Config
-from seq2seq_chat.config.labels import LABELS, Labels
+from seq2seq_chat.config.experiment import LABELS, RUN_NAME, Config, Labels, unused_settings
 from seq2seq_chat.config.legacy import upgrade_flat_settings
 from seq2seq_chat.config.loading import (
     flat_settings,
@@ -17,15 +16,15 @@ from seq2seq_chat.config.loading import (
 )
 from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
-from seq2seq_chat.config.section import ConfigError, Section
-from seq2seq_chat.config.training import Training
-from seq2seq_chat.config.unused import unused_settings
+from seq2seq_chat.config.section import AppliesIf, ConfigError, Section, conditions, describe
+from seq2seq_chat.config.training import Training, Truncation
 
 __all__ = [
     "LABELS",
     "OPTIONS_OF_METHOD",
     "RUN_NAME",
     "TARGET_SETTINGS",
+    "AppliesIf",
     "Config",
     "ConfigError",
     "CorpusFiles",
@@ -37,6 +36,9 @@ __all__ = [
     "Section",
     "TextSettings",
     "Training",
+    "Truncation",
+    "conditions",
+    "describe",
     "flat_settings",
     "is_pairs",
     "json_schema",

@@ -10,12 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seq2seq_chat.config.decoding import OPTIONS_OF_METHOD, Decoding
-from seq2seq_chat.config.experiment import Config
+from seq2seq_chat.config.decoding import Decoding
+from seq2seq_chat.config.experiment import Config, unused_settings
 from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
 from seq2seq_chat.config.messages import cut, explain
-from seq2seq_chat.config.section import ConfigError
-from seq2seq_chat.config.unused import unused_settings
+from seq2seq_chat.config.section import ConfigError, conditions
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +130,11 @@ def set_decoding(config: Config, overrides: Sequence[str]) -> Decoding:
 
 def _applicable(decoding: Decoding, method: Any) -> dict[str, Any]:
     """The settings, without options that apply only to methods other than ``method``."""
-    others = {name for other, names in OPTIONS_OF_METHOD.items() if other != method for name in names}
-    return {key: value for key, value in decoding.model_dump().items() if key not in others}
+    return {
+        key: getattr(decoding, key)
+        for key, field in type(decoding).model_fields.items()
+        if all(c.allows(method) for c in conditions(field) if c.error and c.setting == "decoding.method")
+    }
 
 
 def flat_settings(config: Config) -> dict[str, Any]:

@@ -2,107 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from seq2seq_chat.config.section import FilePath, Section
+from seq2seq_chat.config.section import OF_SAMPLES, AppliesIf, FilePath, LanguageModelsRequire, Section
 
 Units = Annotated[int, Field(gt=0, le=10**6)]
-Steps = Annotated[int, Field(gt=0, le=10**4)]
+Steps = Annotated[int, Field(gt=0, le=10**4), OF_SAMPLES]
+AttentionScore = Literal["additive", "concat", "dot", "general", "none"]
+WITH_ATTENTION = AppliesIf("model.attention", unless=["none"])
 
 
 class Model(Section):
     """The architecture. It cannot be changed when a run is resumed."""
 
-    cell: Literal["lstm", "gru", "rnn"] = Field("lstm", description="recurrent cell of encoder and decoder")
-    layers: Annotated[int, Field(gt=0, le=100)] = Field(1, description="layers of the encoder, and of the decoder")
-    bidirectional: bool = Field(False, description="whether the encoder reads in both directions")
-    bridge: Literal["both", "backward"] = Field(
-        "both",
-        description="bidirectional: compute the decoder's initial state from the final states of both directions, or "
-        "from that of the backward one (Bahdanau et al. 2014)",
+    cell: Literal["lstm", "gru", "rnn"] = "lstm"
+    """recurrent cell of encoder and decoder"""
+    layers: Annotated[int, Field(gt=0, le=100)] = 1
+    """layers of the encoder, and of the decoder"""
+    bidirectional: Annotated[bool, LanguageModelsRequire(False)] = False
+    """whether the encoder reads in both directions"""
+    bridge: Annotated[Literal["both", "backward"], AppliesIf("model.bidirectional", True)] = "both"
+    """compute the decoder's initial state from the final states of both directions, or from that of the backward
+    one (Bahdanau et al. 2014)"""
+    hidden_size: Units = 2048
+    """units of a cell"""
+    embedding_size: Units = 1024
+    """dimensions of a word embedding"""
+    projection_size: Units | None = 1024
+    """units of the projection between decoder and softmax; null: no projection"""
+    attention: Annotated[AttentionScore, LanguageModelsRequire("none")] = "additive"
+    """attention score function; concat is the same as additive"""
+    attention_query: Annotated[Literal["current", "previous"], WITH_ATTENTION] = "current"
+    """decoder state that attention is computed from: current, after the cell's step (Luong et al. 2015), or
+    previous, so that the context enters the cell (Bahdanau et al. 2014)"""
+    input_feeding: Annotated[bool, WITH_ATTENTION, AppliesIf("model.attention_query", "current")] = True
+    """whether the cell also reads the decoder's previous output vector"""
+    context: Annotated[Literal["initial_state", "every_step"], LanguageModelsRequire("initial_state")] = "initial_state"
+    """where the thought vector, the encoder's final state, enters the decoder: as its initial state, or also as an
+    input of the cell at every step (Cho et al. 2014)"""
+    output: Literal["attentional", "maxout"] = "attentional"
+    """output vector of the decoder: tanh of state and context (Luong et al. 2015), or a maxout layer of state,
+    previous word and context, with projection_size or else hidden_size units (Bahdanau et al. 2014)"""
+    recurrent_initializer: Literal["glorot", "orthogonal", "identity"] = "glorot"
+    """initial recurrent matrix of each gate of a cell; orthogonal: a random one"""
+    unrolling: Annotated[Literal["static", "dynamic"], LanguageModelsRequire("static", "is unrolled statically")] = (
+        "static"
     )
-    hidden_size: Units = Field(2048, description="units of a cell")
-    embedding_size: Units = Field(1024, description="dimensions of a word embedding")
-    projection_size: Units | None = Field(
-        1024, description="units of the projection between decoder and softmax; null: no projection"
-    )
-    attention: Literal["additive", "concat", "dot", "general", "none"] = Field(
-        "additive", description="attention score function; concat is the same as additive"
-    )
-    attention_query: Literal["current", "previous"] = Field(
-        "current",
-        description="decoder state that attention is computed from: current, after the cell's step (Luong et al. "
-        "2015), or previous, so that the context enters the cell (Bahdanau et al. 2014)",
-    )
-    input_feeding: bool = Field(
-        True, description="attention_query current: whether the cell also reads the decoder's previous output vector"
-    )
-    context: Literal["initial_state", "every_step"] = Field(
-        "initial_state",
-        description="where the thought vector, the encoder's final state, enters the decoder: as its initial state, or "
-        "also as an input of the cell at every step (Cho et al. 2014)",
-    )
-    output: Literal["attentional", "maxout"] = Field(
-        "attentional",
-        description="output vector of the decoder: tanh of state and context (Luong et al. 2015), or a maxout layer of "
-        "state, previous word and context, with projection_size or else hidden_size units (Bahdanau et al. 2014)",
-    )
-    recurrent_initializer: Literal["glorot", "orthogonal", "identity"] = Field(
-        "glorot", description="initial recurrent matrix of each gate of a cell; orthogonal: a random one"
-    )
-    unrolling: Literal["static", "dynamic"] = Field(
-        "static", description="loop of the decoder: unrolled in the graph, or tensorflow-addons' dynamic decoder"
-    )
-    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="dropout rate of embeddings, between layers and before the output, in training"
-    )
-    shared_embeddings: bool = Field(False, description="share the word embeddings of encoder and decoder")
-    tie_embeddings: bool = Field(
-        False,
-        description="share the embedding of the target words with the output layer (Press & Wolf 2017), which requires "
-        "output vectors of embedding_size",
-    )
-    pretrained_embeddings: FilePath | None = Field(
-        None, description="initial word embeddings: a word2vec or fastText text file of embedding_size dimensions"
-    )
-    encoder_steps: Steps = Field(30, description="maximum tokens of a source")
-    decoder_steps: Steps = Field(30, description="maximum tokens of a target, including the end-of-sequence token")
+    """loop of the decoder: unrolled in the graph, or tensorflow-addons' dynamic decoder"""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """dropout rate of embeddings, between layers and before the output, in training"""
+    shared_embeddings: Annotated[bool, LanguageModelsRequire(False)] = False
+    """share the word embeddings of encoder and decoder"""
+    tie_embeddings: bool = False
+    """share the embedding of the target words with the output layer (Press & Wolf 2017), which requires output
+    vectors of embedding_size"""
+    pretrained_embeddings: FilePath | None = None
+    """initial word embeddings: a word2vec or fastText text file of embedding_size dimensions"""
+    encoder_steps: Steps = 30
+    """maximum tokens of a source"""
+    decoder_steps: Steps = 30
+    """maximum tokens of a target, including the end-of-sequence token"""
 
-    @model_validator(mode="after")
-    def _dot_needs_equal_sizes(self) -> Model:
+    def problems(self) -> Iterator[str]:
         if self.attention == "dot" and self.bidirectional:
-            raise ValueError(
+            yield (
                 "attention dot requires encoder outputs of the size of the decoder, but those of a bidirectional "
                 "encoder are twice as large; use general"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _tied_embeddings_have_equal_sizes(self) -> Model:
         size = self.projection_size or self.hidden_size
         if self.tie_embeddings and size != self.embedding_size:
-            raise ValueError(
+            yield (
                 f"tie_embeddings requires output vectors of embedding_size ({self.embedding_size}), but they have "
                 f"{size} units; set projection_size to {self.embedding_size}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _both_directions_are_used(self) -> Model:
         if self.bidirectional and self.bridge == "backward" and self.attention == "none":
-            raise ValueError(
+            yield (
                 "bridge backward requires attention, as nothing else reads the outputs of the encoder's forward "
                 "direction; use both"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _dynamic_supports_the_decoder(self) -> Model:
         if self.unrolling == "dynamic" and self.static_only:
-            raise ValueError(f"unrolling dynamic does not support {self.static_only}; use static")
-        return self
+            yield f"unrolling dynamic does not support {self.static_only}; use static"
 
     @property
     def static_only(self) -> str:

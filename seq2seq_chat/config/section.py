@@ -1,12 +1,15 @@
-"""The base class of all sections, and the types that several of them use."""
+"""The base class of all sections, the types that several of them use, and when a setting applies."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Annotated
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.fields import FieldInfo
 
 from seq2seq_chat.system.errors import UserError
 
@@ -28,7 +31,112 @@ PositiveInt = Annotated[int, Field(gt=0, le=10**9)]
 FilePath = Annotated[str, AfterValidator(_file_path)]
 
 
-class Section(BaseModel):
-    """Base class of all sections: no unknown keys, no type conversions, immutable."""
+class AppliesIf:
+    """Metadata of a setting: it applies only with some values of another one.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    Elsewhere a value that is not the default is an error, or has no effect, which is worth a warning. The reference of
+    the settings, the JSON schema and the form of the page show it, too.
+
+    Args:
+        setting: Path of the other setting, or of a property.
+        values: Its values with which this setting applies.
+        unless: In place of ``values``, the values with which this setting does not apply.
+        when: Whether it applies in a configuration, if that depends on more than one setting.
+        error: What is said after the name of the setting; ``{}`` stands for the value of the other one, which is in
+            the same section. "" for a warning.
+        silent: Whether the setting may be given anyway, as what to use once the other setting has one of ``values``.
+    """
+
+    def __init__(
+        self,
+        setting: str,
+        *values: Any,
+        unless: Sequence[Any] = (),
+        when: Callable[[Any], bool] | None = None,
+        error: str = "",
+        silent: bool = False,
+    ) -> None:
+        self.setting, self.values, self.unless, self.error, self.silent = setting, values, unless, error, silent
+        self._when = when
+
+    def allows(self, value: Any) -> bool:
+        """Whether the setting applies with this value of the other one."""
+        return value in self.values if self.values else value not in self.unless
+
+    def is_met(self, config: Any) -> bool:
+        """Whether the setting applies in a configuration."""
+        return self._when(config) if self._when else self.allows(attrgetter(self.setting)(config))
+
+    def describe(self) -> str:
+        """The condition in words: ``method beam``, or ``model.attention is none`` for what does not meet it."""
+        if self.values:
+            key = self.setting.rpartition(".")[2]
+            return key if self.values == (True,) else f"{key} {', '.join(self.values)}"
+        values = [value if isinstance(value, str) else json.dumps(value) for value in self.unless]
+        return f"{self.setting} is {' or '.join(values)}" if values else ""
+
+
+OF_SAMPLES, OF_LANGUAGE_MODELS = AppliesIf("task", unless=["language_model"]), AppliesIf("task", "language_model")
+
+
+class LanguageModelsRequire(NamedTuple):
+    """Metadata of a setting: its only value in the configuration of a language model, and why."""
+
+    value: Any
+    reason: str = "has no source"
+
+    def problem(self, path: str, value: Any) -> str:
+        """What is wrong with another value."""
+        given = f"{path} {json.dumps(value)}"
+        return f"a language model {self.reason}, so {given} does not apply to it; remove the setting"
+
+
+def conditions(field: FieldInfo) -> list[AppliesIf]:
+    """When a setting applies."""
+    return [each for each in field.metadata if isinstance(each, AppliesIf)]
+
+
+def describe(field: FieldInfo, shown: Sequence[AppliesIf]) -> str:
+    """The description of a setting, with conditions under which it applies."""
+    only = ", ".join(each.describe() for each in shown if each.values)
+    never = " or ".join(each.describe() for each in shown if each.unless)
+    description = " ".join((field.description or "").split())
+    return f"{only and f'{only}: '}{description}{never and f'; no effect if {never}'}"
+
+
+AnySection = TypeVar("AnySection", bound="Section")
+
+
+class Section(BaseModel):
+    """Base class of all sections: no unknown keys, no type conversions, immutable.
+
+    The docstring below a setting is its description in the reference, the JSON schema and the form of the page.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+    def problems(self) -> Iterator[str]:
+        """Sentences on settings that contradict each other."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _has_no_problems(self: AnySection) -> AnySection:
+        for problem in (*self._misapplied(), *self.problems()):
+            raise ValueError(problem)
+        return self
+
+    def _misapplied(self) -> Iterator[str]:
+        """A sentence for each setting that does not apply, where that is an error."""
+        for name, field in type(self).model_fields.items():
+            for condition in conditions(field) if getattr(self, name) != field.default else ():
+                value = attrgetter(condition.setting.partition(".")[2])(self) if condition.error else None
+                if condition.error and not condition.allows(value):
+                    yield f"{name} {condition.error.format(value)}"
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        reference = handler(core_schema)
+        for name, schema in handler.resolve_ref_schema(reference).get("properties", {}).items():
+            if "description" in schema:  # and not in that of another section
+                schema["description"] = describe(cls.model_fields[name], conditions(cls.model_fields[name]))
+        return reference

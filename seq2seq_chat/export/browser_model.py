@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.restore import TrainedModel
-from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.browser_tokenizers import describe_tokenizer
 from seq2seq_chat.export.quantization import MAX_INT8, QuantizedMatrix, quantize, relative_error
+from seq2seq_chat.inference.restore import TrainedModel
+from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.system.errors import UserError
 
 FORMAT = 1

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import onnx
 
+from seq2seq_chat.architecture.layers import (
+    CELL_LAYOUTS,
+    MASK_VALUE,
+    decoder_output_size,
+    encoder_output_size,
+    feeds_output,
+    queries_previous,
+)
+from seq2seq_chat.architecture.variables import SOURCE, TARGET
+from seq2seq_chat.config import Model
 from seq2seq_chat.export.onnx_graph import GraphBuilder, Value
-from seq2seq_chat.export.onnx_layers import Layers, State, state_fields
+from seq2seq_chat.export.onnx_layers import Layers, State
 from seq2seq_chat.export.onnx_weights import WeightFormat
-from seq2seq_chat.model.attention import MASK_VALUE
-from seq2seq_chat.model.cells import Cell
-from seq2seq_chat.model.decoder import Decoder, decoder_output_size
-from seq2seq_chat.model.encoder import Bridge, Encoder, encoder_output_size
-from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.seq2seq import Seq2Seq
 
 ATTENTIONAL = "attentional"
 
@@ -35,97 +40,109 @@ class Tensor(NamedTuple):
         graph.output(value, f"{prefix}{self.name}", "float32", ["rows", *self.shape])
 
 
-def state_tensors(decoder: Decoder) -> list[Tensor]:
+def state_tensors(config: Model) -> list[Tensor]:
     """The state of a decoder, layer by layer."""
     tensors = [
-        Tensor(f"layer{layer}_{field}", (cell.hidden_size,))
-        for layer, cell in enumerate(decoder.cells)
-        for field in state_fields(cell)
+        Tensor(f"layer{layer}_{field}", (config.hidden_size,))
+        for layer in range(config.layers)
+        for field in CELL_LAYOUTS[config.cell].state
     ]
-    if decoder.feeds_output:
-        tensors.append(Tensor(ATTENTIONAL, (decoder_output_size(decoder.config),)))
+    if feeds_output(config):
+        tensors.append(Tensor(ATTENTIONAL, (decoder_output_size(config),)))
     return tensors
 
 
-def memory_tensors(decoder: Decoder) -> list[Tensor]:
+def memory_tensors(config: Model) -> list[Tensor]:
     """What every step of a decoder reads; see :class:`DecoderMemory`."""
-    tensors = []
-    if decoder.attention is not None and decoder.combine_context is not None:
-        outputs = encoder_output_size(decoder.config)
-        values = outputs if decoder.queries_previous else int(decoder.combine_context.matrix.shape[1])
-        keys = int(decoder.attention.key.matrix.shape[1]) if hasattr(decoder.attention, "key") else outputs
+    tensors, maxout = [], 2 * decoder_output_size(config)
+    if config.attention != "none":
+        outputs = encoder_output_size(config)
+        combined = maxout if config.output == "maxout" else config.hidden_size
+        values = outputs if queries_previous(config) else combined
+        keys = outputs if config.attention == "dot" else config.hidden_size
         tensors += [Tensor("values", ("steps", values)), Tensor("keys", ("steps", keys)), Tensor("mask", ("steps",))]
-    if decoder.thought is not None:
-        tensors.append(Tensor("thought_cell", (int(decoder.thought.matrix.shape[1]),)))
-        if decoder.maxout_reads_thought and decoder.combine_context is not None:
-            tensors.append(Tensor("thought_maxout", (int(decoder.combine_context.matrix.shape[1]),)))
+    if config.context == "every_step":
+        tensors.append(Tensor("thought_cell", (CELL_LAYOUTS[config.cell].gates * config.hidden_size,)))
+        if config.output == "maxout" and config.attention == "none":
+            tensors.append(Tensor("thought_maxout", (maxout,)))
     return tensors
 
 
-def encoder_graph(model: Seq2Seq, weights: WeightFormat) -> onnx.ModelProto:
-    """Source ids and lengths → the decoder's state before the first word, and its memory."""
+def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: WeightFormat) -> onnx.ModelProto:
+    """Source ids and lengths → the decoder's state before the first word, and its memory.
+
+    Args:
+        config: The architecture.
+        arrays: The variables by name.
+        weights: How matrices are stored.
+    """
     graph = GraphBuilder("encoder")
-    layers, decoder = Layers(graph, weights), model.decoder
+    layers, tensors = Layers(graph, weights, config, arrays), memory_tensors(config)
     source = graph.input("source", "int32", ["rows", "steps"])
     lengths = graph.input("lengths", "int32", ["rows"])
     mask = _word_mask(graph, source, lengths)
-    vectors = layers.embed(model.source_embedding, graph.op("Transpose", source, perm=[1, 0]))
-    outputs, states = _encode(layers, model.encoder, vectors, mask)
+    vectors = layers.embed(SOURCE, graph.op("Transpose", source, perm=[1, 0]))
+    outputs, states = _encode(layers, vectors, mask)
     state = [part for layer in states for part in layer]
-    if decoder.feeds_output:
-        size = graph.axes(decoder_output_size(decoder.config))
+    if feeds_output(config):
+        size = graph.axes(decoder_output_size(config))
         shape = graph.op("Concat", graph.op("Shape", lengths), size, axis=0)
         state.append(graph.op("Expand", graph.constant(np.zeros([1, 1], np.float32), "zeros"), shape))
     memory: list[Value] = []
-    if decoder.attention is not None and decoder.combine_context is not None:
+    context = f"{layers.combination}/context"
+    if config.attention != "none":
         outputs = graph.op("Transpose", outputs, perm=[1, 0, 2])
-        values = outputs if decoder.queries_previous else layers.weight(decoder.combine_context, outputs)
+        values = outputs if queries_previous(config) else layers.weight(context, outputs)
         is_word = graph.op("Transpose", graph.op("Squeeze", mask, graph.axes(2)), perm=[1, 0])
         penalties = [graph.constant(np.array(value, np.float32)) for value in (0.0, MASK_VALUE)]
-        memory += [values, layers.attention_keys(decoder.attention, outputs), graph.op("Where", is_word, *penalties)]
-    if decoder.thought is not None:
+        memory += [values, layers.attention_keys(outputs), graph.op("Where", is_word, *penalties)]
+    if config.context == "every_step":
         vector = states[-1][0]
-        memory.append(layers.weight(decoder.thought, vector))
-        if decoder.maxout_reads_thought and decoder.combine_context is not None:
-            memory.append(layers.weight(decoder.combine_context, vector))
-    for tensor, value in zip(state_tensors(decoder) + memory_tensors(decoder), state + memory, strict=True):
+        memory.append(layers.weight("decoder/layer0/thought", vector))
+        if tensors[-1].name == "thought_maxout":
+            memory.append(layers.weight(context, vector))
+    for tensor, value in zip(state_tensors(config) + tensors, state + memory, strict=True):
         tensor.give(graph, value)
     return graph.model()
 
 
-def decoder_graph(model: Seq2Seq | LanguageModel, weights: WeightFormat) -> onnx.ModelProto:
-    """Previous words, state and memory → logits, their normalizer, next state and attention."""
-    graph = GraphBuilder("decoder_step")
-    layers, decoder = Layers(graph, weights), model.decoder
-    words = graph.input("words", "int32", ["rows"])
-    state = [tensor.declare(graph) for tensor in state_tensors(decoder)]
-    memory = {tensor.name: tensor.declare(graph) for tensor in memory_tensors(decoder)}
-    attended = [memory[name] for name in ("values", "keys", "mask") if name in memory]
-    cell_states = _by_layer(decoder, state)
+def decoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: WeightFormat) -> onnx.ModelProto:
+    """Previous words, state and memory → logits, their normalizer, next state and attention; see :func:`encoder_graph`.
 
-    vectors = layers.embed(model.target_embedding, words)
-    projected = layers.project_inputs(decoder.cells[0], vectors)
-    maxout = None if decoder.combine_words is None else layers.weight(decoder.combine_words, vectors)
+    A language model is a decoder without an encoder.
+    """
+    graph = GraphBuilder("decoder_step")
+    layers = Layers(graph, weights, config, arrays)
+    words = graph.input("words", "int32", ["rows"])
+    state = [tensor.declare(graph) for tensor in state_tensors(config)]
+    memory = {tensor.name: tensor.declare(graph) for tensor in memory_tensors(config)}
+    attended = [memory[name] for name in ("values", "keys", "mask") if name in memory]
+    parts = len(CELL_LAYOUTS[config.cell].state)
+    cell_states = [state[parts * layer : parts * (layer + 1)] for layer in range(config.layers)]
+
+    vectors = layers.embed(TARGET, words)
+    projected = layers.project_inputs("decoder/layer0", vectors)
+    maxout = layers.weight("decoder/maxout/words", vectors) if config.output == "maxout" else None
     if "thought_cell" in memory:
         projected = graph.op("Add", projected, memory["thought_cell"])
     if "thought_maxout" in memory and maxout is not None:
         maxout = graph.op("Add", maxout, memory["thought_maxout"])
 
-    step_input = state[-1] if decoder.feeds_output else None
+    step_input = state[-1] if feeds_output(config) else None
     context = attention = None
-    if decoder.attention is not None and decoder.queries_previous:
-        context, attention = layers.attend(decoder.attention, attended, cell_states[-1][0])
+    if queries_previous(config):
+        context, attention = layers.attend(attended, cell_states[-1][0])
         step_input = context
-    next_states = _step_cells(layers, decoder, projected, step_input, cell_states)
-    if decoder.attention is not None and not decoder.queries_previous:
-        context, attention = layers.attend(decoder.attention, attended, next_states[-1][0])
-    hidden = layers.combine(decoder, next_states[-1][0], context, maxout)
+    next_states = _step_cells(layers, projected, step_input, cell_states)
+    if attended and not queries_previous(config):
+        context, attention = layers.attend(attended, next_states[-1][0])
+    hidden = layers.combine(next_states[-1][0], context, maxout)
 
-    logits = layers.logits(model.output, hidden)
-    graph.output(logits, "logits", "float32", ["rows", model.vocabulary_size])
+    logits = layers.logits(hidden)
+    graph.output(logits, "logits", "float32", ["rows", len(arrays["output/bias"])])
     graph.output(_log_normalizer(graph, logits), "normalizer", "float32", ["rows"])
-    next_state = [part for layer in next_states for part in layer] + ([hidden] if decoder.feeds_output else [])
-    for tensor, value in zip(state_tensors(decoder), next_state, strict=True):
+    next_state = [part for layer in next_states for part in layer] + ([hidden] if feeds_output(config) else [])
+    for tensor, value in zip(state_tensors(config), next_state, strict=True):
         tensor.give(graph, value, "next_")
     if attention is not None:
         graph.output(attention, "attention", "float32", ["rows", "steps"])
@@ -149,39 +166,40 @@ def _word_mask(graph: GraphBuilder, source: Value, lengths: Value) -> Value:
     return graph.op("Unsqueeze", is_word, graph.axes(2))
 
 
-def _encode(layers: Layers, encoder: Encoder, vectors: Value, mask: Value) -> tuple[Value, list[State]]:
+def _encode(layers: Layers, vectors: Value, mask: Value) -> tuple[Value, list[State]]:
     """The outputs of the top layer, [steps, rows, units], and the decoder's initial state of each layer."""
     outputs, states = vectors, []
-    for layer, cell in enumerate(encoder.cells):
+    for cell in (f"encoder/layer{layer}" for layer in range(layers.config.layers)):
         state, forward = _run_cell(layers, cell, outputs, mask)
-        if encoder.backward_cells:
-            backward_state, backward = _run_cell(layers, encoder.backward_cells[layer], outputs, mask, backward=True)
-            state = _bridge(layers, encoder.bridges[layer], state, backward_state)
+        if layers.config.bidirectional:
+            backward_state, backward = _run_cell(layers, f"{cell}/backward", outputs, mask, backward=True)
+            state = _bridge(layers, f"{cell}/bridge", state, backward_state)
             forward = layers.graph.concat([forward, backward])
         outputs = forward
         states.append(state)
     return outputs, states
 
 
-def _bridge(layers: Layers, bridge: Bridge, forward: State, backward: State) -> State:
+def _bridge(layers: Layers, bridge: str, forward: State, backward: State) -> State:
     """See :class:`Bridge`."""
-    graph = layers.graph
-    parts = backward if bridge.backward_only else [graph.concat(both) for both in zip(forward, backward, strict=True)]
+    graph, parts = layers.graph, backward
+    if layers.config.bridge == "both":
+        parts = [graph.concat(both) for both in zip(forward, backward, strict=True)]
     combined = [
-        graph.op("Add", layers.weight(weight, part), layers.variable(bias))
-        for weight, bias, part in zip(bridge.weights, bridge.biases, parts, strict=True)
+        graph.op("Add", layers.weight(f"{bridge}/{field}", part), layers.variable(f"{bridge}/{field}/bias"))
+        for field, part in zip(CELL_LAYOUTS[layers.config.cell].state, parts, strict=True)
     ]
     return [graph.op("Tanh", combined[0]), *combined[1:]]
 
 
-def _run_cell(layers: Layers, cell: Cell, inputs: Value, mask: Value, backward: bool = False) -> tuple[State, Value]:
+def _run_cell(layers: Layers, cell: str, inputs: Value, mask: Value, backward: bool = False) -> tuple[State, Value]:
     """Run a cell over all steps: its final state, and its outputs, [steps, rows, hidden]. Padding changes no state."""
-    graph, fields, size = layers.graph, state_fields(cell), cell.hidden_size
-    body = GraphBuilder(f"steps of {cell.bias.name}", graph)
+    graph, size, (gates, fields, _) = layers.graph, layers.config.hidden_size, CELL_LAYOUTS[layers.config.cell]
+    body = GraphBuilder(f"steps of {cell}", graph)
     inner = layers._replace(graph=body)
     suffix = graph.unique("step")
     old = [body.input(f"{field}_{suffix}", "float32", ["rows", size]) for field in fields]
-    projected = body.input(f"projected_{suffix}", "float32", ["rows", cell.GATES * size])
+    projected = body.input(f"projected_{suffix}", "float32", ["rows", gates * size])
     is_word = body.input(f"is_word_{suffix}", "bool", ["rows", 1])
     new = inner.cell_step(cell, projected, None, old)
     new = [body.op("Where", is_word, one, other) for one, other in zip(new, old, strict=True)]
@@ -204,19 +222,10 @@ def _run_cell(layers: Layers, cell: Cell, inputs: Value, mask: Value, backward: 
     return state, outputs
 
 
-def _by_layer(decoder: Decoder, state: State) -> list[State]:
-    """The parts of a decoder's state, layer by layer, without h̃."""
-    count = len(state_fields(decoder.cells[0]))
-    return [state[count * layer : count * (layer + 1)] for layer in range(len(decoder.cells))]
-
-
-def _step_cells(
-    layers: Layers, decoder: Decoder, projected: Value, step_input: Value | None, states: list[State]
-) -> list[State]:
+def _step_cells(layers: Layers, projected: Value, step_input: Value | None, states: list[State]) -> list[State]:
     """See :meth:`Decoder.step_cells`."""
-    first, *upper = decoder.cells
-    new_states = [layers.cell_step(first, projected, step_input, states[0])]
-    for cell, state in zip(upper, states[1:], strict=True):
-        below = new_states[-1][0]
+    new_states = [layers.cell_step("decoder/layer0", projected, step_input, states[0])]
+    for layer, state in enumerate(states[1:], start=1):
+        cell, below = f"decoder/layer{layer}", new_states[-1][0]
         new_states.append(layers.cell_step(cell, layers.project_inputs(cell, None), below, state))
     return new_states

@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from seq2seq_chat import __version__
-from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Config, TextSettings
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, VOCABULARY_FILE
+from seq2seq_chat.export import ExportError, ensure_empty
 from seq2seq_chat.export.onnx_graph import OPSET
 from seq2seq_chat.export.onnx_model import decoder_graph, encoder_graph, memory_tensors, state_tensors
 from seq2seq_chat.export.onnx_weights import Float32Weights, Int8Weights, WeightFormat
 from seq2seq_chat.export.portable_usage import readme, requirements
-from seq2seq_chat.export.saved_model import ExportError, ensure_empty
-from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
 from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import atomic_folder, write_atomically
@@ -60,9 +60,8 @@ def export_onnx(
     """
     folder, config = Path(os.path.abspath(folder)), run.config
     ensure_empty(folder)
-    load = load_language_model if config.task == "language_model" else load_trained_model
-    trained: TrainedModel[Any] = load(run, snapshot)
-    graphs = model_graphs(trained.model, quantize)
+    trained = read_weights(run, snapshot)
+    graphs = model_graphs(config, trained.arrays, quantize)
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,
@@ -71,7 +70,7 @@ def export_onnx(
         "license": LICENSE,
         "quantization": quantize,
         "opset": OPSET,
-        **describe(trained, config),
+        **describe(trained.codecs, config),
     }
     try:
         with atomic_folder(folder) as temporary:
@@ -88,17 +87,18 @@ def export_onnx(
     return about
 
 
-def model_graphs(model: Seq2Seq | LanguageModel, quantize: str | None = None) -> dict[str, onnx.ModelProto]:
-    """The graphs of a model by the names of their files."""
-    weights = FORMATS[quantize]()
-    encoder = {ENCODER_FILE: encoder_graph(model, weights)} if isinstance(model, Seq2Seq) else {}
-    return encoder | {STEP_FILE: decoder_graph(model, weights)}
+def model_graphs(
+    config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None
+) -> dict[str, onnx.ModelProto]:
+    """The graphs of a model, given its variables by name, by the names of their files."""
+    model = (config.model, arrays, FORMATS[quantize]())
+    encoder = {} if config.task == "language_model" else {ENCODER_FILE: encoder_graph(*model)}
+    return encoder | {STEP_FILE: decoder_graph(*model)}
 
 
-def describe(trained: TrainedModel[Any], config: Config) -> dict[str, Any]:
+def describe(codecs: Codecs, config: Config) -> dict[str, Any]:
     """What a program must know about a model to use its graphs."""
-    model, codecs, data = trained.model, trained.codecs, config.data
-    state, memory = state_tensors(model.decoder), memory_tensors(model.decoder)
+    data, state, memory = config.data, state_tensors(config.model), memory_tensors(config.model)
     sides = {"source": (data.source_text, ""), "target": (data.target_text, "")}
     if not data.has_shared_vocabulary:
         sides["target"] = (data.target_text, TARGET_PREFIX)
@@ -116,7 +116,7 @@ def describe(trained: TrainedModel[Any], config: Config) -> dict[str, Any]:
         "texts": {side: _describe_text(*text) for side, text in sides.items()},
         "vocabulary_size": len(codecs.target.vocabulary),
         "source_vocabulary_size": len(codecs.source.vocabulary),
-        "parameters": sum(parameter_counts(model).values()),
+        "parameters": sum(parameter_counts(config, *codecs.vocabulary_sizes).values()),
         "decoding": json.loads(config.decoding.model_dump_json()),
     }
 

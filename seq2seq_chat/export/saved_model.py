@@ -14,35 +14,21 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat import __version__
-from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.export import ExportError, ensure_empty
 from seq2seq_chat.export.reply_model import ReplyModel, has_equal_tokenizers, text_format
 from seq2seq_chat.export.text_model import TextModel, running_text_format
+from seq2seq_chat.inference.restore import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
-from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.run import LATEST, Run
-from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder, write_json
 
 ABOUT = "about.json"
 
 logger = logging.getLogger(__name__)
-
-
-class ExportError(UserError):
-    """The output folder cannot be used."""
-
-
-def ensure_empty(folder: Path) -> None:
-    """Raise ExportError if ``folder`` exists and is not an empty folder, or is inaccessible."""
-    try:
-        is_empty_folder = folder.is_dir() and not any(folder.iterdir())
-        if not is_empty_folder and (folder.exists() or folder.is_symlink()):
-            raise ExportError(f"--output {folder} already exists; choose another folder")
-    except OSError as error:
-        raise ExportError(f"--output {folder}: {error.strerror}; choose another folder") from error
 
 
 def export_saved_model(
@@ -104,7 +90,7 @@ def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict
         "lowercase": data.lowercase,
         "input": running_text_format(codec),
         "output": running_text_format(codec),
-        "parameters": sum(parameter_counts(trained.model).values()),
+        "parameters": sum(parameter_counts(run.config, len(codec.vocabulary)).values()),
         "signatures": ["generate", "score"],
         "versions": _versions(),
     }
@@ -147,7 +133,7 @@ def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
         "context_turns": config.data.context_turns,
         "encoder_steps": config.model.encoder_steps,
         "decoder_steps": config.model.decoder_steps,
-        "parameters": sum(parameter_counts(trained.model).values()),
+        "parameters": sum(parameter_counts(config, *trained.codecs.vocabulary_sizes).values()),
     }
 
 

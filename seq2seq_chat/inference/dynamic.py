@@ -17,12 +17,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from seq2seq_chat.architecture.layers import MASK_VALUE
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.hypotheses import is_duplicate, length_divisor, reorder_state, repeat_rows
 from seq2seq_chat.decoding.logit_rules import forbidden_words
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
-from seq2seq_chat.model.attention import MASK_VALUE, AdditiveAttention, DotAttention
+from seq2seq_chat.model.attention import AdditiveAttention, DotAttention
 from seq2seq_chat.model.decoder import Absent, Decoder, NextInputs, StepInputs
 from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.encoder import EncoderOutput

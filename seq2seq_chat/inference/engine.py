@@ -90,7 +90,7 @@ def load_engine(run: Run, snapshot: str | None = None) -> LoadedEngine:
         exported = load_exported_engine(run, snapshot)
         return LoadedEngine(exported, run.codecs, exported.model.step_number, [])
     load_tensorflow()
-    from seq2seq_chat.checkpoint.restore import load_trained_model
+    from seq2seq_chat.inference.restore import load_trained_model
     from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 
     trained = load_trained_model(run, snapshot)

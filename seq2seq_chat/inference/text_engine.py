@@ -78,7 +78,7 @@ def load_text_engine(run: Run, snapshot: str | None = None) -> LoadedTextEngine:
         exported = load_exported_text_engine(run, snapshot)
         return LoadedTextEngine(exported, run.codecs, exported.model.step_number)
     load_tensorflow()
-    from seq2seq_chat.checkpoint.restore import load_language_model
+    from seq2seq_chat.inference.restore import load_language_model
     from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 
     trained = load_language_model(run, snapshot)

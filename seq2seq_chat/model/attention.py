@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from seq2seq_chat.architecture.layers import MASK_VALUE
 from seq2seq_chat.model.deferred import batch_dot, broadcast_add, weighted_sum
 from seq2seq_chat.model.weights import Weight, glorot
-
-MASK_VALUE = -1e9  # added to masked scores, or in place of masked logits: exp() turns it into zero
 
 
 class Memory(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 
+from seq2seq_chat.architecture.layers import CELL_LAYOUTS, FORGET_BIAS, CellLayout
 from seq2seq_chat.model.deferred import concat, select
 from seq2seq_chat.model.weights import Weight, glorot, orthogonal
 
@@ -41,9 +42,8 @@ class Cell(tf.Module):
         initializer: of the matrices that are applied to the state; see :func:`initial_recurrent_matrix`.
     """
 
-    GATES: ClassVar[int]  # number of gates, including the candidate
+    LAYOUT: ClassVar[CellLayout]
     STATE: ClassVar[Any]  # type of the state
-    RECURRENT_GATES: ClassVar[dict[str, int]]  # the matrices applied to the state, and the number of gates of each
     recurrent: Weight  # the checks follow its gradient from step to step
 
     def __init__(
@@ -56,12 +56,12 @@ class Cell(tf.Module):
         initializer: RecurrentInitializer = "glorot",
     ) -> None:
         super().__init__()
-        self.hidden_size = hidden_size
+        self.hidden_size, gates = hidden_size, self.LAYOUT.gates
         self.input: Weight | None = None
         if input_size:
-            self.input = Weight(f"{name}/input", input_size, self.GATES * hidden_size, seed, gates=self.GATES)
+            self.input = Weight(f"{name}/input", input_size, gates * hidden_size, seed, gates=gates)
         self.bias = tf.Variable(self._initial_bias(), name=f"{name}/bias")
-        for field, gates in self.RECURRENT_GATES.items():
+        for field, gates in self.LAYOUT.recurrent.items():
             sizes = (step_input_size, hidden_size, gates)
             matrix = initial_recurrent_matrix(initializer, sizes, seed, f"{name}/{field}")
             setattr(
@@ -73,7 +73,7 @@ class Cell(tf.Module):
     @property
     def recurrent_weights(self) -> list[Weight]:
         """The matrices applied to the state."""
-        return [getattr(self, field) for field in self.RECURRENT_GATES]
+        return [getattr(self, field) for field in self.LAYOUT.recurrent]
 
     def zero_state(self, batch: tf.Tensor) -> Any:
         """The state before the first step, [batch, hidden] each."""
@@ -91,7 +91,7 @@ class Cell(tf.Module):
         raise NotImplementedError
 
     def _initial_bias(self) -> tf.Tensor:
-        return tf.zeros(self.GATES * self.hidden_size)
+        return tf.zeros(self.LAYOUT.gates * self.hidden_size)
 
 
 class LSTMCell(Cell):
@@ -106,7 +106,7 @@ class LSTMCell(Cell):
     (Jozefowicz et al. 2015), the other biases at 0.
     """
 
-    GATES, STATE, RECURRENT_GATES = 4, LSTMState, {"recurrent": 4}
+    LAYOUT, STATE = CELL_LAYOUTS["lstm"], LSTMState
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: LSTMState) -> LSTMState:
         gates = projected + self.recurrent(_concat(step_input, state.output))
@@ -116,7 +116,7 @@ class LSTMCell(Cell):
 
     def _initial_bias(self) -> tf.Tensor:
         hidden = self.hidden_size
-        return tf.concat([tf.zeros(hidden), tf.ones(hidden), tf.zeros(2 * hidden)], axis=0)
+        return tf.concat([tf.zeros(hidden), tf.fill([hidden], FORGET_BIAS), tf.zeros(2 * hidden)], axis=0)
 
 
 class GRUCell(Cell):
@@ -132,7 +132,7 @@ class GRUCell(Cell):
     The matrices of x are concatenated in the order z, r, h̃.
     """
 
-    GATES, STATE, RECURRENT_GATES = 3, HiddenState, {"recurrent": 2, "candidate": 1}
+    LAYOUT, STATE = CELL_LAYOUTS["gru"], HiddenState
     candidate: Weight
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
@@ -146,7 +146,7 @@ class GRUCell(Cell):
 class RNNCell(Cell):
     """Vanilla recurrent cell (Elman 1990): h' = tanh(W [x; h] + b)."""
 
-    GATES, STATE, RECURRENT_GATES = 1, HiddenState, {"recurrent": 1}
+    LAYOUT, STATE = CELL_LAYOUTS["rnn"], HiddenState
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
         return HiddenState(tf.tanh(projected + self.recurrent(_concat(step_input, state.output))))

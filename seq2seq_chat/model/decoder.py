@@ -7,11 +7,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from seq2seq_chat.architecture.layers import (
+    context_size,
+    decoder_output_size,
+    encoder_output_size,
+    feeds_output,
+    queries_previous,
+    step_input_size,
+)
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import ATTENTIONS, Attention, Memory
 from seq2seq_chat.model.cells import CELLS
 from seq2seq_chat.model.dropout import dropout
-from seq2seq_chat.model.encoder import EncoderOutput, encoder_output_size
+from seq2seq_chat.model.encoder import EncoderOutput
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.step_copies import copied
 from seq2seq_chat.model.weights import Weight
@@ -45,11 +53,6 @@ class DecoderMemory(NamedTuple):
 
     attended: Memory | Absent  # absent without attention
     thought: StepInputs | Absent  # of the thought vector; absent if it is only the initial state
-
-
-def decoder_output_size(config: Model) -> int:
-    """Units of the decoder's outputs h̃."""
-    return config.projection_size or config.hidden_size if config.output == "maxout" else config.hidden_size
 
 
 class Decoder(tf.Module):
@@ -86,35 +89,28 @@ class Decoder(tf.Module):
         self.combine_output: Weight | None = None
         self.combine_words: Weight | None = None
         self.thought: Weight | None = None
-        context_size = 0
+        context = context_size(config)
         if config.attention != "none":
             self.attention = ATTENTIONS[config.attention]("decoder/attention", hidden_size, value_size, seed)
-            context_size = value_size
         if config.context == "every_step":
-            gates = CELLS[config.cell].GATES
+            gates = CELLS[config.cell].LAYOUT.gates
             self.thought = Weight("decoder/layer0/thought", hidden_size, gates * hidden_size, seed, gates=gates)
-            context_size = context_size or hidden_size
         if config.output == "maxout":
-            units, fan_in = 2 * decoder_output_size(config), context_size + hidden_size + config.embedding_size
-            if context_size:
-                self.combine_context = Weight("decoder/maxout/context", context_size, units, seed, fan_in)
+            units, fan_in = 2 * decoder_output_size(config), context + hidden_size + config.embedding_size
+            if context:
+                self.combine_context = Weight("decoder/maxout/context", context, units, seed, fan_in)
             self.combine_output = Weight("decoder/maxout/output", hidden_size, units, seed, fan_in)
             self.combine_words = Weight("decoder/maxout/words", config.embedding_size, units, seed, fan_in)
         elif self.attention is not None:
             fan_in = value_size + hidden_size
             self.combine_context = Weight("decoder/combine/context", value_size, hidden_size, seed, fan_in)
             self.combine_output = Weight("decoder/combine/output", hidden_size, hidden_size, seed, fan_in)
-        self.queries_previous = self.attention is not None and config.attention_query == "previous"
-        self.feeds_output = self.attention is not None and config.input_feeding and not self.queries_previous
-        if self.queries_previous:
-            step_input_size = value_size
-        else:
-            step_input_size = decoder_output_size(config) if self.feeds_output else 0
+        self.queries_previous, self.feeds_output = queries_previous(config), feeds_output(config)
         self.cells = [
             CELLS[config.cell](
                 f"decoder/layer{layer}",
                 config.embedding_size if layer == 0 else 0,
-                step_input_size if layer == 0 else hidden_size,
+                step_input_size(config) if layer == 0 else hidden_size,
                 hidden_size,
                 seed,
                 config.recurrent_initializer,

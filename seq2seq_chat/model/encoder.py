@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from seq2seq_chat.architecture.layers import encoder_output_size
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.cells import CELLS, Cell, masked_update
 from seq2seq_chat.model.deferred import concat
@@ -21,11 +22,6 @@ class EncoderOutput(NamedTuple):
     outputs: tf.Tensor  # of the top layer at every step: [batch, source steps, encoder output size]
     states: tuple[Any, ...]  # of each layer after the last word: the thought vector
     lengths: tf.Tensor  # words of each source: [batch]
-
-
-def encoder_output_size(config: Model) -> int:
-    """Units of the encoder's outputs: those of both directions if bidirectional."""
-    return config.hidden_size * (2 if config.bidirectional else 1)
 
 
 class Encoder(tf.Module):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.config import Model, Truncation
 from seq2seq_chat.data.streams import TextBatch
 from seq2seq_chat.model.cells import masked_update
 from seq2seq_chat.model.decoder import Decoder
@@ -18,38 +18,6 @@ from seq2seq_chat.model.seq2seq import Loss
 
 States = tuple[Any, ...]
 """The state of each layer, [rows, hidden] each."""
-
-
-class Truncation(NamedTuple):
-    """How truncated backpropagation through time divides a stream (Williams & Peng 1990; Sutskever 2013).
-
-    Every ``forward`` tokens there is an update, and its gradient goes back ``backward`` tokens. It is that of the loss
-    of the last min(forward, backward) tokens: no token counts twice, and none whose own step the gradient does not
-    reach.
-    """
-
-    forward: int  # k1
-    backward: int  # k2
-
-    @property
-    def steps(self) -> int:
-        """Tokens that are read for an update."""
-        return max(self.forward, self.backward)
-
-    @property
-    def first_loss(self) -> int:
-        """The first of these tokens whose loss counts."""
-        return self.steps - min(self.forward, self.backward)
-
-    @property
-    def first_gradient(self) -> int:
-        """The first of these tokens that gradients reach."""
-        return self.steps - self.backward
-
-    @property
-    def skippable(self) -> int:
-        """Tokens at the beginning that do not exist at the start of a stream."""
-        return self.steps - self.forward
 
 
 class LanguageModel(tf.Module):
@@ -135,9 +103,3 @@ class LanguageModel(tf.Module):
 
         _, states, outputs = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), states, outputs))
         return self.decoder.combine(outputs.stack(), None, projected.maxout), states
-
-
-def abstract_language_model(config: Model, vocabulary_size: int) -> LanguageModel:
-    """A model whose variables have names and shapes but no values, to count parameters without using memory."""
-    with tf.Graph().as_default():
-        return LanguageModel(config, vocabulary_size, 0)

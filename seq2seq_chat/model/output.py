@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.architecture.layers import MASK_VALUE, decoder_output_size
 from seq2seq_chat.config import Model
-from seq2seq_chat.model.attention import MASK_VALUE
-from seq2seq_chat.model.decoder import decoder_output_size
 from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.model.matrix_copies import copies_of, matmul_copies

@@ -206,18 +206,3 @@ class Seq2Seq(tf.Module):
 def decoder_inputs(words: tf.Tensor) -> tf.Tensor:
     """The word before each target word; the start marker before the first. words: ids [target steps, batch]."""
     return tf.concat([tf.fill([1, tf.shape(words)[1]], GO), words[:-1]], axis=0)
-
-
-def abstract_model(config: Model, vocabulary_size: int, source_vocabulary_size: int | None = None) -> Seq2Seq:
-    """A model whose variables have names and shapes but no values, to count parameters without using memory."""
-    with tf.Graph().as_default():
-        return Seq2Seq(config, vocabulary_size, 0, source_vocabulary_size)
-
-
-def parameter_counts(model: tf.Module) -> dict[str, int]:
-    """The number of parameters of each component, e.g. {"encoder": 41943040, …}."""
-    counts: dict[str, int] = {}
-    for variable in model.trainable_variables:
-        component = variable.name.split("/")[0].split(":")[0]
-        counts[component] = counts.get(component, 0) + int(variable.shape.num_elements())
-    return counts

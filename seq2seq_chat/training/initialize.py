@@ -7,32 +7,21 @@ random rows of a new model. All other variables must have the same names and sha
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.checkpoint.restore import ensure_same_codecs, load_intact
-from seq2seq_chat.checkpoint.variables import (
-    MismatchError,
-    as_array,
-    ensure_shapes,
-    format_shape,
-    read_arrays,
-    variable_name,
-)
+from seq2seq_chat.architecture.variables import SHARED, SOURCE, TARGET, WORD_VARIABLES, Shape, Shapes, variable_shapes
+from seq2seq_chat.checkpoint.arrays import MismatchError, format_shape, read_weights
 from seq2seq_chat.config import Config, flat_settings
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
-from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.variables import as_array, variable_name
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST
 from seq2seq_chat.system.errors import UserError
-
-SHARED, SOURCE, TARGET = "embedding/shared", "embedding/source", "embedding/target"
-WORD_VARIABLES = (SHARED, SOURCE, TARGET, "output/words", "output/bias")
-"""Variables with a row for each word: of the source for ``SOURCE``, of the target for the others."""
 
 INDEPENDENT_SETTINGS = (  # settings of the model that do not change what its weights compute
     *("model.dropout", "model.unrolling", "model.encoder_steps", "model.decoder_steps"),
@@ -67,20 +56,12 @@ def read_initial_weights(origin: RunSnapshot, config: Config) -> InitialWeights:
         RunError: There are no weights, or all files are damaged.
         MismatchError: The configuration describes another architecture, or the run has lost its original files.
     """
-    run, old_config, codecs = origin.run, origin.run.config, origin.run.codecs
+    run, old_config = origin.run, origin.run.config
     if "language_model" in (old_config.task, config.task):
         raise UserError("--init-from does not apply to language models; remove it")
     changes = _changes(old_config, config)
     _ensure_same_architecture(run.name, old_config, config, changes)
-    variables = abstract_model(old_config.model, *codecs.vocabulary_sizes).trainable_variables
-
-    def load(path: Path) -> tuple[dict[str, np.ndarray], int]:
-        arrays, metadata = read_arrays(path, [variable_name(variable) for variable in variables])
-        ensure_same_codecs(path, metadata, codecs)
-        ensure_shapes(path, arrays, variables)
-        return arrays, int(metadata["step"])
-
-    (arrays, step), _ = load_intact(run, origin.snapshot, load)
+    arrays, codecs, step, _ = read_weights(run, origin.snapshot)
     return InitialWeights(origin, step, codecs, arrays, changes)
 
 
@@ -182,12 +163,11 @@ def _ensure_same_architecture(run: str, old: Config, new: Config, changes: dict[
             )
 
 
-def _shapes(config: Config) -> dict[str, tuple[int, ...]]:
+def _shapes(config: Config) -> Shapes:
     """The shapes of the variables that do not depend on the vocabulary."""
-    variables = abstract_model(config.model, len(SPECIAL_WORDS)).trainable_variables
-    shapes = {variable_name(variable): tuple(variable.shape) for variable in variables}
+    shapes = variable_shapes(config, len(SPECIAL_WORDS))
     return {name: shape for name, shape in shapes.items() if name not in WORD_VARIABLES}
 
 
-def _describe(shape: tuple[int, ...] | None) -> str:
+def _describe(shape: Shape | None) -> str:
     return "missing" if shape is None else format_shape(shape)

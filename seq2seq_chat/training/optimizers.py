@@ -13,8 +13,6 @@ from seq2seq_chat.training.precision import with_loss_scale
 # classes with fused update kernels: one pass over a variable and its accumulators
 _keras = tf.keras.optimizers.legacy
 
-SLOTS = {"adagrad": 1, "adadelta": 2, "adam": 2, "rmsprop": 1, "sgd": 0}  # without momentum
-
 
 def build_optimizer(settings: Training) -> Any:
     """Build the configured Keras optimizer; for float16 it scales the loss, see :func:`with_loss_scale`.
@@ -42,8 +40,3 @@ def _keras_optimizer(settings: Training) -> Any:
     if settings.optimizer == "rmsprop":
         return _keras.RMSprop(rate, momentum=settings.momentum)
     return _keras.SGD(rate, momentum=settings.momentum)
-
-
-def slots_per_parameter(settings: Training) -> int:
-    """Number of variables that the optimizer keeps for each variable of the model."""
-    return SLOTS[settings.optimizer] + (1 if settings.momentum else 0)

@@ -12,11 +12,10 @@ from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
-from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model, parameter_counts
+from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.corpus import open_training_corpus
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.learner import Learner, build_learner
-from seq2seq_chat.training.memory import MemoryEstimate, estimate_memory
 from seq2seq_chat.training.sampler import training_batches
 from seq2seq_chat.training.validation import (
     BleuScorer,
@@ -54,20 +53,6 @@ class SampleSetup:
         broadcast_setup(distribution, self._config, self._codecs, self.corpus)
         self._learner = build_learner(self._config, self._codecs, self._batches, distribution)
         return self._learner
-
-    def parameter_counts(self) -> dict[str, int]:
-        """The number of parameters of each component of the model."""
-        return parameter_counts(abstract_model(self._config.model, *self._codecs.vocabulary_sizes))
-
-    def estimate_memory(self, distribution: Distribution) -> MemoryEstimate:
-        """The memory that training needs."""
-        return estimate_memory(
-            self._config.model,
-            self._config.training,
-            *self._codecs.vocabulary_sizes,
-            devices=distribution.devices,
-            replicas_in_memory=distribution.replicas_in_memory,
-        )
 
     def describe_data(self) -> str:
         """Numbers of samples, unknown words, and buckets."""

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.variables import as_array, draft_arrays, variable_name, write_arrays
+from seq2seq_chat.checkpoint.arrays import draft_arrays, write_arrays
+from seq2seq_chat.model.variables import VariableView, as_array, by_name, variable_name
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import Draft, copy_file
@@ -68,7 +69,7 @@ class BackgroundWriter:
         if step != self._step:
             self.finish()
             self._step = step
-        named = {variable_name(variable): variable for variable in variables}
+        named = by_name(variables)
         if self._allocate([variable for name, variable in named.items() if name not in self._copies]):
             self._write_copy(path, named, dict(metadata), on_written)
         else:
@@ -91,7 +92,7 @@ class BackgroundWriter:
         contents = (named.keys(), metadata)
         identical = next((draft for draft, drafted in self._drafts if drafted == contents), None)
         if identical is None:
-            draft = draft_arrays(path, named, metadata)
+            draft = draft_arrays(path, {name: VariableView(variable) for name, variable in named.items()}, metadata)
             self._queue(draft.publish, on_written)
             self._drafts.append((draft, contents))
         else:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from seq2seq_chat.architecture.memory import ensure_memory, estimate_memory, gigabytes
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config
+from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -16,7 +19,6 @@ from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.initialize import InitialWeights, initialize
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.loop import Trainer, TrainingState
-from seq2seq_chat.training.memory import MemoryEstimate, ensure_memory, gigabytes
 from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.precision import ensure_available
 from seq2seq_chat.training.reporter import Reporter
@@ -48,7 +50,7 @@ def build_trainer(
     ensure_available(config.training.precision)
     is_text = config.task == "language_model"
     setup: TaskSetup = TextSetup(config, codecs) if is_text else SampleSetup(config, codecs, console.log)
-    _report_devices_and_memory(config, setup, distribution, console)
+    _report_devices_and_memory(config, codecs, distribution, console)
     learner = setup.build_learner(distribution)
     console.log(setup.describe_data())
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
@@ -84,14 +86,6 @@ class TaskSetup(Protocol):
         """A sentence for the log."""
         ...
 
-    def parameter_counts(self) -> dict[str, int]:
-        """The number of parameters of each component of the model."""
-        ...
-
-    def estimate_memory(self, distribution: Distribution) -> MemoryEstimate:
-        """The memory that training needs."""
-        ...
-
 
 def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporter: Reporter) -> None:
     """Continue from the newest valid checkpoint, or start from pretrained embeddings and the weights of another run."""
@@ -115,17 +109,22 @@ def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporte
     reporter.discard_after(state.step or None, checkpoint.get("lines", {}) if checkpoint else {})
 
 
-def _report_devices_and_memory(config: Config, setup: TaskSetup, distribution: Distribution, console: Console) -> None:
+def _report_devices_and_memory(config: Config, codecs: Codecs, distribution: Distribution, console: Console) -> None:
     """Log devices, parameters and memory. Raises InsufficientMemory."""
     console.log(describe_devices(distribution.devices // distribution.workers))
-    parts = setup.parameter_counts()
+    parts = parameter_counts(config, *codecs.vocabulary_sizes)
     console.log(
         f"{sum(parts.values()):,} parameters: {', '.join(f'{part} {count:,}' for part, count in parts.items())}"
     )
     if distribution.devices > 1:
         workers = f"; {distribution.workers} workers" if distribution.workers > 1 else ""
         console.log(f"{distribution.devices} devices share each batch of {config.training.batch_size} samples{workers}")
-    estimate = setup.estimate_memory(distribution)
+    estimate = estimate_memory(
+        config,
+        *codecs.vocabulary_sizes,
+        devices=distribution.devices,
+        replicas_in_memory=distribution.replicas_in_memory,
+    )
     available = available_memory()
     console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} available")
     ensure_memory(estimate, available)

@@ -9,17 +9,12 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.data.streams import TextBatch
-from seq2seq_chat.model.language_model import LanguageModel, States, Truncation
+from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.model.micro_batches import MicroBatch, Share, divide_rows, micro_batch_count
 from seq2seq_chat.model.output import SampledWords
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.task_loss import Tensors
-
-
-def truncation(settings: Training) -> Truncation:
-    """The truncation that the settings describe."""
-    return Truncation(settings.bptt_forward, settings.bptt_backward or settings.bptt_forward)
 
 
 class TextLoss:
@@ -36,7 +31,7 @@ class TextLoss:
     """
 
     def __init__(self, model: LanguageModel, settings: Training) -> None:
-        self._model, self._truncation, self._state_reset = model, truncation(settings), settings.state_reset
+        self._model, self._truncation, self._state_reset = model, settings.truncation, settings.state_reset
         self.micro_batches = micro_batch_count(model.config, settings)
         layers = enumerate(model.decoder.cells)
         names = [f"state/layer{layer}/{field}" for layer, cell in layers for field in cell.STATE._fields]

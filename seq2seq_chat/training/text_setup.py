@@ -12,12 +12,10 @@ from seq2seq_chat.data.streams import Streams
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.inference.text_scorer import TextScorer
-from seq2seq_chat.model.language_model import LanguageModel, abstract_language_model
-from seq2seq_chat.model.seq2seq import parameter_counts
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.learner import Learner
-from seq2seq_chat.training.memory import MemoryEstimate, estimate_text_memory
-from seq2seq_chat.training.text_loss import TextLoss, truncation
+from seq2seq_chat.training.text_loss import TextLoss
 from seq2seq_chat.training.text_validation import TextValidator
 from seq2seq_chat.training.validation import Validator
 
@@ -46,19 +44,11 @@ class TextSetup:
         loss = TextLoss(self._model, config.training)
         return Learner(self._model, self._streams, config.training, distribution, loss, loss.variables)
 
-    def parameter_counts(self) -> dict[str, int]:
-        """The number of parameters of each component of the model."""
-        return parameter_counts(abstract_language_model(self._config.model, len(self.codecs.source.vocabulary)))
-
-    def estimate_memory(self, distribution: Distribution) -> MemoryEstimate:
-        """The memory that training needs."""
-        return estimate_text_memory(self._config.model, self._config.training, len(self.codecs.source.vocabulary))
-
     def describe_data(self) -> str:
         """Numbers of tokens, unknown tokens, and how a pass over the text is divided."""
         corpus, validation, settings = self.corpus, self._validation_text, self._config.training
         validated = f"{len(validation):,} validation tokens" if validation else "no validation text"
-        steps = truncation(settings)
+        steps = settings.truncation
         return (
             f"{len(corpus):,} training tokens ({100 * corpus.unknown_share():.1f} % are <unknown>), {validated}; "
             f"{settings.batch_size} streams of {self._streams.length:,} tokens, {self._streams.batches_per_pass:,} "
@@ -78,7 +68,7 @@ class TextSetup:
 
 def _divide(text: RunningText, config: Config) -> Streams:
     """Divide the training text into streams. Raises CorpusError if it is too short."""
-    settings, steps = config.training, truncation(config.training)
+    settings, steps = config.training, config.training.truncation
     name, tokens = config.data.train, text.tokens
     if np.all(tokens[:1_000_000] == tokens[0]) and np.all(np.asarray(tokens) == tokens[0]):
         raise CorpusError(f"{name} has only one distinct token, so there is nothing to learn. Use another text.")

@@ -11,6 +11,7 @@ import json
 import signal
 from typing import Any
 
+from seq2seq_chat.architecture.memory import ensure_memory, estimate_memory
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
@@ -24,7 +25,6 @@ from seq2seq_chat.training.distribution.collective import Distribution, connect_
 from seq2seq_chat.training.distribution.rendezvous import Cluster
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
-from seq2seq_chat.training.memory import ensure_memory, estimate_memory
 from seq2seq_chat.training.metrics import Meter
 from seq2seq_chat.training.precision import ensure_available
 from seq2seq_chat.training.sampler import training_batches
@@ -125,8 +125,7 @@ def _open_corpus(
     if corpus.fingerprint != fingerprint:
         raise UserError(f"{config.data.train} differs from the corpus of {cluster.describe(0)}; copy that file here")
     estimate = estimate_memory(
-        config.model,
-        config.training,
+        config,
         *codecs.vocabulary_sizes,
         devices=distribution.devices,
         replicas_in_memory=distribution.replicas_in_memory,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.checkpoint.restore import load_language_model
 from seq2seq_chat.data.running_text import encode_text
+from seq2seq_chat.inference.restore import load_language_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult, run_command
@@ -178,8 +178,6 @@ def test_streams_cannot_change_when_training_is_resumed(trained_text: tuple[Run,
     ("sections", "message"),
     [
         ({"model": {"attention": "dot"}}, 'has no source, so model.attention "dot" does not apply'),
-        ({"model": {"bidirectional": True}}, "has no source, so model.bidirectional true does not apply"),
-        ({"data": {"context_turns": 2}}, "on running text, not on samples, so data.context_turns 2 does not apply"),
         ({"data": {"train": "x.tsv"}}, "data.train (x.tsv) has pairs; use a text file"),
         ({"training": {"best_metric": "bleu"}}, "bleu applies to task translation only"),
         ({"training": {"bptt_forward": 0}}, "training.bptt_forward must be greater than 0"),

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.config import load_config, parse_config
-from seq2seq_chat.config.unused import RULES
+from seq2seq_chat.config import Config, conditions, load_config, parse_config
 from seq2seq_chat.runs.grid import new_experiments, parse_axis
 from seq2seq_chat.runs.run import Run
 from tests.conftest import shipped_configs
@@ -139,7 +138,14 @@ def test_a_setting_without_effect_is_named_with_its_cause(
 
 def test_every_pair_is_tested() -> None:
     tested = {(setting.partition("=")[0], cause.partition("=")[0]) for setting, cause, _, _ in CASES}
-    assert tested == {(rule.setting, rule.cause) for rule in RULES}
+    sections = {name: Config.model_fields[name].annotation for name in ("data", "model", "training", "decoding")}
+    assert tested == {
+        (f"{name}.{key}", condition.setting)
+        for name, section in sections.items()
+        for key, field in section.model_fields.items()
+        for condition in conditions(field)
+        if not (condition.error or condition.silent)
+    }
 
 
 def test_a_penalty_for_length_still_matters_when_reranking_has_no_weight(caplog: pytest.LogCaptureFixture) -> None:

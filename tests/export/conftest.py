@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.checkpoint.restore import TrainedModel
 from seq2seq_chat.config import Config
 from seq2seq_chat.export.browser_model import JAVASCRIPT, pack_model
+from seq2seq_chat.inference.restore import TrainedModel
 from webui.offline.bundle import bundle
 
 Evaluate = Callable[..., Any]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.restore import TrainedModel
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export import browser_model
 from seq2seq_chat.export.browser_model import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor, round_weights
+from seq2seq_chat.inference.restore import TrainedModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.checkpoint.restore import TrainedModel, load_trained_model
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.running_text import encode_text
@@ -19,6 +18,7 @@ from seq2seq_chat.decoding.sampling import truncated_softmax
 from seq2seq_chat.export.browser_model import round_weights
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.restore import TrainedModel, load_trained_model
 from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel

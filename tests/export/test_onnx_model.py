@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,12 @@ import onnxruntime
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.config import Config, Data, Model
 from seq2seq_chat.export.onnx_graph import OPSET
-from seq2seq_chat.export.portable_model import model_graphs
+from seq2seq_chat.export.portable_model import export_onnx, model_graphs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.variables import by_name
 from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE
 from tests.random_weights import randomize
 
@@ -33,6 +37,14 @@ ARCHITECTURES: list[dict[str, Any]] = [
     {"tie_embeddings": True, "projection_size": 6, "bidirectional": True},
 ]
 LENGTHS = np.array([3, 5, 1, 0], np.int32)
+
+
+def graphs_of(model: Seq2Seq | LanguageModel, quantize: str | None = None) -> dict[str, onnx.ModelProto]:
+    task = "language_model" if isinstance(model, LanguageModel) else "conversation"
+    config = Config(name="x", task=task, data=Data(train="x"), model=model.config)
+    return model_graphs(
+        config, {name: variable.numpy() for name, variable in by_name(model.variables).items()}, quantize
+    )
 
 
 def open_graph(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
@@ -66,7 +78,7 @@ def sources() -> np.ndarray:
 def test_encoder_and_steps(architecture: dict[str, Any]) -> None:
     model = Seq2Seq(Model(**(SIZES | architecture)), VOCABULARY, 4, SOURCE_VOCABULARY)
     randomize(model, seed=9, scale=0.7)
-    graphs = {name: open_graph(graph) for name, graph in model_graphs(model).items()}
+    graphs = {name: open_graph(graph) for name, graph in graphs_of(model).items()}
     encoded = run(graphs[ENCODER_FILE], {"source": sources(), "lengths": LENGTHS})
     state, memory = model.start(model.encode(tf.constant(sources()), tf.constant(LENGTHS)))
     attended = (memory.attended.values, memory.attended.keys, memory.attended.mask) if memory.attended else ()
@@ -84,7 +96,7 @@ def test_encoder_and_steps(architecture: dict[str, Any]) -> None:
 def test_padding_changes_nothing() -> None:
     model = Seq2Seq(Model(**SIZES, bidirectional=True), VOCABULARY, 4, SOURCE_VOCABULARY)
     randomize(model, seed=9)
-    graph = open_graph(model_graphs(model)[ENCODER_FILE])
+    graph = open_graph(graphs_of(model)[ENCODER_FILE])
     short = {"source": sources()[:1, :3], "lengths": LENGTHS[:1]}
     padded, exact = run(graph, {"source": sources()[:1], "lengths": LENGTHS[:1]}), run(graph, short)
     for name, part in exact.items():
@@ -95,7 +107,7 @@ def test_padding_changes_nothing() -> None:
 def test_language_model(settings: dict[str, Any]) -> None:
     model = LanguageModel(Model(**(SIZES | {"attention": "none"} | settings)), VOCABULARY, 4)
     randomize(model, seed=9, scale=0.7)
-    graph = open_graph(model_graphs(model)[STEP_FILE])
+    graph = open_graph(graphs_of(model)[STEP_FILE])
     states = model.start(3)
     inputs = {tensor.name: np.zeros([3, 8], np.float32) for tensor in graph.get_inputs()[1:]}
     for words in ([2, 7, 12], [4, 4, 5]):
@@ -106,11 +118,23 @@ def test_language_model(settings: dict[str, Any]) -> None:
         inputs = {name.removeprefix("next_"): part for name, part in stepped.items() if name.startswith("next_")}
 
 
+def test_the_export_loads_no_tensorflow(tiny_run: Path, tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from {export_onnx.__module__} import export_onnx
+from seq2seq_chat.runs.run import Run
+export_onnx(Run(Path({str(tiny_run)!r})), {str(tmp_path / "exported")!r})
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
 def test_int8_is_close_and_small() -> None:
     """Weights of 8 bits change the logits by a few percent of their spread, and take about a quarter of the space."""
     sizes = {"hidden_size": 256, "embedding_size": 96, "projection_size": 96, "encoder_steps": 5, "decoder_steps": 6}
     model = Seq2Seq(Model(**sizes, tie_embeddings=True), 500, 4)
-    exact, rounded = model_graphs(model), model_graphs(model, "int8")
+    exact, rounded = graphs_of(model), graphs_of(model, "int8")
     logits = []
     for graphs in (exact, rounded):
         encoder, step = (open_unchecked(graphs[name]) for name in (ENCODER_FILE, STEP_FILE))

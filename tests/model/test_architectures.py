@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import ConfigError, Model, parse_config
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.config import Config, ConfigError, Data, Model, parse_config
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.model.deferred import DeferredGradients
-from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs, parameter_counts
+from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
 from tests.pairwise import pairwise
 from tests.random_weights import randomize
 from tests.reference_model import Reference, sigmoid
@@ -177,18 +178,22 @@ def test_rnnsearch_equals_its_paper() -> None:
 def test_parameter_counts() -> None:
     """By hand, for E, H, l, V and an encoder of 2H outputs: the GRU reads [x; c], the maxout layer [c; d; x]."""
     e, h, maxout, v = 4, 5, 3, VOCABULARY
+
+    def count(model: Seq2Seq) -> dict[str, int]:
+        return parameter_counts(Config(name="x", data=Data(train="x"), model=model.config), VOCABULARY)
+
     rnnsearch = make_model(
         cell="gru", bidirectional=True, attention_query="previous", output="maxout", projection_size=maxout
     )
-    counts = parameter_counts(rnnsearch)
+    counts = count(rnnsearch)
     assert counts["decoder"] == 3 * h * (e + 2 * h + h + 1) + h * (2 * h + h + 1) + 2 * maxout * (2 * h + h + e)
     assert counts["output"] == v * maxout + v
     rnnenc = make_model(cell="gru", attention="none", context="every_step", output="maxout", projection_size=None)
-    counts = parameter_counts(rnnenc)
+    counts = count(rnnenc)
     assert counts["decoder"] == 3 * h * (e + h + h + 1) + 2 * h * (h + h + e)
     assert counts["output"] == v * h + v
     luong = make_model(input_feeding=False, projection_size=None)
-    assert parameter_counts(luong)["decoder"] == 4 * h * (e + h + 1) + 2 * h * h + h + 2 * h * h
+    assert count(luong)["decoder"] == 4 * h * (e + h + 1) + 2 * h * h + h + 2 * h * h
 
 
 @pytest.mark.parametrize(("key", "value"), [("attention_query", "previous"), ("output", "maxout")])

@@ -32,7 +32,7 @@ def test_step_equals_keras(kind: str, input_size: int, step_input_size: int) -> 
     next_state = cell(cell.project_inputs(x), step_input, cell.STATE(*state))
 
     # Keras concatenates x and the step input; our recurrent matrix has the rows of the step input above those of h
-    input_matrix = cell.input.matrix.numpy() if input_size else np.zeros([0, cell.GATES * HIDDEN], np.float32)
+    input_matrix = cell.input.matrix.numpy() if input_size else np.zeros([0, cell.LAYOUT.gates * HIDDEN], np.float32)
     recurrent_matrix = cell.recurrent.matrix.numpy()
     if kind == "gru":
         recurrent_matrix = np.concatenate([recurrent_matrix, cell.candidate.matrix.numpy()], axis=1)
@@ -71,7 +71,7 @@ def test_initial_limits_are_those_of_single_gates(kind: str) -> None:
     """Uniform in ±√(6 / (rows + columns)), where the columns are those of one gate."""
     words, step_input, hidden = 30, 20, 50
     cell = CELLS[kind]("cell", words, step_input, hidden, seed=1)
-    matrices = [(cell.input, words), *((getattr(cell, field), step_input + hidden) for field in cell.RECURRENT_GATES)]
+    matrices = [(cell.input, words), *((getattr(cell, field), step_input + hidden) for field in cell.LAYOUT.recurrent)]
     for weight, rows in matrices:
         for matrix in np.split(weight.matrix.numpy(), weight.matrix.shape[1] // hidden, axis=1):
             assert np.abs(matrix).max() == pytest.approx(np.sqrt(6 / (rows + hidden)), rel=0.01)
@@ -82,9 +82,9 @@ def test_orthogonal_and_identity_matrices(kind: str) -> None:
     def matrices(initializer: Any, seed: int = 1) -> list[Any]:
         """The matrices of the step input, and those of the state, by gate."""
         cell = CELLS[kind]("cell", INPUT, STEP_INPUT, HIDDEN, seed, initializer)
-        rows = np.concatenate([getattr(cell, field).matrix.numpy() for field in cell.RECURRENT_GATES], axis=1)
-        assert rows.shape == (STEP_INPUT + HIDDEN, cell.GATES * HIDDEN)
-        return [rows[:STEP_INPUT], *np.split(rows[STEP_INPUT:], cell.GATES, axis=1)]
+        rows = np.concatenate([getattr(cell, field).matrix.numpy() for field in cell.LAYOUT.recurrent], axis=1)
+        assert rows.shape == (STEP_INPUT + HIDDEN, cell.LAYOUT.gates * HIDDEN)
+        return [rows[:STEP_INPUT], *np.split(rows[STEP_INPUT:], cell.LAYOUT.gates, axis=1)]
 
     step_input, *states = matrices("orthogonal")
     for number, state in enumerate(states):

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import Model, Training
+from seq2seq_chat.config import Model, Training, Truncation
 from seq2seq_chat.data.streams import Streams
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.inference.text_scorer import TextScorer
-from seq2seq_chat.model.language_model import LanguageModel, Truncation
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
-from seq2seq_chat.training.text_loss import TextLoss, truncation
+from seq2seq_chat.training.text_loss import TextLoss
 from tests.random_weights import randomize
 from tests.reference_model import Reference
 
@@ -106,7 +106,7 @@ class PlainTape:
 
 def training_gradients(model: LanguageModel, tokens: np.ndarray, settings: Training) -> list[tuple[float, list[Any]]]:
     """(loss per token, gradients) of each update of a pass; the weights stay as they are."""
-    steps = truncation(settings)
+    steps = settings.truncation
     streams = Streams(tokens, settings.batch_size, steps.forward, steps.backward)
     loss = TextLoss(model, settings)
     training_step = TrainingStep(model, build_optimizer(settings), settings, task_loss=loss)

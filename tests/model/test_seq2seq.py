@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.config import Config, Data, Model
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.inference.scorer import Scorer
-from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
+from seq2seq_chat.model.seq2seq import Seq2Seq
 from tests.random_weights import randomize
 from tests.reference_model import Reference
 
@@ -118,7 +119,7 @@ def test_untrained_model_considers_all_words_equally_likely() -> None:
 def test_parameter_counts() -> None:
     """By hand: tables 2·50000·1024; LSTMs (E+H)·4H+4H and (E+2H)·4H+4H; attention 2·H²+H; W_c 2H·H; W_p, W_s, b."""
     small = Model(hidden_size=20, embedding_size=10, projection_size=10)
-    counts = parameter_counts(Seq2Seq(small, vocabulary_size=500, seed=1))
+    counts = parameter_counts(Config(name="x", data=Data(train="x"), model=small), 500)
     e, h, p, v = 10, 20, 10, 500
     assert counts == {
         "embedding": 2 * v * e,

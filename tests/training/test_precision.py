@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from ml_dtypes import bfloat16
 
-from seq2seq_chat.checkpoint.variables import load_variables, save_variables
 from seq2seq_chat.model.deferred import DeferredGradients, matmul, matmul_transposed
+from seq2seq_chat.model.variables import load_variables, save_variables
 from seq2seq_chat.training import precision
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import (

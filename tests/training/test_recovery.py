@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.learner import build_learner

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.variables import read_arrays
+from seq2seq_chat.checkpoint.arrays import read_arrays
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run

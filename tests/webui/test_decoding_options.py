@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
 
-from seq2seq_chat.config import ConfigError, Decoding, Section, loading
+from seq2seq_chat.config import AppliesIf, ConfigError, Decoding, Section, loading
 from webui import decoding_options
 from webui.limits import Limits
 
@@ -18,13 +18,20 @@ def test_every_decoding_setting_is_an_option() -> None:
     by_name = {option["name"]: option for option in decoding_options.decoding_options(LIMITS)}
     assert set(by_name) == set(Decoding.model_fields) - set(decoding_options.CONFIG_ONLY)
     for name, option in by_name.items():
-        described = Decoding.model_fields[name].description
-        assert option["description"] and described is not None and described.endswith(option["description"])
+        described = " ".join((Decoding.model_fields[name].description or "").split())
+        assert described and described in option["description"]
         assert option["default"] == Decoding.model_fields[name].default
     assert by_name["method"]["kind"] == "choice"
     assert {"greedy", "beam"} <= set(by_name["method"]["choices"])
     width = by_name["beam_width"]
     assert (width["kind"], width["above"], width["maximum"], width["methods"]) == ("integer", 0, 50, ["beam"])
+    assert width["description"] == "number of hypotheses"
+    assert by_name["rerank_prefix_length"]["description"].startswith("rerank anti_language_model: number of first")
+    assert by_name["temperature"]["description"].endswith("; no effect if decoding.top_k is 1")
+    assert (by_name["n_best"]["methods"], by_name["seed"]["methods"]) == (["beam", "sample"], ["sample"])
+
+
+OF_SAMPLING = AppliesIf("decoding.method", "sample", error="applies to sampling only")
 
 
 class OtherDecoding(Section):
@@ -33,9 +40,9 @@ class OtherDecoding(Section):
     method: Literal["greedy", "beam", "sample"] = "greedy"
     n_best: int = Field(1, gt=0)
     beam_width: int = Field(10, gt=0)
-    temperature: float = Field(1.0, gt=0, description="of the softmax")
-    top_p: float | None = Field(None, gt=0, le=1)
-    seed: int | None = None
+    temperature: Annotated[float, OF_SAMPLING] = Field(1.0, gt=0, description="of the softmax")
+    top_p: Annotated[float | None, OF_SAMPLING] = Field(None, gt=0, le=1)
+    seed: Annotated[int | None, OF_SAMPLING] = None
     penalty: float = Field(0.0, ge=0, lt=2)
     order: Literal["first", "last"] = "first"
     strict: bool = False
@@ -46,7 +53,6 @@ class OtherDecoding(Section):
 def other_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding_options, "Decoding", OtherDecoding)
     monkeypatch.setattr(loading, "Decoding", OtherDecoding)
-    monkeypatch.setattr(loading, "OPTIONS_OF_METHOD", {"sample": ("temperature", "top_p", "seed")})
 
 
 @pytest.mark.usefixtures("other_decoding")

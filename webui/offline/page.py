@@ -15,10 +15,10 @@ from urllib.parse import quote
 import flask_bootstrap
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from seq2seq_chat.checkpoint.restore import load_language_model, load_trained_model
 from seq2seq_chat.config import LABELS, Decoding
+from seq2seq_chat.export import ExportError, ensure_empty
 from seq2seq_chat.export.browser_model import JAVASCRIPT, pack_model
-from seq2seq_chat.export.saved_model import ExportError, ensure_empty
+from seq2seq_chat.inference.restore import load_language_model, load_trained_model
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import atomic_folder
 from webui.decoding_options import decoding_options, default_settings

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.pairs import Corpus
@@ -18,6 +17,7 @@ from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.clipping import global_norm, sum_repeated_rows
 

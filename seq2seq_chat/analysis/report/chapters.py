@@ -25,8 +25,8 @@ from seq2seq_chat.analysis.report.page import (
     format_number,
     format_percent,
 )
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Model
-from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.summary import read_initialization
 from seq2seq_chat.system.errors import UserError
@@ -92,7 +92,8 @@ def _overview_row(run: RunMeasurements) -> list[str]:
         + ", ".join(_decoder(config.model))
         + (", input reversed" if config.data.reverse_input else "")
     )
-    parameters = format_number(sum(parameter_counts(run.loaded.model).values()), 0) if run.loaded else NO_VALUE
+    counts = parameter_counts(config, *run.run.codecs.vocabulary_sizes)
+    parameters = format_number(sum(counts.values()), 0) if run.loaded else NO_VALUE
     return [
         run.name,
         architecture,

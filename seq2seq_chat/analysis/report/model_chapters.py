@@ -21,7 +21,7 @@ from seq2seq_chat.analysis.report.page import (
     format_number,
     format_percent,
 )
-from seq2seq_chat.model.seq2seq import parameter_counts
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE
 
@@ -187,7 +187,7 @@ def internals(page: Page, report: Report) -> None:
 
 
 def _parameter_table(loaded: LoadedRun) -> Table:
-    parts = parameter_counts(loaded.model)
+    parts = parameter_counts(loaded.config, *loaded.codecs.vocabulary_sizes)
     total = sum(parts.values())
     by_size = sorted(parts.items(), key=lambda part: -part[1])
     rows = [[part, format_number(count, 0), format_percent(count / total)] for part, count in by_size]

@@ -30,12 +30,12 @@ from seq2seq_chat.analysis.report.page import (
     start_page,
 )
 from seq2seq_chat.analysis.text_evaluation import evaluate_text, evaluation_text
-from seq2seq_chat.checkpoint.restore import load_language_model
+from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.restore import load_language_model
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
@@ -136,7 +136,7 @@ def _overview(page: Page, report: Report, snapshots: Sequence[Sequence[TextSnaps
     for run, measured in zip(report.runs, snapshots, strict=True):
         model = run.config.model
         with chapter.show_errors(run.name):
-            parameters = sum(parameter_counts(load_language_model(run.run).model).values())
+            parameters = sum(parameter_counts(run.config, *run.run.codecs.vocabulary_sizes).values())
             rows.append(
                 [
                     run.name,

@@ -2,7 +2,7 @@
 const LABELS = JSON.parse(document.body.dataset.labels);
 const PATHS = { translation: "/translate", language_model: "/write" };
 
-/** Names of the source, the output and the reference: `Labels` of seq2seq_chat/config/labels.py. */
+/** Names of the source, the output and the reference: `Labels` of seq2seq_chat/config/experiment.py. */
 export const labelsOf = (task) => LABELS[task] ?? Object.values(LABELS)[0];
 
 /** The path of the page that talks to runs of a task, which is null if a run's configuration is invalid. */

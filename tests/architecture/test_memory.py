@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.config import load_config, parse_config
-from seq2seq_chat.training.memory import (
+from seq2seq_chat.architecture.memory import (
     InsufficientMemory,
     MemoryEstimate,
     ensure_memory,
     estimate_memory,
 )
+from seq2seq_chat.config import load_config, parse_config
 from tests.conftest import shipped_configs
 
 THESIS = [path for path in shipped_configs() if path.stem.startswith("thesis")]
@@ -36,19 +36,18 @@ def test_the_thesis_fits_its_gpu(config_file: Path) -> None:
     ``test_thesis_size.py`` compares the estimate with the memory of a training run on a processor.
     """
     config = load_config(config_file)
-    estimate = estimate_memory(config.model, config.training, config.data.vocabulary_size)
+    estimate = estimate_memory(config, config.data.vocabulary_size)
     table = 4 * config.data.vocabulary_size * 1024  # bytes; two embeddings and the output's, each with AdaGrad's sums
     assert 6 * table < estimate.parameters + estimate.optimizer < estimate.total < 0.75 * 12e9
 
 
 def test_devices_that_share_a_batch() -> None:
     settings = {"name": "m", "data": {"train": "x"}, "training": {"batch_size": 64}}
-    experiment = parse_config(settings, where="test")
-    config = (experiment.model, experiment.training)
-    alone, apart = (estimate_memory(*config, 5000, devices=n) for n in (1, 4))
+    config = parse_config(settings, where="test")
+    alone, apart = (estimate_memory(config, 5000, devices=n) for n in (1, 4))
     assert apart.activations < alone.activations / 3
     assert apart.parameters == alone.parameters
     assert apart.process == alone.process
-    together = estimate_memory(*config, 5000, devices=4, replicas_in_memory=4)
+    together = estimate_memory(config, 5000, devices=4, replicas_in_memory=4)
     assert together.parameters == 4 * alone.parameters
     assert together.activations == 4 * apart.activations

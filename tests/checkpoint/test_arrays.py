@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.variables import (
-    DamagedCheckpoint,
-    MismatchError,
-    load_variables,
-    read_arrays,
-    save_variables,
-)
+from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, MismatchError, read_arrays
+from seq2seq_chat.model.variables import load_variables, save_variables
 
 
 @pytest.fixture

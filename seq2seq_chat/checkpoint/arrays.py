@@ -1,4 +1,4 @@
-"""Save variables to a file and load them; damaged files are detected.
+"""Write arrays to a file and read them; damaged files are detected.
 
 A checkpoint or snapshot is an uncompressed ``.npz`` file that NumPy can load: an array for each variable, under its
 name, and ``metadata.json``. The zip format keeps a checksum of each member.
@@ -7,19 +7,24 @@ name, and ``metadata.json``. The zip format keeps a checksum of each member.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
+from seq2seq_chat.architecture.variables import Shape, variable_shapes
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import Draft, as_user_error
+
+logger = logging.getLogger(__name__)
 
 METADATA = "metadata.json"
 DAMAGE_ERRORS = (  # what zipfile and NumPy raise for truncated files and flipped bits
@@ -36,13 +41,13 @@ class MismatchError(UserError):
     """An intact checkpoint of another model."""
 
 
-def save_variables(path: Path, variables: Iterable[tf.Variable], metadata: Mapping[str, Any]) -> None:
-    """Write variables and metadata atomically."""
-    write_arrays(path, {variable_name(variable): variable for variable in variables}, metadata)
-
-
 def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    """Write named arrays or variables, and metadata, atomically.
+    """Write named arrays and metadata atomically.
+
+    Args:
+        path: Name of the file.
+        arrays: By name: arrays, or what ``numpy.asarray`` makes one of; they are converted one after another.
+        metadata: JSON values.
 
     Raises:
         UserError: The file could not be written.
@@ -62,7 +67,7 @@ def draft_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, A
         with as_user_error(path), zipfile.ZipFile(draft.stream, "w", zipfile.ZIP_STORED) as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, as_array(array), allow_pickle=False)
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
             archive.writestr(METADATA, json.dumps(dict(metadata)))
     except BaseException:
         draft.discard()
@@ -94,46 +99,69 @@ def read_arrays(
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 
-def load_variables(
-    path: Path, variables: Iterable[tf.Variable], optional: Iterable[tf.Variable] = ()
-) -> dict[str, Any]:
-    """Assign the values in a checkpoint to all variables, or to none if an error is raised, and return its metadata.
-
-    ``optional`` variables keep their values if they are not in the checkpoint.
-
-    Raises:
-        DamagedCheckpoint: The file is damaged.
-        MismatchError: A variable is missing or has another shape.
-    """
-    required = {variable_name(variable): variable for variable in variables}
-    accepted = {variable_name(variable): variable for variable in optional}
-    arrays, metadata = read_arrays(path, required, accepted)
-    present = {name: variable for name, variable in {**required, **accepted}.items() if name in arrays}
-    ensure_shapes(path, arrays, present.values())
-    for name, variable in present.items():
-        variable.assign(arrays[name])
-    return metadata
-
-
-def ensure_shapes(path: Path, arrays: Mapping[str, np.ndarray], variables: Iterable[tf.Variable]) -> None:
+def ensure_shapes(path: Path, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> None:
     """Raise MismatchError if an array of a checkpoint has another shape than its variable."""
-    for variable in variables:
-        array = arrays[variable_name(variable)]
-        if tuple(variable.shape) != array.shape:
+    for name, array in arrays.items():
+        if array.shape != shapes[name]:
             raise MismatchError(
-                f"{path}: {variable_name(variable)} is {format_shape(array.shape)} but the model's is "
-                f"{format_shape(variable.shape)}; the configuration or the vocabulary does not match these weights"
+                f"{path}: {name} is {format_shape(array.shape)} but the model's is {format_shape(shapes[name])}; the "
+                "configuration or the vocabulary does not match these weights"
             )
 
 
-def as_array(array: Any) -> np.ndarray:
-    """An array, or the value of a variable without a copy: a view that is invalid after the next assignment."""
-    return np.asarray(memoryview(array.read_value()) if isinstance(array, tf.Variable) else array)
+def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) -> None:
+    """Raise MismatchError if the weights were trained with another vocabulary or tokenizer."""
+    for name, fingerprint in codecs.fingerprints().items():
+        if metadata.get(name, fingerprint) != fingerprint:
+            what = name.replace("_", " ")
+            file = f"{name}.{'txt' if name.endswith('vocabulary') else 'json'}"
+            raise MismatchError(f"{path} was trained with another {what}; restore the original {file} of the run")
 
 
-def variable_name(variable: tf.Variable) -> str:
-    """The name of a variable without the suffix ``:0``, for example ``encoder/layer0/bias``."""
-    return str(variable.name).split(":")[0]
+class TrainedWeights(NamedTuple):
+    """The weights of a run."""
+
+    arrays: dict[str, np.ndarray]  # by the names of the variables
+    codecs: Codecs
+    step: int  # training step of the weights
+    warnings: list[str]  # damaged checkpoints that were skipped
+
+
+def read_weights(run: Run, snapshot: str | None = None) -> TrainedWeights:
+    """Read the weights of a run from the first of its files that is not damaged.
+
+    Logs a warning for each damaged file.
+
+    Args:
+        run: The run.
+        snapshot: Name of the snapshot; None for the newest weights.
+
+    Raises:
+        RunError: There are no weights, or all files are damaged.
+        MismatchError: The weights do not match the vocabulary or the configuration.
+    """
+    codecs, files = run.codecs, run.weight_files(snapshot)
+    shapes = variable_shapes(run.config, *codecs.vocabulary_sizes)
+    warnings: list[str] = []
+    for path in files:
+        try:
+            arrays, metadata = read_arrays(path, shapes)
+            ensure_shapes(path, arrays, shapes)
+            ensure_same_codecs(path, metadata, codecs)
+            return TrainedWeights(arrays, codecs, int(metadata["step"]), warnings)
+        except DamagedCheckpoint as error:
+            warnings.append(f"{error}; the file is damaged" + ("" if path == files[-1] else ", using the previous one"))
+            logger.warning("%s", warnings[-1])
+    raise RunError(
+        f"run {run.name}: {files[0].name} is damaged"
+        + (", and so are all earlier ones" if len(files) > 1 else "")
+        + "; restore the file from a backup, or choose another snapshot"
+    )
+
+
+def format_shape(shape: Iterable[Any]) -> str:
+    """A shape in an error message: ``512 × 2048``."""
+    return " × ".join(str(size) for size in shape) or "a scalar"
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
@@ -142,8 +170,3 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         if member.read(1):  # reading to the end also verifies the checksum
             raise ValueError(f"{name} is longer than its header says")
     return array
-
-
-def format_shape(shape: Iterable[Any]) -> str:
-    """A shape in an error message: ``512 × 2048``."""
-    return " × ".join(str(size) for size in shape) or "a scalar"
