@@ -20,9 +20,9 @@ from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabul
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import booleans, integers, strings
 from seq2seq_chat.prepare.engine import Engine, fetch_rows
-from seq2seq_chat.prepare.inputs import CORPORA
 from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
+from seq2seq_chat.prepare.readers import find_corpus
 from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
@@ -48,7 +48,7 @@ class Assembly:
 
     def __init__(self, settings: PrepareSettings, result: ReadResult, engine: Engine, folder: Path) -> None:
         self._settings, self._result, self._engine, self._folder = settings, result, engine, folder
-        self._corpus = CORPORA[settings.corpus]
+        self._corpus = find_corpus(settings.corpus)
         self._shares = settings.split or DEFAULT_SHARES
         self._official: dict[Path, str] | None = None
         if settings.split is None and self._corpus.schema in (UTTERANCES, PAIRS):

@@ -15,7 +15,7 @@ from seq2seq_chat.prepare.pair_queries import SIDES, side_statistics
 from seq2seq_chat.prepare.read_result import ReadingStatistics
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.prepare.statistics import Leakage, percent, word_statistics
+from seq2seq_chat.prepare.statistics import LeakageStatistics, percent, word_statistics
 
 
 class SideStatistics(TypedDict):
@@ -53,7 +53,7 @@ class PairStatistics(TypedDict):
     validation: PairSplitStatistics
     test: PairSplitStatistics
     total: PairSplitStatistics
-    leakage: Leakage
+    leakage: LeakageStatistics
     left_out: LeftOut
     reading: ReadingStatistics
 

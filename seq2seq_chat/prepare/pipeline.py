@@ -16,8 +16,9 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
 from seq2seq_chat.prepare.engine import EngineName, open_engine
-from seq2seq_chat.prepare.inputs import InputFile, find_inputs, plan_tasks
+from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
+from seq2seq_chat.prepare.readers import InputFile
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import ReadingStopped
 from seq2seq_chat.prepare.split import SPLITS

@@ -10,7 +10,7 @@ from typing import TypedDict
 from seq2seq_chat.data.alphabet import Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.prepare.inputs import InputFile
+from seq2seq_chat.prepare.readers import InputFile
 from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
 

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.arrow import booleans, integers
-from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.system.files import write_atomically
 
 _FORMAT = 10  # increment it whenever a reader or a schema changes
@@ -87,6 +87,15 @@ FINGERPRINTS = pa.schema(
 
 class ReadingStopped(CorpusError):
     """Reading ended early. Finished shards are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderSettings:
+    """Settings of readers. Changing one invalidates existing shards; readers with options have a subclass."""
+
+    # Both are set by `PrepareSettings.shard_settings`.
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    target_tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)  # pairs only
 
 
 @dataclass(frozen=True)
@@ -166,21 +175,10 @@ class PieceReport:
     single_conversation: bool = False  # whether the file has no markers between conversations
 
     def add(self, other: PieceReport) -> None:
-        """Add the counts of another piece of the same file."""
-        self.records += other.records
-        self.damaged += other.damaged
-        self.incomplete |= other.incomplete
-        self.rows += other.rows
-        self.conversations += other.conversations
-        self.letters += other.letters
-        self.kept_letters += other.kept_letters
-        self.target_letters += other.target_letters
-        self.kept_target_letters += other.kept_target_letters
-        self.without_tokens += other.without_tokens
-        self.removed_words += other.removed_words
-        self.removed_characters += other.removed_characters
-        self.replaced += other.replaced
-        self.single_conversation |= other.single_conversation
+        """Add the counts of another piece of the same file; what is true of a piece is true of its file."""
+        for name, value in vars(other).items():
+            if name != "file":
+                setattr(self, name, type(value)(getattr(self, name) + value))
 
 
 @dataclass
@@ -208,14 +206,14 @@ class TaskReport:
 class Shard:
     """Writes the rows of a task, piece by piece, and its ``report``; ``piece`` is the report of the current piece.
 
-    ``on_progress`` is called with the numbers of bytes read and of rows added since the last call.
+    Readers call ``add_bytes`` with the number of bytes read since the last call.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, on_progress: Callable[[int, int], None]) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, add_bytes: Callable[[int], object]) -> None:
         self.report = TaskReport()
         self.piece = PieceReport(0)
         self._name = ""
-        self._schema, self._on_progress = schema, on_progress
+        self._schema, self.add_bytes = schema, add_bytes
         self._writer = pq.ParquetWriter(folder / "rows.parquet", schema, compression="zstd", compression_level=1)
         self._batches: list[pa.RecordBatch] = []
         self._pending_rows = 0
@@ -240,7 +238,6 @@ class Shard:
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._pending_rows += rows
         self.piece.rows += rows
-        self._on_progress(0, rows)
         if self._pending_rows >= _ROWS_PER_GROUP:
             self._flush()
 
@@ -256,10 +253,6 @@ class Shard:
                 self.piece.target_letters, self.piece.kept_target_letters = counts
             else:
                 self.piece.letters, self.piece.kept_letters = counts
-
-    def add_bytes(self, size: int) -> None:
-        """Report the number of bytes read."""
-        self._on_progress(size, 0)
 
     def add_damage(self, position: str, reason: str, *, incomplete: bool = False) -> None:
         """Record that a record, or with ``incomplete`` the rest of the piece, was skipped."""

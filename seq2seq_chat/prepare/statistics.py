@@ -47,7 +47,7 @@ class SplitLeakage(TypedDict):
     targets_percent: float
 
 
-class Leakage(TypedDict):
+class LeakageStatistics(TypedDict):
     """The leakage that is left after ``dropped_samples`` were dropped from train."""
 
     validation: SplitLeakage
@@ -63,7 +63,7 @@ class CorpusStatistics(TypedDict):
     validation: SplitStatistics
     test: SplitStatistics
     total: SplitStatistics
-    leakage: Leakage
+    leakage: LeakageStatistics
     reading: ReadingStatistics
 
 
@@ -127,7 +127,7 @@ def word_statistics(
 
 def leakage(
     engine: Engine, utterances: ir.Table, pairing: Pairing, samples: Mapping[str, int], dropped_samples: int
-) -> Leakage:
+) -> LeakageStatistics:
     """The leakage of prepared utterances, given the number of samples in each split."""
     leaked = engine.materialize(leaked_samples(utterances, pairing), "leaked")
     rows = {row["split"]: row for row in fetch_rows(engine, leakage_counts(utterances, leaked, pairing))}

@@ -27,7 +27,7 @@ from seq2seq_chat.prepare.utterances import (
     UTTERANCES_FILE,
     UtterancesWriter,
     corpus_file,
-    count_words,
+    token_counts,
 )
 from seq2seq_chat.prepare.workers import map_in_processes
 from seq2seq_chat.system.files import write_atomically
@@ -144,5 +144,5 @@ def tokenize_words(tokenizer: SubwordTokenizer, texts: pa.StringArray) -> pa.Str
 
 def _with_tokens(rows: pa.Table, tokens: pa.StringArray) -> pa.RecordBatch:
     columns = {name: column.combine_chunks() for name, column in zip(rows.column_names, rows.columns, strict=True)}
-    columns |= {"words": count_words(tokens), "tokens": tokens}
+    columns |= {"words": token_counts(tokens), "tokens": tokens}
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=PREPARED_WITH_TOKENS)

@@ -134,7 +134,7 @@ def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positio
         integers(conversations),
         integers(positions),
         columns["text"],
-        count_words(columns.get("tokens", columns["text"])),
+        token_counts(columns.get("tokens", columns["text"])),
         columns["start"],
         columns["end"],
     ]
@@ -143,7 +143,7 @@ def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positio
     return pa.RecordBatch.from_arrays([*arrays, columns["tokens"]], schema=PREPARED_WITH_TOKENS)
 
 
-def count_words(tokens: pa.StringArray) -> pa.Int32Array:
+def token_counts(tokens: pa.StringArray) -> pa.Int32Array:
     """The number of words, which are separated by single spaces, of each line of tokens."""
     return integers(to_numpy(pc.count_substring(tokens, " "), np.int32) + 1, np.int32)
 

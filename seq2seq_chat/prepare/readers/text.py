@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 
 BLOCK_UTTERANCES = 100
@@ -119,3 +118,10 @@ def line_batches(
 def line_position(piece: Piece, number: int) -> str:
     """The position of a line in its file for people; ``number`` is its number in the piece."""
     return f"line {number}" + (f" after byte {piece.start}" if piece.start else "")
+
+
+def add_mistyped_marker(shard: Shard, number: int, line: str) -> None:
+    """Record a mistyped marker as damage."""
+    shard.add_damage(
+        f"line {number}", f"{line.strip()} is not the line that ends a conversation, {END_OF_CONVERSATION}"
+    )
