@@ -23,7 +23,7 @@ from seq2seq_chat.prepare.engine import Engine, fetch_rows
 from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers import find_corpus
-from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE
+from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE, film_name
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
 from seq2seq_chat.prepare.shards import COMMENTS, PAIRS, UTTERANCES
@@ -120,7 +120,7 @@ class Assembly:
     def _write_file_table(self, path: Path, copies: set[int]) -> None:
         """Write the table of files that ``queries.conversations`` needs."""
         files = self._result.files
-        films = [file.film_name for file in files] if self._corpus.file_is_film else None
+        films = list(map(film_name, files)) if self._corpus.file_is_film else None
         splits = None
         if films is not None:
             # There are few files: hash their names once here rather than for each utterance.

@@ -18,9 +18,8 @@ from seq2seq_chat.data.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
 from seq2seq_chat.prepare.engine import EngineName, open_engine
 from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
-from seq2seq_chat.prepare.readers import InputFile
 from seq2seq_chat.prepare.settings import PrepareSettings
-from seq2seq_chat.prepare.shards import ReadingStopped
+from seq2seq_chat.prepare.shards import Piece, ReadingStopped
 from seq2seq_chat.prepare.split import SPLITS
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
@@ -100,7 +99,7 @@ def publish(staging: Path, output: Path) -> None:
         os.replace(staging / name, output / name)
 
 
-def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -> ReadResult:
+def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> ReadResult:
     """Read the files into shards. Raises CorpusError, UserError."""
     tasks = plan_tasks(settings.corpus, settings.shard_settings, files)
     with ThreadPoolExecutor(1) as background:

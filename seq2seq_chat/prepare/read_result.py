@@ -10,8 +10,7 @@ from typing import TypedDict
 from seq2seq_chat.data.alphabet import Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.prepare.readers import InputFile
-from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, PieceReport, TaskReport
+from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, Piece, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
 
 
@@ -48,7 +47,7 @@ class ReadingStatistics(_Counts, total=False):
 class ReadResult:
     """The result of reading the inputs."""
 
-    files: Sequence[InputFile]
+    files: Sequence[Piece]
     shards: Sequence[Path]  # folders
     file_reports: Sequence[PieceReport]  # the reports of the pieces, summed for each file
     damages: Sequence[Damage]  # incomplete files first
@@ -57,7 +56,7 @@ class ReadResult:
     @classmethod
     def from_reports(
         cls,
-        files: Sequence[InputFile],
+        files: Sequence[Piece],
         reports: Sequence[TaskReport],
         folder: Path,
         tokenizers: Sequence[TokenizerSettings],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import read_error
 from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.arrow import booleans, integers
 from seq2seq_chat.system.files import write_atomically
@@ -100,19 +100,18 @@ class ReaderSettings:
 
 @dataclass(frozen=True)
 class Piece:
-    """The unit of reading."""
+    """The unit of reading; at first, all of an input."""
 
-    file: int  # index of its file among the inputs
-    path: str
-    size: int  # bytes on disk, for progress
+    path: Path
+    size: int  # bytes on disk, of both files if a companion is an input, too
     member: str | None = None  # name in an archive
+    companion: Path | None = None  # another file that is read together with it
+    file: int = 0  # index of its file among the inputs
     start: int = 0  # first byte, in a plain file that was divided between lines
     end: int | None = None  # end of the byte range; None for the end of the file
-    companion: str | None = None  # path of another file that is read together with it
 
-    @property
-    def name(self) -> str:
-        return self.path if self.member is None else f"{self.path}, {self.member}"
+    def __str__(self) -> str:
+        return f"{self.path}, {self.member}" if self.member else str(self.path)
 
 
 @dataclass(frozen=True)
@@ -128,17 +127,20 @@ class Task:
         return sum(piece.size for piece in self.pieces)
 
     def key(self) -> str:
-        """The name of the shard. Raises OSError."""
+        """The name of the shard. Raises ReadingStopped if there is no such file."""
         paths = {path for piece in self.pieces for path in (piece.path, piece.companion) if path}
-        states = {path: os.stat(path) for path in paths}  # noqa: PTH116  there may be many
+        try:
+            states = {path: path.stat() for path in paths}
+        except OSError as error:
+            raise read_error(Path(error.filename), error, ReadingStopped) from error
         content = [
             _FORMAT,
             self.corpus,
             asdict(self.settings),
-            [[*vars(piece).values(), os.path.abspath(piece.path)] for piece in self.pieces],
+            [[*vars(piece).values(), piece.path.absolute()] for piece in self.pieces],
             sorted((path, state.st_size, state.st_mtime_ns) for path, state in states.items()),
         ]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
+        return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:24]
 
 
 @dataclass
@@ -222,7 +224,7 @@ class Shard:
 
     def start_piece(self, piece: Piece) -> None:
         """Attribute all further rows and damage to this piece."""
-        self._name = piece.name
+        self._name = str(piece)
         self.piece = PieceReport(piece.file)
         self.report.pieces.append(self.piece)
 

@@ -56,7 +56,7 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[TaskRepor
         ReadingStopped: An input cannot be opened or was modified during reading, or a process was killed.
         UserError: ``folder`` cannot be written.
     """
-    keys = [_key(task) for task in tasks]
+    keys = [task.key() for task in tasks]
     reports = [TaskReport.load(folder / f"{key}.json") for key in keys]
     todo = [(index, tasks[index], folder / keys[index]) for index, report in enumerate(reports) if report is None]
     size = sum(task.size for task in tasks)
@@ -69,13 +69,6 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[TaskRepor
         for index, report in _read_in_pool(todo, bar, jobs) if parallel else here:
             reports[index] = report
     return [report for report in reports if report is not None]
-
-
-def _key(task: Task) -> str:
-    try:
-        return task.key()
-    except OSError as error:
-        raise read_error(Path(error.filename), error, ReadingStopped) from error
 
 
 def _read_in_pool(todo: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple[int, TaskReport]]:
@@ -183,7 +176,7 @@ def _read_task(task: Task, shard_folder: Path, on_progress: Callable[[int], obje
             for piece in task.pieces:
                 _read_piece(corpus, task, piece, shard)
             shard.close()
-            if _key(task) != key:
+            if task.key() != key:
                 others = " or another file" * (len(task.pieces) > 1)
                 raise ReadingStopped(
                     f"{task.pieces[0].path}{others} changed while it was being read. "

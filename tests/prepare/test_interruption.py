@@ -173,7 +173,7 @@ def test_file_modified_during_reading(months: Path, tmp_path: Path, monkeypatch:
     modified = [months / "RC_2010-02"]
 
     def read_and_append_later(piece: Any, settings: Any, shard: Any) -> None:
-        (read_and_append if Path(piece.path) in modified else corpus.read)(piece, settings, shard)
+        (read_and_append if piece.path in modified else corpus.read)(piece, settings, shard)
 
     monkeypatch.setattr(reddit, "CORPUS", dataclasses.replace(corpus, read=read_and_append_later))
     with pytest.raises(ReadingStopped, match="RC_2010-02 changed"):

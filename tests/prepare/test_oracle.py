@@ -24,6 +24,7 @@ from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.prepare.inputs import find_inputs
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import ReadResult
+from seq2seq_chat.prepare.readers.opensubtitles import film_name
 from seq2seq_chat.prepare.readers.opus import DamagedXml, Sentences, film_sentences, parse_sentences, scan_sentences
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -277,7 +278,7 @@ def test_conversations_of_films_equal_oracle(
 def test_real_films(tmp_path: Path, max_gap: float) -> None:
     folder = data_folder("opensubtitles")
     contents = [
-        (item.film_name, gzip.decompress(item.path.read_bytes())) for item in find_inputs("opensubtitles", [folder])
+        (film_name(item), gzip.decompress(item.path.read_bytes())) for item in find_inputs("opensubtitles", [folder])
     ]
     assert len(contents) == 4
     assert all(scan_sentences(content) is not None for _, content in contents)

@@ -45,7 +45,7 @@ def test_finished_shards_are_not_read_again(months: Path, tmp_path: Path, monkey
     corpus = reddit.CORPUS
 
     def record_and_read(piece, settings, shard):  # type: ignore[no-untyped-def]
-        read.append(Path(piece.path).name)
+        read.append(piece.path.name)
         corpus.read(piece, settings, shard)
 
     monkeypatch.setattr(reddit, "CORPUS", dataclasses.replace(corpus, read=record_and_read))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,26 +16,9 @@ COMPRESSED = r"(\.gz|\.bz2|\.xz|\.zst)?"
 """The end of the names of compressed files, as a regular expression."""
 
 
-@dataclass(frozen=True)
-class InputFile:
-    """A file, or a member of an archive."""
-
-    path: Path
-    size: int  # bytes, of both files if there is a companion
-    member: str | None = None
-    companion: Path | None = None  # another input that is read together with it
-
-    @property
-    def film_name(self) -> str:
-        """Year, film and subtitle file in the folders of OPUS, for example ``2018/7008412/7008412``."""
-        parts = (PurePosixPath(self.member) if self.member else self.path.absolute()).parts[-3:]
-        name = re.sub(rf"\.xml{COMPRESSED}$", "", "/".join(parts))
-        return name.encode(errors="backslashreplace").decode()
-
-
-def single_file(path: Path) -> Iterable[InputFile]:
+def single_file(path: Path) -> Iterable[Piece]:
     """The file itself. Raises OSError."""
-    return [InputFile(path, path.stat().st_size)]
+    return [Piece(path, path.stat().st_size)]
 
 
 @dataclass(frozen=True)
@@ -51,9 +33,9 @@ class RawCorpus:
     recursive: bool = False  # whether to search subfolders
     divisible: bool = False  # whether a large plain file may be divided between lines and read by several processes
     file_is_film: bool = False  # whether each file is one conversation, identified by its name
-    expand: Callable[[Path], Iterable[InputFile]] = single_file  # a named file to what it stands for, as an archive
+    expand: Callable[[Path], Iterable[Piece]] = single_file  # a named file to what it stands for, as an archive
     choose: Callable[[list[Path]], list[Path]] = list  # of the files in a folder with suitable names
-    combine: Callable[[list[InputFile]], list[InputFile]] = list  # files that are read together into one
+    combine: Callable[[list[Piece]], list[Piece]] = list  # files that are read together into one
     companion: Callable[[Path], Path | None] = lambda path: None  # a file that is no input, but read with this one
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import zipfile
 import zlib
@@ -16,7 +17,7 @@ import numpy as np
 from seq2seq_chat.data.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import floats, integers, lines
-from seq2seq_chat.prepare.readers import COMPRESSED, InputFile, RawCorpus, single_file
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
 from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize_block
@@ -83,10 +84,9 @@ def film_fingerprints(block: bytes) -> tuple[int, list[int]]:
 
 def _content(piece: Piece) -> bytes:
     """The XML of a piece. Raises DamagedFile, OSError."""
-    path = Path(piece.path)
-    if piece.member is None and path.suffix != ".zip":
-        return read_decompressed(path)
-    state = path.stat()
+    if piece.member is None and piece.path.suffix != ".zip":
+        return read_decompressed(piece.path)
+    state = piece.path.stat()
     try:
         archive = _archive(piece.path, state.st_size, state.st_mtime_ns)
         return archive.read(piece.member) if piece.member else b""
@@ -95,12 +95,12 @@ def _content(piece: Piece) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _archive(path: str, size: int, modified: int) -> zipfile.ZipFile:
+def _archive(path: Path, size: int, modified: int) -> zipfile.ZipFile:
     """An open archive; size and date are part of the cache key because the file may be modified."""
     return zipfile.ZipFile(path)
 
 
-def _films(path: Path) -> Iterator[InputFile]:
+def _films(path: Path) -> Iterator[Piece]:
     """The films of an XML file, of an archive, or of a list of them in a .txt. Raises CorpusError, OSError."""
     for file in _read_file_list(path) if path.suffix == ".txt" else [path]:
         yield from _members(file) if file.suffix == ".zip" else single_file(file)
@@ -115,11 +115,11 @@ def _read_file_list(path: Path) -> Iterator[Path]:
     yield from map(Path, filter(None, map(str.strip, names)))
 
 
-def _members(path: Path) -> Iterable[InputFile]:
+def _members(path: Path) -> Iterable[Piece]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [
-                InputFile(path, info.compress_size, info.filename)
+                Piece(path, info.compress_size, info.filename)
                 for info in archive.infolist()
                 if info.filename.endswith(".xml")
             ]
@@ -128,6 +128,13 @@ def _members(path: Path) -> Iterable[InputFile]:
     if not members:
         raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
     return sorted(members, key=lambda file: PurePosixPath(file.member or "").parts)
+
+
+def film_name(piece: Piece) -> str:
+    """Year, film and subtitle file in the folders of OPUS, for example ``2018/7008412/7008412``."""
+    parts = (PurePosixPath(piece.member) if piece.member else piece.path.absolute()).parts[-3:]
+    name = re.sub(rf"\.xml{COMPRESSED}$", "", "/".join(parts))
+    return name.encode(errors="backslashreplace").decode()
 
 
 CORPUS = RawCorpus(

@@ -12,7 +12,7 @@ from seq2seq_chat.data.compressed import read_start
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, read_error
 from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
-from seq2seq_chat.prepare.readers import COMPRESSED, InputFile, RawCorpus
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.text import line_batches, line_position
 from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
@@ -117,7 +117,7 @@ def _choose(files: list[Path]) -> list[Path]:
     return [path for path in files if _TSV.fullmatch(path.name)] or [path for path in files if _has_columns(path)]
 
 
-def _combine(files: list[InputFile]) -> list[InputFile]:
+def _combine(files: list[Piece]) -> list[Piece]:
     """The files of two columns, or two files of parallel lines as one. Raises CorpusError."""
     lines = [file for file in files if not _has_columns(file.path)]
     if not lines:
@@ -128,7 +128,7 @@ def _combine(files: list[InputFile]) -> list[InputFile]:
             f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
         )
     source, target = files
-    return [InputFile(source.path, source.size + target.size, companion=target.path)]
+    return [Piece(source.path, source.size + target.size, companion=target.path)]
 
 
 def _has_columns(path: Path) -> bool:

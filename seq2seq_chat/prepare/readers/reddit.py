@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ahocorasick_rs
@@ -65,7 +64,7 @@ def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
     comments = _CommentReader(piece, settings, shard)
     offset = piece.start
     try:
-        for begin, block in LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes):
+        for begin, block in LineBlocks(piece.path, piece.start, piece.end, shard.add_bytes):
             comments.read(begin, block)
             offset = begin + len(block)
     except DamagedFile as error:

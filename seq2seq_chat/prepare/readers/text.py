@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
@@ -109,7 +108,7 @@ def line_batches(
             return "", f"byte {error.start} of the line is not UTF-8"
 
     try:
-        for _, block in LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes):
+        for _, block in LineBlocks(piece.path, piece.start, piece.end, shard.add_bytes):
             yield lines(bytes(block))
     except DamagedFile as error:
         shard.add_damage(f"after {line_position(piece, number)}", str(error), incomplete=True)
