@@ -6,7 +6,6 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ibis.expr.types as ir
 import numpy as np
@@ -34,13 +33,10 @@ from seq2seq_chat.prepare.split import (
     official_splits,
     split_of,
 )
-from seq2seq_chat.prepare.statistics import CorpusStatistics, corpus_statistics
+from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics, corpus_statistics
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
-
-if TYPE_CHECKING:
-    from seq2seq_chat.prepare.pair_statistics import PairStatistics
 
 
 class Assembly:

@@ -27,8 +27,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, remove_temporary, write_json
 
 if TYPE_CHECKING:  # it imports Ibis, which is slow
-    from seq2seq_chat.prepare.pair_statistics import PairStatistics
-    from seq2seq_chat.prepare.statistics import CorpusStatistics
+    from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics
 
 STATISTICS_FILE = "statistics.json"
 OUTPUT_FILES = (

@@ -21,21 +21,26 @@ from seq2seq_chat.prepare.read_result import ReadingStatistics
 from seq2seq_chat.prepare.settings import PrepareSettings
 
 
-class SplitStatistics(TypedDict):
-    """The statistics of a split. Utterances without tokens are not counted.
+class TextStatistics(TypedDict):
+    """The statistics of the words of a split, or of the sources or targets of its pairs.
 
-    Words are tokens. ``coverage_percent`` is the percentage of word occurrences that are in the
-    vocabulary; ``too_long_percent`` the percentage of samples that have to be truncated because the source exceeds the
-    encoder steps, or the target with its EOS the decoder steps.
+    Words are tokens. ``coverage_percent`` is the percentage of word occurrences that are in the vocabulary;
+    ``too_long_percent`` the percentage of samples that have to be truncated because the source exceeds the encoder
+    steps, or the target with its EOS the decoder steps.
     """
 
-    conversations: int
-    utterances: int
-    samples: int
     words: int
     distinct_words: int
     coverage_percent: float
     too_long_percent: float
+
+
+class SplitStatistics(TextStatistics):
+    """The statistics of a split. Utterances without tokens are not counted."""
+
+    conversations: int
+    utterances: int
+    samples: int
 
 
 class SplitLeakage(TypedDict):
@@ -64,6 +69,37 @@ class CorpusStatistics(TypedDict):
     test: SplitStatistics
     total: SplitStatistics
     leakage: LeakageStatistics
+    reading: ReadingStatistics
+
+
+class PairSplitStatistics(TypedDict):
+    """The statistics of the pairs of a split."""
+
+    pairs: int
+    source: TextStatistics
+    target: TextStatistics
+
+
+class LeftOut(TypedDict):
+    """Pairs that were left out: a side has no tokens, or a filter applies; the first of these reasons counts."""
+
+    without_tokens: int
+    duplicates: int
+    max_words: int
+    max_ratio: int
+
+
+class PairStatistics(TypedDict):
+    """The contents of ``statistics.json`` of pairs. Bad rows are the damaged records of ``reading``."""
+
+    tokenizer: TokenizerName
+    target_tokenizer: TokenizerName
+    train: PairSplitStatistics
+    validation: PairSplitStatistics
+    test: PairSplitStatistics
+    total: PairSplitStatistics
+    leakage: LeakageStatistics
+    left_out: LeftOut
     reading: ReadingStatistics
 
 
@@ -151,10 +187,17 @@ def _split_statistics(row: Mapping[str, int]) -> SplitStatistics:
         "conversations": row.get("conversations", 0),
         "utterances": row.get("utterances", 0),
         "samples": row.get("samples", 0),
+        **text_statistics(row, row.get("samples", 0)),
+    }
+
+
+def text_statistics(row: Mapping[str, int], samples: int) -> TextStatistics:
+    """The statistics of a text with this number of samples. Counts that the row lacks are 0."""
+    return {
         "words": row.get("words", 0),
         "distinct_words": row.get("distinct_words", 0),
         "coverage_percent": percent(row.get("known_words", 0), row.get("words", 0)),
-        "too_long_percent": percent(row.get("too_long", 0), row.get("samples", 0)),
+        "too_long_percent": percent(row.get("too_long", 0), samples),
     }
 
 

@@ -153,12 +153,6 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
     ("corpus", "options", "message"),
     [
         ("lines", ["--drop-duplicates"], "No such option '--drop-duplicates'"),
-        ("lines", ["--target-tokenizer", "unicode"], "No such option '--target-tokenizer'"),
-        ("lines", ["--shared-vocabulary"], "No such option '--shared-vocabulary'"),
-        ("lines", ["--min-score", 0], "No such option '--min-score'"),
-        ("lines", ["--subreddit", "a"], "No such option '--subreddit'"),
-        ("lines", ["--target-vocabulary-size", 0], "No such option '--target-vocabulary-size'"),
-        ("lines", ["--max-words", 3], "No such option '--max-words'"),
         ("pairs", ["--turns", "odd-even"], "No such option '--turns'"),
         ("pairs", ["--pairing", "sliding"], "'sliding' is not 'alternating'"),
         ("pairs", ["--shared-vocabulary", "--target-tokenizer", "thesis"], "--shared-vocabulary excludes"),

@@ -130,9 +130,6 @@ def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.Monkey
     ("options", "message"),
     [
         (["--seed", 3], "No such option '--seed'"),
-        (["--pairing", "sliding"], "No such option '--pairing'"),
-        (["--subreddit", "a"], "No such option '--subreddit'"),
-        (["--min-score", 0], "No such option '--min-score'"),
         (["--split", "1,2"], "not three numbers, such as 97,1,2"),
         *(
             (["--split", split], "is not a valid split")
