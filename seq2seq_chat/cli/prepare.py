@@ -24,7 +24,15 @@ logger = logging.getLogger(__name__)
 _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
 
 
-@click.group(context_settings={"show_default": True})
+class _Corpora(click.Group):
+    """A command for each corpus; options may also precede its name, as in earlier versions."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        index = next((index for index, word in enumerate(args) if word in self.commands), 0)
+        return super().parse_args(ctx, [*args[index : index + 1], *args[:index], *args[index + 1 :]])
+
+
+@click.group(cls=_Corpora, subcommand_metavar="CORPUS INPUT...", context_settings={"show_default": True})
 def prepare() -> None:
     """Turn a raw corpus into training data.
 
@@ -165,7 +173,7 @@ def lines(turns: Any, **options: Any) -> None:
 @click.option("--drop-duplicates", is_flag=True, help="Keep only the first of identical pairs.")
 @_corpus_options("alternating")
 def pairs(max_words: int | None, max_ratio: float | None, drop_duplicates: bool, **options: Any) -> None:
-    """Files of two columns (.tsv), or two parallel files, SOURCE TARGET."""
+    """Files of two columns, or two parallel ones, SOURCE TARGET."""
     from seq2seq_chat.prepare.settings import PairFilters
 
     has_target_options = options["target_tokenizer"] or options["target_vocabulary_size"] is not None
@@ -185,7 +193,7 @@ def pairs(max_words: int | None, max_ratio: float | None, drop_duplicates: bool,
 @click.option("--keep-copies", is_flag=True, help="Keep duplicate subtitles of the same film.")
 @_corpus_options("sliding", "alternating")
 def opensubtitles(max_gap: float | None, **options: Any) -> None:
-    """XML files of OPUS (.xml, .xml.gz, .zip), a folder or a list of them in a .txt."""
+    """Subtitles of OPUS: XML files, folder, .zip, or .txt list."""
     _prepare_corpus("opensubtitles", options, max_gap=max_gap)
 
 
@@ -195,7 +203,7 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
 @click.option("--min-score", type=int, metavar="N", help="Skip comments with a lower score.")
 @_corpus_options("alternating", "sliding")
 def reddit(subreddits: tuple[str, ...], max_words: int | None, min_score: int | None, **options: Any) -> None:
-    """Monthly dumps of comments, plain or compressed, or their folder."""
+    """Monthly dumps of comments, or their folder."""
     from seq2seq_chat.prepare.readers.reddit import RedditSettings
 
     _prepare_corpus("reddit", options, reader=RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score))
@@ -204,7 +212,7 @@ def reddit(subreddits: tuple[str, ...], max_words: int | None, min_score: int | 
 @prepare.command()
 @_corpus_options("sliding", "alternating")
 def cornell(**options: Any) -> None:
-    """Cornell Movie-Dialogs: the folder or movie_conversations.txt."""
+    """Cornell Movie-Dialogs: folder, or movie_conversations.txt."""
     _prepare_corpus("cornell", options)
 
 
@@ -218,7 +226,7 @@ def dailydialog(**options: Any) -> None:
 @prepare.command()
 @_corpus_options("alternating", "sliding")
 def tweets(**options: Any) -> None:
-    """Texts of alternating lines, an utterance and the reply to it."""
+    """Texts of alternating lines: utterance, reply, utterance."""
     _prepare_corpus("tweets", options)
 
 

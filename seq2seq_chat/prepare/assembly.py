@@ -18,7 +18,7 @@ from seq2seq_chat.data.tokenizers import Tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import booleans, integers, strings
-from seq2seq_chat.prepare.engine import Engine, fetch_rows
+from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers import find_corpus
@@ -42,7 +42,7 @@ from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
 class Assembly:
     """Assembles the conversations of a corpus; the engine's intermediate tables are also in ``folder``."""
 
-    def __init__(self, settings: PrepareSettings, result: ReadResult, engine: Engine, folder: Path) -> None:
+    def __init__(self, settings: PrepareSettings, result: ReadResult, engine: QueryEngine, folder: Path) -> None:
         self._settings, self._result, self._engine, self._folder = settings, result, engine, folder
         self._corpus = find_corpus(settings.corpus)
         self._shares = settings.split or DEFAULT_SHARES

@@ -12,7 +12,7 @@ from seq2seq_chat.data.tokenizers import Tokenizer
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import pair_queries, queries
 from seq2seq_chat.prepare.assembly import Assembly
-from seq2seq_chat.prepare.engine import Engine, fetch_rows
+from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.pair_queries import SIDES, side_statistics
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.split import SPLITS
@@ -119,7 +119,7 @@ class _SideWords(NamedTuple):
 
 
 def _split_statistics(
-    engine: Engine,
+    engine: QueryEngine,
     utterances: ir.Table,
     words: Mapping[str, _SideWords],
     settings: PrepareSettings,

@@ -15,7 +15,7 @@ from seq2seq_chat.data.tokenizers import TokenizerName
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import strings
-from seq2seq_chat.prepare.engine import Engine, fetch_rows
+from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import leakage_counts, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadingStatistics
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -104,7 +104,7 @@ class PairStatistics(TypedDict):
 
 
 def corpus_statistics(
-    engine: Engine,
+    engine: QueryEngine,
     utterances: ir.Table,
     counts: ir.Table,
     vocabulary: Vocabulary,
@@ -141,7 +141,7 @@ _ADDITIVE = ("conversations", "utterances", "samples", "words", "too_long")
 
 
 def word_statistics(
-    engine: Engine, counts: ir.Table, vocabulary: Vocabulary, folder: Path
+    engine: QueryEngine, counts: ir.Table, vocabulary: Vocabulary, folder: Path
 ) -> dict[str, dict[str, int]]:
     """For each split that has words, and ``total``: ``distinct_words``, and occurrences in the vocabulary.
 
@@ -162,7 +162,7 @@ def word_statistics(
 
 
 def leakage(
-    engine: Engine, utterances: ir.Table, pairing: Pairing, samples: Mapping[str, int], dropped_samples: int
+    engine: QueryEngine, utterances: ir.Table, pairing: Pairing, samples: Mapping[str, int], dropped_samples: int
 ) -> LeakageStatistics:
     """The leakage of prepared utterances, given the number of samples in each split."""
     leaked = engine.materialize(leaked_samples(utterances, pairing), "leaked")
@@ -174,7 +174,7 @@ def leakage(
     }
 
 
-def vocabulary_table(engine: Engine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
+def vocabulary_table(engine: QueryEngine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
     """The words of a vocabulary, without the special ones, as a table with the column ``word``."""
     path = folder / "words.parquet"
     words = strings([word.encode() for word in vocabulary.words[len(SPECIAL_WORDS) :]])

@@ -73,6 +73,7 @@ READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
             "cornell in --tokenizer subword --subword-model bpe --jobs 1",
             PrepareSettings("cornell", tokenizer=TokenizerSettings("subword", subword_model="bpe"), jobs=1),
         ),
+        ("--jobs 1 dailydialog in", PrepareSettings("dailydialog", jobs=1)),
         ("tweets in --jobs 1", PrepareSettings("tweets", pairing="alternating", jobs=1)),
         ("lines in --turns odd-even --jobs 1", PrepareSettings("lines", LinesSettings("odd-even"), jobs=1)),
     ],
