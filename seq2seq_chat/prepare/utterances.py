@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
-from seq2seq_chat.prepare.arrow import integers, strings, to_numpy
+from seq2seq_chat.prepare.arrow import booleans, integers, strings, to_numpy
 from seq2seq_chat.prepare.shards import TOKENS
 from seq2seq_chat.prepare.split import SPLITS
 
@@ -94,7 +94,7 @@ def write_prepared(
                 sizes[name] += end - start
             on_progress(batch.num_rows)
         for name in () if as_pairs else sizes:
-            corpus_files[name].write(_MARKER)
+            corpus_files[name].write(_MARKER.encode())
     return sizes
 
 
@@ -163,7 +163,7 @@ def _check_order(steps: Any, changes: Any) -> None:
         raise RuntimeError("the engine returned utterances out of order or more than once")
 
 
-_MARKER = f"{END_OF_CONVERSATION}\n".encode()
+_MARKER = f"{END_OF_CONVERSATION}\n"
 
 
 def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> memoryview:
@@ -176,35 +176,19 @@ def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> me
     """
     marked = is_first.copy()
     marked[0] &= has_previous
-    offsets, characters = _buffers(text)
-    # The offsets of the line feeds. A marker precedes each marked line.
-    ends = offsets[1:] + np.arange(len(text)) + len(_MARKER) * np.cumsum(marked)
-    markers = (ends - np.diff(offsets))[marked, None] - len(_MARKER) + np.arange(len(_MARKER))
-    lines = np.empty(ends[-1] + 1, np.uint8)
-    is_text = np.ones(len(lines), bool)
-    is_text[ends] = is_text[markers] = False
-    lines[is_text] = characters
-    lines[ends] = ord("\n")
-    lines[markers] = np.frombuffer(_MARKER, np.uint8)
-    return lines.data
+    return _joined(pc.if_else(booleans(marked), _MARKER, ""), text, "\n")
 
 
 def _pair_rows(text: pa.StringArray, is_source: Any) -> memoryview:
     """Sources and targets, in turns, as rows of two columns."""
-    offsets, characters = _buffers(text)
-    ends = offsets[1:] + np.arange(len(text))
-    rows = np.empty(ends[-1] + 1, np.uint8)
-    is_text = np.ones(len(rows), bool)
-    is_text[ends] = False
-    rows[is_text] = characters
-    rows[ends] = np.where(is_source, ord("\t"), ord("\n"))
-    return rows.data
+    return _joined("", text, pc.if_else(booleans(is_source), "\t", "\n"))
 
 
-def _buffers(text: pa.StringArray) -> tuple[Any, Any]:
-    """Where the strings begin and end in their bytes, ``[strings + 1]``, and these bytes, ``[bytes]``."""
-    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
-    return offsets - offsets[0], np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+def _joined(*parts: pa.StringArray | str) -> memoryview:
+    """The bytes of strings that follow one another, each made of its parts."""
+    joined = pc.binary_join_element_wise(*parts, "")
+    offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset :]
+    return memoryview(joined.buffers()[2])[offsets[0] : offsets[len(joined)]]
 
 
 class UtterancesWriter:
