@@ -36,10 +36,10 @@ class PairAssembly(Assembly):
         """See ``Assembly.run``."""
         settings, filters = self._settings, self._settings.filters
         pairs = self._pairs()
-        read = sum(report.conversations for report in self._result.file_reports)
+        read = self._result.total
         left_out: LeftOut = {
-            "without_tokens": sum(report.without_tokens for report in self._result.file_reports),
-            "duplicates": read - self._count(pairs) if filters.drop_duplicates else 0,
+            "without_tokens": read.without_tokens,
+            "duplicates": read.conversations - self._count(pairs) if filters.drop_duplicates else 0,
             "max_words": 0,
             "max_ratio": 0,
         }
