@@ -94,7 +94,7 @@ def write_prepared(
                 sizes[name] += end - start
             on_progress(batch.num_rows)
         for name in () if as_pairs else sizes:
-            corpus_files[name].write(_MARKER.encode())
+            corpus_files[name].write(_MARKER)
     return sizes
 
 
@@ -163,7 +163,8 @@ def _check_order(steps: Any, changes: Any) -> None:
         raise RuntimeError("the engine returned utterances out of order or more than once")
 
 
-_MARKER = f"{END_OF_CONVERSATION}\n"
+_MARKER = f"{END_OF_CONVERSATION}\n".encode()
+_MARKER_LINE, _TAB, _LINE_FEED, _NOTHING = strings([_MARKER, b"\t", b"\n", b""])
 
 
 def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> memoryview:
@@ -176,17 +177,17 @@ def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> me
     """
     marked = is_first.copy()
     marked[0] &= has_previous
-    return _joined(pc.if_else(booleans(marked), _MARKER, ""), text, "\n")
+    return _joined(pc.if_else(booleans(marked), _MARKER_LINE, _NOTHING), text, _LINE_FEED)
 
 
 def _pair_rows(text: pa.StringArray, is_source: Any) -> memoryview:
     """Sources and targets, in turns, as rows of two columns."""
-    return _joined("", text, pc.if_else(booleans(is_source), "\t", "\n"))
+    return _joined(text, pc.if_else(booleans(is_source), _TAB, _LINE_FEED))
 
 
-def _joined(*parts: pa.StringArray | str) -> memoryview:
+def _joined(*parts: pa.StringArray | pa.StringScalar) -> memoryview:
     """The bytes of strings that follow one another, each made of its parts."""
-    joined = pc.binary_join_element_wise(*parts, "")
+    joined = pc.binary_join_element_wise(*parts, _NOTHING)
     offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset :]
     return memoryview(joined.buffers()[2])[offsets[0] : offsets[len(joined)]]
 
