@@ -95,7 +95,7 @@ def _content(piece: Piece) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _archive(path: Path, size: int, modified: int) -> zipfile.ZipFile:
+def _archive(path: Path, _size: int, _modified: int) -> zipfile.ZipFile:
     """An open archive; size and date are part of the cache key because the file may be modified."""
     return zipfile.ZipFile(path)
 
