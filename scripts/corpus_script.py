@@ -21,7 +21,7 @@ from seq2seq_chat.data.codec import load_tokenizer
 from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer
 from seq2seq_chat.data.vocabulary import TARGET_PREFIX
 from seq2seq_chat.prepare.corpus_table import prepared_utterances
-from seq2seq_chat.prepare.engine import Engine, EngineName, fetch_rows, open_engine
+from seq2seq_chat.prepare.engine import EngineName, QueryEngine, fetch_rows, open_engine
 from seq2seq_chat.prepare.queries import filter_side, filter_splits
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically, write_json
@@ -49,7 +49,7 @@ class Utterances(NamedTuple):
     """The utterances of a prepared corpus, the engine that evaluates queries over them, and a temporary folder."""
 
     table: ir.Table
-    engine: Engine
+    engine: QueryEngine
     folder: Path
 
     def rows(self, query: ir.Table) -> list[dict[str, Any]]:

@@ -121,8 +121,14 @@ def test_traced_functions_exist() -> None:
 
 
 def apply_recipe(recipe: str, folder: Path) -> None:
-    """Replace lines with ``-``, which must be unique in their file, by the lines with ``+`` that follow them."""
+    """Replace lines with ``-``, which must be unique in their file, by the lines with ``+`` that follow them.
+
+    A file that does not exist is made of its lines with ``+``.
+    """
     for name, changes in re.findall(r"^--- (.*)\n((?:[-+].*\n)+?)(?=--- |\Z)", recipe, re.MULTILINE):
+        if not (folder / name).exists():
+            (folder / name).write_text(re.sub(r"^\+", "", changes, flags=re.MULTILINE), encoding="utf-8")
+            continue
         text = (folder / name).read_text(encoding="utf-8")
         for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", changes, re.MULTILINE):
             before, after = (re.sub(r"^[-+]", "", lines, flags=re.MULTILINE).removesuffix("\n") for lines in (old, new))

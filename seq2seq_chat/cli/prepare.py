@@ -1,244 +1,331 @@
-"""`seq2seq-chat prepare`."""
+"""`seq2seq-chat prepare`: a command for each corpus, with the options that apply to it."""
 
 from __future__ import annotations
 
 import logging
+import math
 import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq_chat.cli.options import given_option
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.tables import format_table
 
 if TYPE_CHECKING:
-    from seq2seq_chat.prepare.settings import PrepareSettings
+    from seq2seq_chat.data.tokenizers import TokenizerSettings
+    from seq2seq_chat.prepare.settings import TextSide
 
 logger = logging.getLogger(__name__)
 
 _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
 
 
-@click.command()
-@click.argument(
-    "corpus",
-    type=click.Choice(["opensubtitles", "reddit", "cornell", "dailydialog", "lines", "tweets", "pairs", "text"]),
-    metavar="CORPUS",
-)
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--output", required=True, metavar="DIR", help="Folder for the results.")
-@click.option(
-    "--split", metavar="A,B,C", help="Percentages of the splits.  [default: official, or 97,1,2; 90,5,5 for text]"
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random split.")
-@click.option(
-    "--vocabulary-size", type=int, default=50_000, show_default=True, help="Words, including the special ones."
-)
-@click.option(
-    "--tokenizer",
-    type=click.Choice(_TOKENIZERS),
-    default="english",
-    show_default="english; character for text",
-    help="How text is split into tokens; see docs/corpora.md.",
-)
-@click.option("--level", type=click.Choice(["word", "character"]), hidden=True)  # of earlier versions
-@click.option("--lowercase", is_flag=True, help="unicode: convert tokens to lower case.")
-@click.option(
-    "--subword-model",
-    type=click.Choice(["unigram", "bpe"]),
-    help="subword: type of the SentencePiece model.  [default: unigram]",
-)
-@click.option(
-    "--pairing",
-    type=click.Choice(["sliding", "alternating"]),
-    help="How samples are counted.  [default: alternating for reddit, tweets and pairs, else sliding]",
-)
-@click.option(
-    "--drop-leaked", is_flag=True, help="Drop the samples of train that occur verbatim in validation or test."
-)
-@click.option(
-    "--encoder-steps",
-    type=click.IntRange(1),
-    default=30,
-    show_default=True,
-    help="Statistics: maximum source tokens.",
-)
-@click.option(
-    "--decoder-steps",
-    type=click.IntRange(1),
-    default=30,
-    show_default=True,
-    help="Statistics: maximum target tokens.",
-)
-@click.option(
-    "--max-gap",
-    metavar="SECONDS",
-    help="opensubtitles: a longer silence ends a conversation; or `off`.  [default: 10]",
-)
-@click.option("--keep-copies", is_flag=True, help="opensubtitles: keep duplicate subtitles of the same film.")
-@click.option(
-    "--subreddit", "subreddits", multiple=True, metavar="NAME", help="reddit: only this subreddit. Can be repeated."
-)
-@click.option(
-    "--max-words",
-    type=click.IntRange(1),
-    metavar="N",
-    help="reddit, pairs: skip comments, or pairs with a side, of more than N words.",
-)
-@click.option("--min-score", type=int, metavar="N", help="reddit: skip comments with a lower score.")
-@click.option(
-    "--turns",
-    type=click.Choice(["running", "odd-even"]),
-    help="lines: every line is a reply, or every second.  [default: running]",
-)
-@click.option(
-    "--target-tokenizer", type=click.Choice(_TOKENIZERS), help="pairs: tokenizer of the target.  [default: the same]"
-)
-@click.option(
-    "--target-vocabulary-size",
-    type=int,
-    metavar="N",
-    help="pairs: size of the target's vocabulary.  [default: the same]",
-)
-@click.option(
-    "--shared-vocabulary/--no-shared-vocabulary",
-    default=None,
-    help="pairs: one tokenizer and vocabulary for both sides.  [default: separate ones]",
-)
-@click.option(
-    "--max-ratio",
-    type=click.FloatRange(1),
-    metavar="R",
-    help="pairs: skip those with a side that has more than R times as many tokens as the other.",
-)
-@click.option("--drop-duplicates", is_flag=True, help="pairs: keep only the first of identical pairs.")
-@click.option(
-    "--max-bad",
-    type=click.FloatRange(0, 100),
-    default=1.0,
-    show_default=True,
-    help="Maximum percentage of damaged records.",
-)
-@click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Query engine."
-)
-@click.option("--spark-master", metavar="URL", help="URL of the Spark cluster.  [default: local[*]]")
-@click.option("--memory", default="2GB", show_default=True, metavar="SIZE", help="Memory limit of the engine.")
-@click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", help="Number of reader processes.  [default: number of cores]"
-)
-def prepare(corpus: str, inputs: tuple[str, ...], output: str, **options: Any) -> None:
+class _Corpora(click.Group):
+    """A command for each corpus; options may also precede its name, as in earlier versions."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        index = next((index for index, word in enumerate(args) if word in self.commands), 0)
+        return super().parse_args(ctx, [*args[index : index + 1], *args[:index], *args[index + 1 :]])
+
+
+@click.group(cls=_Corpora, subcommand_metavar="CORPUS INPUT...", context_settings={"show_default": True})
+def prepare() -> None:
     """Turn a raw corpus into training data.
 
     Writes train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json; with --tokenizer subword also
     tokenizer.json. For pairs, writes .tsv files, and a target_vocabulary.txt.
 
-    \b
-    opensubtitles  XML files of OPUS, plain, .gz or in the .zip; their folder; a .txt that lists them
-    reddit         monthly dumps of comments, plain, .gz, .bz2, .xz or .zst, or their folder
-    cornell        the folder of Cornell Movie-Dialogs, or its movie_conversations.txt
-    dailydialog    the files of DailyDialog, or their folder; the official split is kept
-    lines          corpus files, or any text with one utterance per line
-    tweets         text of alternating lines: utterances on odd lines, replies on even ones
-    pairs          .tsv files of two columns, or their folder; or two files of parallel lines, SOURCE TARGET
-    text           text files for a language model, divided at two positions
-
     If it is stopped, run the same command again to continue.
     """
-    from seq2seq_chat.prepare.pipeline import prepare as prepare_corpus
-
-    if corpus == "text":
-        _prepare_text(inputs, output, options)
-        return
-    settings = _settings(corpus, options)
-    with explain_interrupt(lambda: "run the same command again to continue"):
-        statistics: dict[str, Any] = {**prepare_corpus(settings, inputs, output)}
-    reading, leakage, left_out = (statistics.pop(key, {}) for key in ("reading", "leakage", "left_out"))
-    tokenizers = {statistics.pop(key, "english") for key in ("tokenizer", "target_tokenizer")}
-    _print_statistics(statistics, leakage, left_out, reading)
-    if settings.has_pairs or tokenizers != {"english"}:
-        click.echo(f"to train on it, set {_configuration(settings, Path(output), statistics)}")
-    click.echo(output)
 
 
-_TEXT_OPTIONS = ("corpus", "inputs", "output", "split", "tokenizer", "vocabulary_size", "lowercase", "subword_model")
+def _parse_split(context: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        train, validation, test = map(float, text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text} is not three numbers, such as 97,1,2.") from None
+    return train, validation, test
 
 
-def _prepare_text(inputs: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
-    """Prepare running text. Raises click.UsageError, UserError."""
-    from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
-    from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
-    from seq2seq_chat.prepare.running_text import TextSettings, prepare_text
-    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
+def _parse_max_gap(context: click.Context, option: click.Parameter, text: str) -> float | None:
+    try:
+        seconds = None if text == "off" else float(text)
+    except ValueError:
+        seconds = math.nan
+    if seconds is not None and not 0 <= seconds < math.inf:
+        raise click.BadParameter(f"{text} is neither a number of seconds nor off.")
+    return seconds
+
+
+def _refuse_level(context: click.Context, option: click.Parameter, level: str | None) -> None:
+    if level == "character":
+        raise click.UsageError("--level character is now --tokenizer character")
+
+
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _decorate(decorators: Sequence[_Decorator], function: Callable[..., None]) -> Callable[..., None]:
+    return reduce(lambda decorated, decorator: decorator(decorated), reversed(decorators), function)
+
+
+def _text_options(*, tokenizer: str, split: str) -> _Decorator:
+    """The arguments and options of all corpora, with their defaults."""
+    options: list[_Decorator] = [
+        click.argument("inputs", nargs=-1, required=True, metavar="INPUT..."),
+        click.option("--output", required=True, metavar="DIR", help="Folder for the results."),
+        click.option(
+            "--split", callback=_parse_split, metavar="A,B,C", help=f"Percentages of the splits.  [default: {split}]"
+        ),
+        click.option(
+            "--vocabulary-size", type=int, default=50_000, metavar="N", help="Words, including the special ones."
+        ),
+        click.option(
+            "--tokenizer",
+            type=click.Choice(_TOKENIZERS),
+            default=tokenizer,
+            help="How text is split into tokens; see docs/corpora.md.",
+        ),
+        click.option(  # of earlier versions
+            "--level",
+            type=click.Choice(["word", "character"]),
+            callback=_refuse_level,
+            expose_value=False,
+            is_eager=True,
+            hidden=True,
+        ),
+        click.option("--lowercase", is_flag=True, help="unicode: convert tokens to lower case."),
+        click.option(
+            "--subword-model",
+            type=click.Choice(["unigram", "bpe"]),
+            help="subword: type of the SentencePiece model.  [default: unigram]",
+        ),
+    ]
+    return partial(_decorate, options)
+
+
+def _corpus_options(*pairings: str) -> _Decorator:
+    """The options of corpora of conversations or pairs; the first of ``pairings`` is the default."""
+    options: list[_Decorator] = [
+        _text_options(tokenizer="english", split="official, or 97,1,2"),
+        click.option("--seed", type=int, default=1, help="Seed of the random split."),
+        click.option(
+            "--pairing",
+            type=click.Choice(sorted(pairings, reverse=True)),
+            default=pairings[0],
+            help="How samples are counted.",
+        ),
+        click.option(
+            "--drop-leaked", is_flag=True, help="Drop the samples of train that occur verbatim in validation or test."
+        ),
+        click.option("--encoder-steps", type=click.IntRange(1), default=30, help="Statistics: maximum source tokens."),
+        click.option("--decoder-steps", type=click.IntRange(1), default=30, help="Statistics: maximum target tokens."),
+        click.option(
+            "--max-bad", type=click.FloatRange(0, 100), default=1.0, help="Maximum percentage of damaged records."
+        ),
+        click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", help="Query engine."),
+        click.option("--spark-master", metavar="URL", help="URL of the Spark cluster.  [default: local[*]]"),
+        click.option("--memory", default="2GB", metavar="SIZE", help="Memory limit of the engine."),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Number of reader processes.  [default: number of cores]",
+        ),
+    ]
+    return partial(_decorate, options)
+
+
+@prepare.command()
+@click.option(
+    "--turns",
+    type=click.Choice(["running", "odd-even"]),
+    default="running",
+    help="Every line is a reply, or every second.",
+)
+@_corpus_options("sliding", "alternating")
+def lines(turns: Any, **options: Any) -> None:
+    """Corpus files, or any text with one utterance per line."""
+    from seq2seq_chat.prepare.readers.lines import LinesSettings
+
+    _prepare_corpus("lines", options, reader=LinesSettings(turns))
+
+
+@prepare.command()
+@click.option("--target-tokenizer", type=click.Choice(_TOKENIZERS), help="Of the target.  [default: the same]")
+@click.option("--target-vocabulary-size", type=int, metavar="N", help="Of the target.  [default: the same]")
+@click.option(
+    "--shared-vocabulary/--no-shared-vocabulary", help="One tokenizer and vocabulary for both sides, or separate ones."
+)
+@click.option("--max-words", type=click.IntRange(1), metavar="N", help="Skip pairs with a side of more than N words.")
+@click.option(
+    "--max-ratio",
+    type=click.FloatRange(1),
+    metavar="R",
+    help="Skip pairs with a side that has more than R times as many tokens as the other.",
+)
+@click.option("--drop-duplicates", is_flag=True, help="Keep only the first of identical pairs.")
+@_corpus_options("alternating")
+def pairs(max_words: int | None, max_ratio: float | None, drop_duplicates: bool, **options: Any) -> None:
+    """Files of two columns, or two parallel ones, SOURCE TARGET."""
+    from seq2seq_chat.prepare.settings import PairFilters
+
+    has_target_options = options["target_tokenizer"] or options["target_vocabulary_size"] is not None
+    if options["shared_vocabulary"] and has_target_options:
+        raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
+    _prepare_corpus("pairs", options, filters=PairFilters(max_words, max_ratio, drop_duplicates))
+
+
+@prepare.command()
+@click.option(
+    "--max-gap",
+    default="10",
+    callback=_parse_max_gap,
+    metavar="SECONDS",
+    help="A longer silence ends a conversation; or `off`.",
+)
+@click.option("--keep-copies", is_flag=True, help="Keep duplicate subtitles of the same film.")
+@_corpus_options("sliding", "alternating")
+def opensubtitles(max_gap: float | None, **options: Any) -> None:
+    """Subtitles of OPUS: XML files, folder, .zip, or .txt list."""
+    _prepare_corpus("opensubtitles", options, max_gap=max_gap)
+
+
+@prepare.command()
+@click.option("--subreddit", "subreddits", multiple=True, metavar="NAME", help="Only this subreddit. Can be repeated.")
+@click.option("--max-words", type=click.IntRange(1), metavar="N", help="Skip comments of more than N words.")
+@click.option("--min-score", type=int, metavar="N", help="Skip comments with a lower score.")
+@_corpus_options("alternating", "sliding")
+def reddit(subreddits: tuple[str, ...], max_words: int | None, min_score: int | None, **options: Any) -> None:
+    """Monthly dumps of comments, or their folder."""
+    from seq2seq_chat.prepare.readers.reddit import RedditSettings
+
+    _prepare_corpus("reddit", options, reader=RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score))
+
+
+@prepare.command()
+@_corpus_options("sliding", "alternating")
+def cornell(**options: Any) -> None:
+    """Cornell Movie-Dialogs: folder, or movie_conversations.txt."""
+    _prepare_corpus("cornell", options)
+
+
+@prepare.command()
+@_corpus_options("sliding", "alternating")
+def dailydialog(**options: Any) -> None:
+    """DailyDialog: the files or their folder."""
+    _prepare_corpus("dailydialog", options)
+
+
+@prepare.command()
+@_corpus_options("alternating", "sliding")
+def tweets(**options: Any) -> None:
+    """Texts of alternating lines: utterance, reply, utterance."""
+    _prepare_corpus("tweets", options)
+
+
+@prepare.command()
+@_text_options(tokenizer="character", split="90,5,5")
+def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int, **options: Any) -> None:
+    """Text files for a language model, divided at two positions."""
+    from seq2seq_chat.prepare.running_text import RunningTextSettings, prepare_text
+    from seq2seq_chat.prepare.settings import TextSide
     from seq2seq_chat.prepare.split import SPLITS
 
-    for name in options:
-        if name not in _TEXT_OPTIONS and (option := given_option(name)):
-            raise click.UsageError(f"{option} does not apply to text")
-    if given_option("tokenizer") is None:
-        options["tokenizer"] = "character"
-    split = {} if options["split"] is None else {"split": _parse_split(options["split"])}
-    settings = TextSettings(_tokenizer_settings(options)["tokenizer"], options["vocabulary_size"], **split)
+    tokenizer, _ = _tokenizers(**options)
+    settings = RunningTextSettings(tokenizer, vocabulary_size, *([] if split is None else [split]))
     statistics = prepare_text(settings, inputs, output)
     rows = [["", *SPLITS]]
     rows += [[key.replace("_", " "), *(f"{statistics[name][key]:,}" for name in SPLITS)] for key in statistics["train"]]
     click.echo(format_table(rows, "lr"))
-    values: dict[str, object] = {name: Path(output, f"{name}.txt") for name in SPLITS if statistics[name]["characters"]}
-    values |= {"tokenizer": settings.tokenizer.name, "vocabulary": Path(output, VOCABULARY_FILE)}
-    if settings.tokenizer.name == "subword":
-        values["tokenizer_file"] = Path(output, TOKENIZER_FILE)
-    if settings.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
-        values["vocabulary_size"] = settings.vocabulary_size
-    if settings.tokenizer.lowercase:
-        values["lowercase"] = "true"
-    text = shlex.join(["task=language_model", *(f"data.{key}={value}" for key, value in values.items())])
-    click.echo(f"to train on it, set {text}")
+    files = {name: Path(output, f"{name}.txt") for name in SPLITS if statistics[name]["characters"]}
+    _print_configuration("language_model", files, [TextSide("", (), tokenizer, vocabulary_size)], output)
     click.echo(output)
 
 
-def _configuration(settings: PrepareSettings, output: Path, splits: dict[str, Any]) -> str:
-    """The settings of a configuration that belong to the prepared corpus."""
-    from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
-    from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
-    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
+def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> None:
+    """Prepare a corpus of conversations or pairs, and print its statistics.
+
+    Args:
+        options: From the command line; None stands for a setting's default.
+        settings: Further fields of PrepareSettings.
+    """
+    from seq2seq_chat.prepare.pipeline import prepare as prepare_corpus
+    from seq2seq_chat.prepare.settings import PrepareSettings
     from seq2seq_chat.prepare.split import SPLITS
     from seq2seq_chat.prepare.utterances import corpus_file
 
-    count = "pairs" if settings.has_pairs else "samples"
-    values: dict[str, object] = {
-        name: output / corpus_file(name, as_pairs=settings.has_pairs) for name in SPLITS if splits[name][count]
-    }
-    if settings.shared_vocabulary:
-        values["shared_vocabulary"] = "true"
-    for side in settings.text_sides:
+    if options["spark_master"] and options["engine"] != "spark":
+        raise click.UsageError("--spark-master requires --engine spark")
+    inputs, output = options.pop("inputs"), options.pop("output")
+    names = ("tokenizer", "target_tokenizer", "lowercase", "subword_model")
+    options["tokenizer"], options["target_tokenizer"] = _tokenizers(**{name: options.pop(name, None) for name in names})
+    given = {name: value for name, value in options.items() if value is not None}
+    prepared = PrepareSettings(corpus, **given, **settings)
+    with explain_interrupt(lambda: "run the same command again to continue"):
+        statistics: dict[str, Any] = {**prepare_corpus(prepared, inputs, output)}
+    reading, leakage, left_out = (statistics.pop(key, {}) for key in ("reading", "leakage", "left_out"))
+    tokenizers = {statistics.pop(key, "english") for key in ("tokenizer", "target_tokenizer")}
+    _print_statistics(statistics, leakage, left_out, reading)
+    if prepared.has_pairs or tokenizers != {"english"}:
+        as_pairs, count = prepared.has_pairs, "pairs" if prepared.has_pairs else "samples"
+        values: dict[str, Any] = {
+            name: Path(output, corpus_file(name, as_pairs=as_pairs)) for name in SPLITS if statistics[name][count]
+        }
+        if prepared.shared_vocabulary:
+            values["shared_vocabulary"] = "true"
+        _print_configuration("translation" if as_pairs else None, values, prepared.text_sides, output)
+    click.echo(output)
+
+
+def _tokenizers(
+    tokenizer: str, lowercase: bool, subword_model: Any, target_tokenizer: str | None = None
+) -> tuple[TokenizerSettings, TokenizerSettings | None]:
+    """The settings of the tokenizers of source and target from the options. Raises click.UsageError."""
+    from seq2seq_chat.data.tokenizers import TokenizerSettings
+
+    names = {tokenizer, target_tokenizer or tokenizer}
+    if lowercase and "unicode" not in names:
+        raise click.UsageError(f"--lowercase applies to the unicode tokenizer only, not to {tokenizer}")
+    if subword_model and "subword" not in names:
+        raise click.UsageError(f"--subword-model applies to the subword tokenizer only, not to {tokenizer}")
+
+    def settings(name: Any) -> TokenizerSettings:
+        model = subword_model if name == "subword" and subword_model else TokenizerSettings().subword_model
+        return TokenizerSettings(name, lowercase and name == "unicode", model)
+
+    return settings(tokenizer), settings(target_tokenizer) if target_tokenizer else None
+
+
+def _print_configuration(task: str | None, files: Mapping[str, object], sides: Sequence[TextSide], output: str) -> None:
+    """Print the settings of a configuration that trains on the output.
+
+    Args:
+        task: None for the default.
+        files: The first settings of the section ``data``.
+    """
+    from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+    from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
+    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
+
+    values = {**files}
+    for side in sides:
         values[f"{side.prefix}tokenizer"] = side.tokenizer.name
-        values[f"{side.prefix}vocabulary"] = output / f"{side.prefix}{VOCABULARY_FILE}"
+        values[f"{side.prefix}vocabulary"] = Path(output, f"{side.prefix}{VOCABULARY_FILE}")
         if side.tokenizer.name == "subword":
-            values[f"{side.prefix}tokenizer_file"] = output / f"{side.prefix}{TOKENIZER_FILE}"
+            values[f"{side.prefix}tokenizer_file"] = Path(output, f"{side.prefix}{TOKENIZER_FILE}")
         if side.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
             values[f"{side.prefix}vocabulary_size"] = side.vocabulary_size
         if side.tokenizer.lowercase:
             values["lowercase"] = "true"
-    task = ["task=translation"] if settings.has_pairs else []
-    return shlex.join(task + [f"data.{key}={value}" for key, value in values.items()])
-
-
-_CORPUS_OPTIONS = {
-    "max_gap": ("opensubtitles",),
-    "keep_copies": ("opensubtitles",),
-    "subreddits": ("reddit",),
-    "max_words": ("reddit", "pairs"),
-    "min_score": ("reddit",),
-    "turns": ("lines",),
-    "target_tokenizer": ("pairs",),
-    "target_vocabulary_size": ("pairs",),
-    "shared_vocabulary": ("pairs",),
-    "max_ratio": ("pairs",),
-    "drop_duplicates": ("pairs",),
-}
-"""The options that only some corpora have."""
+    settings = [f"task={task}"] * (task is not None) + [f"data.{key}={value}" for key, value in values.items()]
+    click.echo(f"to train on it, set {shlex.join(settings)}")
 
 
 _LOSSES = {
@@ -255,85 +342,6 @@ _LEFT_OUT = {
     "max_ratio": "whose lengths differ too much",
 }
 """Why pairs were left out, by the keys of their statistics."""
-
-
-def _settings(corpus: str, options: dict[str, Any]) -> PrepareSettings:
-    """The settings from the command line. Raises click.UsageError, UserError."""
-    from seq2seq_chat.prepare.settings import DEFAULT_MAX_GAP, PairFilters, PrepareSettings, ReaderSettings
-    from seq2seq_chat.system.hardware import available_cores
-
-    for name, corpora in _CORPUS_OPTIONS.items():
-        if corpus not in corpora and (option := given_option(name)):
-            raise click.UsageError(f"{option} applies to {' and '.join(corpora)} only, not to {corpus}")
-    if options.pop("level") == "character":
-        raise click.UsageError("--level character is now --tokenizer character")
-    if corpus == "pairs" and options["pairing"] == "sliding":
-        raise click.UsageError("--pairing sliding applies to conversations only, not to pairs")
-    options |= _tokenizer_settings(options)
-    if options["spark_master"] and options["engine"] != "spark":
-        raise click.UsageError("--spark-master requires --engine spark")
-    max_words = options.pop("max_words")
-    reader = ReaderSettings(
-        turns=options.pop("turns") or "running",
-        subreddits=tuple(sorted(set(options.pop("subreddits")))),
-        max_words=max_words if corpus == "reddit" else None,
-        min_score=options.pop("min_score"),
-    )
-    options["filters"] = PairFilters(
-        max_words if corpus == "pairs" else None, options.pop("max_ratio"), options.pop("drop_duplicates")
-    )
-    defaults = {
-        "pairing": "alternating" if corpus in ("reddit", "tweets", "pairs") else "sliding",
-        "spark_master": "local[*]",
-        "jobs": available_cores(),
-    }
-    options |= {name: options[name] or default for name, default in defaults.items()}
-    options["max_gap"] = DEFAULT_MAX_GAP if options["max_gap"] is None else _parse_max_gap(options["max_gap"])
-    options["split"] = None if options["split"] is None else _parse_split(options["split"])
-    return PrepareSettings(corpus, reader, **options)
-
-
-def _tokenizer_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the tokenizers from the options, which are removed. Raises click.UsageError."""
-    from seq2seq_chat.data.tokenizers import TokenizerSettings
-
-    name, target, lowercase, subword_model = (
-        options.pop(key) for key in ("tokenizer", "target_tokenizer", "lowercase", "subword_model")
-    )
-    names = {name, target or name}
-    if lowercase and "unicode" not in names:
-        raise click.UsageError(f"--lowercase applies to the unicode tokenizer only, not to {name}")
-    if subword_model and "subword" not in names:
-        raise click.UsageError(f"--subword-model applies to the subword tokenizer only, not to {name}")
-    if options["shared_vocabulary"] and (target or options["target_vocabulary_size"] is not None):
-        raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
-    options["shared_vocabulary"] = bool(options["shared_vocabulary"])
-
-    def settings(name: Any) -> TokenizerSettings:
-        model = subword_model if name == "subword" and subword_model else TokenizerSettings().subword_model
-        return TokenizerSettings(name, lowercase and name == "unicode", model)
-
-    return {"tokenizer": settings(name), "target_tokenizer": settings(target) if target else None}
-
-
-def _parse_max_gap(text: str) -> float | None:
-    if text == "off":
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise click.UsageError(f"--max-gap {text}: must be a number of seconds, or off")
-    return seconds
-
-
-def _parse_split(text: str) -> tuple[float, float, float]:
-    try:
-        train, validation, test = map(float, text.split(","))
-    except ValueError:
-        raise click.UsageError(f"--split {text}: must be three numbers, for example 97,1,2") from None
-    return train, validation, test
 
 
 def _flat(split: dict[str, Any]) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
-import queue
 import re
-import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -44,21 +45,20 @@ _DECOMPRESSORS: dict[bytes, Callable[[], Any]] = {
     rb"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
     rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)": bz2.BZ2Decompressor,  # a text may start with the first three
     rb"\xfd7zXZ\x00": lzma.LZMADecompressor,
-    rb"\x28\xb5\x2f\xfd": _zstandard,
+    rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18": _zstandard,  # pzstd starts with a skippable frame
 }
 
 
 def is_compressed(path: Path) -> bool:
     """Whether the file starts with the magic bytes of gzip, bzip2, xz or Zstandard. Raises OSError."""
-    return _find_decompressor(path) is not None
-
-
-def _find_decompressor(path: Path) -> Callable[[], Any] | None:
     with open(path, "rb") as file:
-        return _decompressor_for(file.read(_MAGIC_BYTES))
+        return _find_decompressor(file) is not None
 
 
-def _decompressor_for(start: bytes) -> Callable[[], Any] | None:
+def _find_decompressor(file: BinaryIO) -> Callable[[], Any] | None:
+    """What decompresses a file that is read from its start; None if it is not compressed."""
+    start = file.read(_MAGIC_BYTES)
+    file.seek(0)
     return next((make for magic, make in _DECOMPRESSORS.items() if re.match(magic, start)), None)
 
 
@@ -68,7 +68,7 @@ None at its end."""
 
 
 @contextmanager
-def open_decompressed(path: Path, start: int, end: int | None) -> Iterator[ReadInto]:
+def open_decompressed(path: Path, start: int = 0, end: int | None = None) -> Iterator[ReadInto]:
     """Open a file for reading, decompressed; of a plain file, only its bytes from ``start`` to ``end``.
 
     Consecutive compressed members are concatenated, as gzip does. A thread decompresses a few chunks ahead. Reading
@@ -77,13 +77,12 @@ def open_decompressed(path: Path, start: int, end: int | None) -> Iterator[ReadI
     Raises:
         OSError: The file cannot be opened.
     """
-    make = _find_decompressor(path)
-    if make is not None:
-        with closing(_prefetch(_decompress(path, make))) as chunks:
-            yield _read_chunks(chunks)
-        return
     with open(path, "rb", buffering=0) as file:
-        file.seek(start)
+        make = _find_decompressor(file)
+        if make is not None:
+            with closing(_prefetch(_decompress(file, make))) as chunks:
+                yield _read_chunks(chunks)
+            return
         remaining = end - start if end is not None else 1 << 62
 
         def read_into(buffer: memoryview) -> tuple[int, int] | None:
@@ -95,6 +94,7 @@ def open_decompressed(path: Path, start: int, end: int | None) -> Iterator[ReadI
             remaining -= filled or 0
             return (filled, filled) if filled else None
 
+        file.seek(start)
         yield read_into
 
 
@@ -104,12 +104,12 @@ def _read_chunks(chunks: Iterator[Chunk]) -> ReadInto:
     def read_into(buffer: memoryview) -> tuple[int, int] | None:
         nonlocal rest
         consumed = 0
-        while not rest:
+        if not rest:
             try:
-                data, size = next(chunks)
+                data, consumed = next(chunks)
             except StopIteration:
-                return (0, consumed) if consumed else None
-            rest, consumed = memoryview(data), consumed + size
+                return None
+            rest = memoryview(data)
         filled = min(len(rest), len(buffer))
         buffer[:filled], rest = rest[:filled], rest[filled:]
         return filled, consumed
@@ -117,67 +117,42 @@ def _read_chunks(chunks: Iterator[Chunk]) -> ReadInto:
     return read_into
 
 
-def _decompress(path: Path, make: Callable[[], Any]) -> Generator[Chunk, None, None]:
-    with open(path, "rb") as file:
-        decompressor: Any = None
-        consumed = 0
-        try:
-            while raw := file.read(_RAW_BYTES):
-                consumed += len(raw)
-                while raw:
-                    if decompressor is None:
-                        raw = raw.lstrip(b"\x00")  # padding between members
-                        if not raw:
-                            break
-                        decompressor = make()
-                    data = decompressor.decompress(raw)
-                    if data:
-                        yield data, consumed
-                        consumed = 0
-                    raw = b""
-                    if decompressor.eof:
-                        raw, decompressor = decompressor.unused_data, None
-            if decompressor is not None:
-                raise EOFError("unexpected end of file")
-        except DECOMPRESSION_ERRORS as error:
-            raise DamagedFile(f"the compressed data are damaged: {error}") from error
-        if consumed:
-            yield b"", consumed
+def _decompress(file: BinaryIO, make: Callable[[], Any]) -> Generator[Chunk, None, None]:
+    decompressor: Any = None
+    try:
+        while raw := file.read(_RAW_BYTES):
+            consumed = len(raw)
+            while raw:
+                if decompressor is None:
+                    raw = raw.lstrip(b"\x00")  # padding between members
+                    if not raw:
+                        break
+                    decompressor = make()
+                data = decompressor.decompress(raw)
+                if data:
+                    yield data, consumed
+                    consumed = 0
+                raw = b""
+                if decompressor.eof:
+                    raw, decompressor = decompressor.unused_data, None
+            if consumed:
+                yield b"", consumed
+        if decompressor is not None:
+            raise EOFError("unexpected end of file")
+    except DECOMPRESSION_ERRORS as error:
+        raise DamagedFile(f"the compressed data are damaged: {error}") from error
 
 
 def _prefetch(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
     """Produce the chunks in a thread, a bounded number of them ahead."""
-    produced: queue.Queue[Chunk | Exception | None] = queue.Queue(_PREFETCHED_CHUNKS)
-    stop = threading.Event()
-
-    def put(item: Chunk | Exception | None) -> bool:
-        while not stop.is_set():
-            try:
-                produced.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def produce() -> None:
+    with ThreadPoolExecutor(1) as thread:
+        ahead = deque(thread.submit(next, chunks, None) for _ in range(_PREFETCHED_CHUNKS))
         try:
-            for chunk in chunks:
-                if not put(chunk):
-                    return
-            put(None)
-        except Exception as error:
-            put(error)
-
-    thread = threading.Thread(target=produce, daemon=True)
-    thread.start()
-    try:
-        while (item := produced.get()) is not None:
-            if isinstance(item, Exception):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        thread.join()
+            while (chunk := ahead.popleft().result()) is not None:
+                ahead.append(thread.submit(next, chunks, None))
+                yield chunk
+        finally:
+            thread.shutdown(cancel_futures=True)
 
 
 def read_decompressed(path: Path) -> bytes:
@@ -189,25 +164,23 @@ def read_decompressed(path: Path) -> bytes:
     """
     with open(path, "rb", buffering=0) as file:
         try:
-            content = file.read()
+            content = io.BytesIO(file.read())
         except OSError as error:
             raise DamagedFile(f"could not be read: {error.strerror}") from error
-    make = _decompressor_for(content)
-    return content if make is None else b"".join(data for data, _ in _decompress(path, make))
+    make = _find_decompressor(content)
+    return content.getvalue() if make is None else b"".join(data for data, _ in _decompress(content, make))
 
 
 def read_start(path: Path, size: int) -> bytes:
     """The first bytes of a file, decompressed; fewer if the file is shorter or damaged. Raises OSError."""
-    make = _find_decompressor(path)
-    if make is None:
-        with open(path, "rb") as file:
-            return file.read(size)
     start = b""
-    with suppress(DamagedFile), closing(_decompress(path, make)) as chunks:
-        for data, _ in chunks:
-            start += data
-            if len(start) >= size:
-                break
+    with open(path, "rb") as file, suppress(DamagedFile):
+        make = _find_decompressor(file)
+        if make is None:
+            return file.read(size)
+        with closing(_decompress(file, make)) as chunks:
+            while len(start) < size and (chunk := next(chunks, None)):
+                start += chunk[0]
     return start[:size]
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ibis.expr.types as ir
 import numpy as np
@@ -19,11 +18,11 @@ from seq2seq_chat.data.tokenizers import Tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import booleans, integers, strings
-from seq2seq_chat.prepare.engine import Engine, fetch_rows
-from seq2seq_chat.prepare.inputs import CORPORA
+from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
-from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE
+from seq2seq_chat.prepare.readers import find_corpus
+from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE, film_name
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
 from seq2seq_chat.prepare.shards import COMMENTS, PAIRS, UTTERANCES
@@ -34,21 +33,18 @@ from seq2seq_chat.prepare.split import (
     official_splits,
     split_of,
 )
-from seq2seq_chat.prepare.statistics import CorpusStatistics, corpus_statistics
+from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics, corpus_statistics
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
-
-if TYPE_CHECKING:
-    from seq2seq_chat.prepare.pair_statistics import PairStatistics
 
 
 class Assembly:
     """Assembles the conversations of a corpus; the engine's intermediate tables are also in ``folder``."""
 
-    def __init__(self, settings: PrepareSettings, result: ReadResult, engine: Engine, folder: Path) -> None:
+    def __init__(self, settings: PrepareSettings, result: ReadResult, engine: QueryEngine, folder: Path) -> None:
         self._settings, self._result, self._engine, self._folder = settings, result, engine, folder
-        self._corpus = CORPORA[settings.corpus]
+        self._corpus = find_corpus(settings.corpus)
         self._shares = settings.split or DEFAULT_SHARES
         self._official: dict[Path, str] | None = None
         if settings.split is None and self._corpus.schema in (UTTERANCES, PAIRS):
@@ -120,7 +116,7 @@ class Assembly:
     def _write_file_table(self, path: Path, copies: set[int]) -> None:
         """Write the table of files that ``queries.conversations`` needs."""
         files = self._result.files
-        films = [file.film_name for file in files] if self._corpus.file_is_film else None
+        films = list(map(film_name, files)) if self._corpus.file_is_film else None
         splits = None
         if films is not None:
             # There are few files: hash their names once here rather than for each utterance.

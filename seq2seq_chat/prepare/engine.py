@@ -41,7 +41,7 @@ _UNITS = {
 }
 
 
-class Engine(Protocol):
+class QueryEngine(Protocol):
     """Evaluates expressions over Parquet files."""
 
     def table(self, path: Path) -> ir.Table:
@@ -54,7 +54,7 @@ class Engine(Protocol):
         """Evaluate an expression; return a table of its rows that is valid while the engine is open."""
 
 
-def fetch_rows(engine: Engine, expression: ir.Table) -> list[dict[str, Any]]:
+def fetch_rows(engine: QueryEngine, expression: ir.Table) -> list[dict[str, Any]]:
     """The rows of a small result as dictionaries."""
     return [row for batch in engine.rows(expression) for row in batch.to_pylist()]
 
@@ -75,7 +75,7 @@ def memory_bytes(memory: str) -> int:
 @contextmanager
 def open_engine(
     name: EngineName, folder: Path, *, memory: str = "2GB", threads: int = 2, spark_master: str = "local[*]"
-) -> Iterator[Engine]:
+) -> Iterator[QueryEngine]:
     """Open an engine that spills to ``folder`` when it exceeds ``memory``.
 
     Raises:

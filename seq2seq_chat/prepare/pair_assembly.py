@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import ibis.expr.types as ir
 
 from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import pair_queries, queries
 from seq2seq_chat.prepare.assembly import Assembly
-from seq2seq_chat.prepare.engine import fetch_rows
-from seq2seq_chat.prepare.pair_statistics import LeftOut, PairStatistics, SideWords, pair_statistics
-from seq2seq_chat.prepare.statistics import leakage
+from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
+from seq2seq_chat.prepare.pair_queries import SIDES, side_statistics
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.split import SPLITS
+from seq2seq_chat.prepare.statistics import (
+    LeftOut,
+    PairSplitStatistics,
+    PairStatistics,
+    leakage,
+    text_statistics,
+    word_statistics,
+)
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready, keeps_texts
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE
@@ -24,10 +36,10 @@ class PairAssembly(Assembly):
         """See ``Assembly.run``."""
         settings, filters = self._settings, self._settings.filters
         pairs = self._pairs()
-        read = sum(report.conversations for report in self._result.file_reports)
+        read = self._result.total
         left_out: LeftOut = {
-            "without_tokens": sum(report.without_tokens for report in self._result.file_reports),
-            "duplicates": read - self._count(pairs) if filters.drop_duplicates else 0,
+            "without_tokens": read.without_tokens,
+            "duplicates": read.conversations - self._count(pairs) if filters.drop_duplicates else 0,
             "max_words": 0,
             "max_ratio": 0,
         }
@@ -74,16 +86,16 @@ class PairAssembly(Assembly):
             side: self._engine.materialize(
                 queries.word_counts(prepared.filter(prepared.position == position)), f"{side}_counts"
             )
-            for position, side in enumerate(pair_queries.SIDES)
+            for position, side in enumerate(SIDES)
         }
-        words: dict[str, SideWords] = {}
+        words: dict[str, _SideWords] = {}
         for text_side, tokenizer in zip(settings.text_sides, tokenizers, strict=True):
             joined = counts[text_side.sides[0]]
             for side in text_side.sides[1:]:
                 joined = queries.sum_counts(joined.union(counts[side]), "split", "word")
             vocabulary = self._write_vocabulary(text_side, tokenizer, joined)
-            words |= {side: SideWords(counts[side], vocabulary) for side in text_side.sides}
-        splits = pair_statistics(self._engine, prepared, words, settings, self._folder)
+            words |= {side: _SideWords(counts[side], vocabulary) for side in text_side.sides}
+        splits = _split_statistics(self._engine, prepared, words, settings, self._folder)
         samples = {name: split["pairs"] for name, split in splits.items()}
         source, target = settings.tokenizers
         return {
@@ -97,3 +109,43 @@ class PairAssembly(Assembly):
             "left_out": left_out,
             "reading": self._result.statistics(),
         }
+
+
+class _SideWords(NamedTuple):
+    """The ``queries.word_counts`` of the sources or targets, and their vocabulary."""
+
+    counts: ir.Table
+    vocabulary: Vocabulary
+
+
+def _split_statistics(
+    engine: QueryEngine,
+    utterances: ir.Table,
+    words: Mapping[str, _SideWords],
+    settings: PrepareSettings,
+    folder: Path,
+) -> dict[str, PairSplitStatistics]:
+    """The statistics of each split and of the entire corpus.
+
+    Args:
+        words: Of ``source`` and ``target``.
+        folder: Where to write the vocabularies as Parquet files.
+    """
+    rows = fetch_rows(engine, side_statistics(utterances, settings.encoder_steps, settings.decoder_steps))
+    by_side: dict[str, dict[str, dict[str, int]]] = {}
+    for position, side in enumerate(SIDES):
+        splits = {row["split"]: row for row in rows if row["position"] == position}
+        splits["total"] = {key: sum(row[key] for row in splits.values()) for key in ("pairs", "words", "too_long")}
+        for name, of_words in word_statistics(engine, *words[side], folder).items():
+            splits[name] = splits[name] | of_words
+        by_side[side] = splits
+    statistics: dict[str, PairSplitStatistics] = {}
+    for name in (*SPLITS, "total"):
+        source, target = (by_side[side].get(name, {}) for side in SIDES)
+        pairs = source.get("pairs", 0)
+        statistics[name] = {
+            "pairs": pairs,
+            "source": text_statistics(source, pairs),
+            "target": text_statistics(target, pairs),
+        }
+    return statistics

@@ -16,10 +16,10 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
 from seq2seq_chat.prepare.engine import EngineName, open_engine
-from seq2seq_chat.prepare.inputs import InputFile, find_inputs, plan_tasks
+from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.settings import PrepareSettings
-from seq2seq_chat.prepare.shards import ReadingStopped
+from seq2seq_chat.prepare.shards import Piece, ReadingStopped
 from seq2seq_chat.prepare.split import SPLITS
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
@@ -27,8 +27,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, remove_temporary, write_json
 
 if TYPE_CHECKING:  # it imports Ibis, which is slow
-    from seq2seq_chat.prepare.pair_statistics import PairStatistics
-    from seq2seq_chat.prepare.statistics import CorpusStatistics
+    from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics
 
 STATISTICS_FILE = "statistics.json"
 OUTPUT_FILES = (
@@ -99,7 +98,7 @@ def publish(staging: Path, output: Path) -> None:
         os.replace(staging / name, output / name)
 
 
-def _read(settings: PrepareSettings, files: Sequence[InputFile], folder: Path) -> ReadResult:
+def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> ReadResult:
     """Read the files into shards. Raises CorpusError, UserError."""
     tasks = plan_tasks(settings.corpus, settings.shard_settings, files)
     with ThreadPoolExecutor(1) as background:

@@ -75,7 +75,6 @@ def reply_pairs(comments: ir.Table) -> ir.Table:
     A comment is paired with each of its replies, in any file. A comment whose parent is missing, is the comment
     itself, or belongs to another submission replies to nothing (a submission goes into one split). If an id occurs
     several times, the first comment counts.
-
     """
     named = comments.select("link", "id", "parent", "ordinal")  # texts would fill the memory
     first = named.group_by("id").agg(ordinal=named.ordinal.min())
@@ -261,7 +260,7 @@ def time_lags(utterances: ir.Table, between: str) -> ir.Table:
     """
     order = ibis.window(group_by="thread", order_by=["conversation", "position"])
     first = utterances.start if between == "starts" else utterances.end
-    # The other thread with several conversations is a submission: pairs of comments, whose ends are unknown.
+    # A Reddit submission has several conversations, too: pairs of comments, whose ends are unknown.
     is_film = (utterances.end.notnull() | (utterances.position > 1)).any()
     lagged = utterances.mutate(
         is_film=is_film.over(ibis.window(group_by="thread")),

@@ -10,8 +10,7 @@ from typing import TypedDict
 from seq2seq_chat.data.alphabet import Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.prepare.inputs import InputFile
-from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, PieceReport, TaskReport
+from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, Piece, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
 
 
@@ -48,34 +47,37 @@ class ReadingStatistics(_Counts, total=False):
 class ReadResult:
     """The result of reading the inputs."""
 
-    files: Sequence[InputFile]
+    files: Sequence[Piece]
     shards: Sequence[Path]  # folders
-    file_reports: Sequence[PieceReport]  # the reports of the pieces, summed for each file
+    file_reports: Sequence[PieceReport]  # the counts of the pieces, summed for each file
+    total: PieceReport  # summed for all files
     damages: Sequence[Damage]  # incomplete files first
     tokenizers: Sequence[TokenizerSettings]  # of source and target, see PrepareSettings
 
     @classmethod
     def from_reports(
         cls,
-        files: Sequence[InputFile],
+        files: Sequence[Piece],
         reports: Sequence[TaskReport],
         folder: Path,
         tokenizers: Sequence[TokenizerSettings],
     ) -> ReadResult:
         """Combine the reports of the tasks, whose shards are in ``folder``."""
-        totals = [PieceReport(number) for number in range(len(files))]
+        file_reports = [PieceReport(number) for number in range(len(files))]
+        total = PieceReport(0)
         for report in reports:
             for piece in report.pieces:
-                totals[piece.file].add(piece)
+                file_reports[piece.file].add(piece)
+                total.add(piece)
         damages = [damage for report in reports for damage in report.damages]
         damages.sort(key=lambda damage: not damage.incomplete)
-        return cls(files, [folder / report.key for report in reports], totals, damages, tokenizers)
+        return cls(files, [folder / report.key for report in reports], file_reports, total, damages, tokenizers)
 
     def check_damage(self, max_percent: float) -> None:
         """Raise TooMuchDamage if more than ``max_percent`` of the records or of the files are damaged."""
-        totals = self.statistics()
-        files, incomplete = totals["files"], totals["incomplete_files"]
-        records, damaged = totals["records"], totals["damaged"]
+        statistics = self.statistics()
+        files, incomplete = statistics["files"], statistics["incomplete_files"]
+        records, damaged = statistics["records"], statistics["damaged"]
         if 100 * incomplete > max_percent * files:
             summary = f"{incomplete:,} of {files:,} files are incomplete"
         elif 100 * damaged > max_percent * records:
@@ -90,11 +92,9 @@ class ReadResult:
 
     def check_letters(self) -> None:
         """Warn if a tokenizer removed more than half of the letters. Raises CorpusError if it removed nearly all."""
-        reports, (tokenizer, target_tokenizer) = self.file_reports, self.tokenizers
-        source = Letters(sum(report.letters for report in reports), sum(report.kept_letters for report in reports))
-        target = Letters(
-            sum(report.target_letters for report in reports), sum(report.kept_target_letters for report in reports)
-        )
+        (tokenizer, target_tokenizer), total = self.tokenizers, self.total
+        source = Letters(total.letters, total.kept_letters)
+        target = Letters(total.target_letters, total.kept_target_letters)
         check_letters("the sources" if target.raw else "the inputs", tokenizer.name, source)
         check_letters("the targets", target_tokenizer.name, target)
 
@@ -103,17 +103,17 @@ class ReadResult:
         statistics: ReadingStatistics = {
             "files": sum(2 if file.companion else 1 for file in self.files),
             "bytes": sum(file.size for file in self.files),
-            "records": sum(report.records for report in self.file_reports),
+            "records": self.total.records,
             "copies": copies,
-            "damaged": sum(report.damaged for report in self.file_reports),
+            "damaged": self.total.damaged,
             "incomplete_files": sum(report.incomplete for report in self.file_reports),
             "damages": [str(damage) for damage in self.damages[:MAX_DAMAGES]],
         }
         names = [tokenizer.name for tokenizer in self.tokenizers]
         if "thesis" in names:
-            statistics["removed_words"] = sum(report.removed_words for report in self.file_reports)
+            statistics["removed_words"] = self.total.removed_words
         if "unicode" in names:
-            statistics["removed_characters"] = sum(report.removed_characters for report in self.file_reports)
+            statistics["removed_characters"] = self.total.removed_characters
         if any(map(keeps_texts, self.tokenizers)):
-            statistics["replaced_characters"] = sum(report.replaced for report in self.file_reports)
+            statistics["replaced_characters"] = self.total.replaced
         return statistics

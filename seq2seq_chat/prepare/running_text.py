@@ -21,7 +21,7 @@ from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
 
 
-class TextSettings(NamedTuple):
+class RunningTextSettings(NamedTuple):
     """How running text is prepared."""
 
     tokenizer: TokenizerSettings
@@ -29,7 +29,7 @@ class TextSettings(NamedTuple):
     split: Shares = (90.0, 5.0, 5.0)  # relative numbers of characters
 
 
-def prepare_text(settings: TextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
+def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
     """Write train.txt, validation.txt, test.txt, vocabulary.txt and statistics.json; for subwords also tokenizer.json.
 
     The texts of all inputs, one after the other, each at the start of a line, are divided at two positions, so that
@@ -96,7 +96,7 @@ def _write_splits(files: Sequence[Path], ends: Sequence[int], whole_lines: bool,
                     position, rest = position + len(rest[:room]), rest[room:]
 
 
-def _build_codec(settings: TextSettings, folder: Path) -> Codec:
+def _build_codec(settings: RunningTextSettings, folder: Path) -> Codec:
     """The tokenizer and the vocabulary of train.txt, which are written into ``folder``."""
     train, size = folder / "train.txt", settings.vocabulary_size
     tokenizer: Tokenizer

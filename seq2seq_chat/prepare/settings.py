@@ -9,6 +9,8 @@ from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.data.tokenizers import TokenizerError, TokenizerSettings
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, Vocabulary
 from seq2seq_chat.prepare.engine import EngineName, memory_bytes
+from seq2seq_chat.prepare.readers import find_corpus
+from seq2seq_chat.prepare.shards import ReaderSettings
 from seq2seq_chat.prepare.split import Shares, check_shares
 from seq2seq_chat.system.hardware import available_cores
 
@@ -18,19 +20,6 @@ DEFAULT_MAX_GAP = 10.0
 """Seconds of silence in a film after which a new conversation starts."""
 
 _BYTES_AND_SPECIAL_WORDS = 256 + len(SPECIAL_WORDS)
-
-
-@dataclass(frozen=True)
-class ReaderSettings:
-    """The settings of readers. Changing one invalidates existing shards."""
-
-    turns: str = "running"  # lines only: running conversations, or odd-even pairs of lines
-    subreddits: tuple[str, ...] = ()  # reddit only: the subreddits to read; empty: all
-    max_words: int | None = None  # reddit only: skip longer comments
-    min_score: int | None = None  # reddit only: skip comments with a lower score
-    # Both are set by `PrepareSettings.shard_settings`.
-    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    target_tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)  # pairs only
 
 
 @dataclass(frozen=True)
@@ -60,8 +49,8 @@ class PrepareSettings:
         VocabularyError, TokenizerError: ``vocabulary_size`` is too small.
     """
 
-    corpus: str  # a key of inputs.CORPORA
-    reader: ReaderSettings = ReaderSettings()
+    corpus: str  # the name of a module of readers
+    reader: ReaderSettings | None = None  # with the options of the reader, if it has any; None: its defaults
     max_gap: float | None = DEFAULT_MAX_GAP  # opensubtitles only; None joins all films into a single conversation
     keep_copies: bool = False  # opensubtitles only: keep files that are copies of the same film
     # Dialogues, films and submissions are never divided. None: the official split if the file names show one (see
@@ -106,7 +95,8 @@ class PrepareSettings:
         source, target = (
             TokenizerSettings("subword") if tokenizer.name == "subword" else tokenizer for tokenizer in self.tokenizers
         )
-        return replace(self.reader, tokenizer=source, target_tokenizer=target)
+        reader = self.reader or find_corpus(self.corpus).settings()
+        return replace(reader, tokenizer=source, target_tokenizer=target)
 
     @property
     def has_pairs(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,8 +20,9 @@ import pyarrow.parquet as pq
 
 from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import read_error
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.arrow import booleans, integers
-from seq2seq_chat.prepare.settings import ReaderSettings
 from seq2seq_chat.system.files import write_atomically
 
 _FORMAT = 10  # increment it whenever a reader or a schema changes
@@ -89,21 +89,29 @@ class ReadingStopped(CorpusError):
     """Reading ended early. Finished shards are kept."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReaderSettings:
+    """Settings of readers. Changing one invalidates existing shards; readers with options have a subclass."""
+
+    # Both are set by `PrepareSettings.shard_settings`.
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    target_tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)  # pairs only
+
+
 @dataclass(frozen=True)
 class Piece:
-    """The unit of reading."""
+    """The unit of reading; at first, all of an input."""
 
-    file: int  # index of its file among the inputs
-    path: str
-    size: int  # bytes on disk, for progress
+    path: Path
+    size: int  # bytes on disk, of both files if a companion is an input, too
     member: str | None = None  # name in an archive
+    companion: Path | None = None  # another file that is read together with it
+    file: int = 0  # index of its file among the inputs
     start: int = 0  # first byte, in a plain file that was divided between lines
     end: int | None = None  # end of the byte range; None for the end of the file
-    companion: str | None = None  # path of another file that is read together with it
 
-    @property
-    def name(self) -> str:
-        return self.path if self.member is None else f"{self.path}, {self.member}"
+    def __str__(self) -> str:
+        return f"{self.path}, {self.member}" if self.member else str(self.path)
 
 
 @dataclass(frozen=True)
@@ -119,17 +127,20 @@ class Task:
         return sum(piece.size for piece in self.pieces)
 
     def key(self) -> str:
-        """The name of the shard. Raises OSError."""
+        """The name of the shard. Raises ReadingStopped if there is no such file."""
         paths = {path for piece in self.pieces for path in (piece.path, piece.companion) if path}
-        states = {path: os.stat(path) for path in paths}  # noqa: PTH116  there may be many
+        try:
+            states = {path: path.stat() for path in paths}
+        except OSError as error:
+            raise read_error(Path(error.filename), error, ReadingStopped) from error
         content = [
             _FORMAT,
             self.corpus,
             asdict(self.settings),
-            [[*vars(piece).values(), os.path.abspath(piece.path)] for piece in self.pieces],
+            [[*vars(piece).values(), piece.path.absolute()] for piece in self.pieces],
             sorted((path, state.st_size, state.st_mtime_ns) for path, state in states.items()),
         ]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
+        return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:24]
 
 
 @dataclass
@@ -166,21 +177,10 @@ class PieceReport:
     single_conversation: bool = False  # whether the file has no markers between conversations
 
     def add(self, other: PieceReport) -> None:
-        """Add the counts of another piece of the same file."""
-        self.records += other.records
-        self.damaged += other.damaged
-        self.incomplete |= other.incomplete
-        self.rows += other.rows
-        self.conversations += other.conversations
-        self.letters += other.letters
-        self.kept_letters += other.kept_letters
-        self.target_letters += other.target_letters
-        self.kept_target_letters += other.kept_target_letters
-        self.without_tokens += other.without_tokens
-        self.removed_words += other.removed_words
-        self.removed_characters += other.removed_characters
-        self.replaced += other.replaced
-        self.single_conversation |= other.single_conversation
+        """Add the counts of another piece of the same file; what is true of a piece is true of its file."""
+        for name, value in vars(other).items():
+            if name != "file":
+                setattr(self, name, type(value)(getattr(self, name) + value))
 
 
 @dataclass
@@ -208,14 +208,14 @@ class TaskReport:
 class Shard:
     """Writes the rows of a task, piece by piece, and its ``report``; ``piece`` is the report of the current piece.
 
-    ``on_progress`` is called with the numbers of bytes read and of rows added since the last call.
+    Readers call ``add_bytes`` with the number of bytes read since the last call.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, on_progress: Callable[[int, int], None]) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, add_bytes: Callable[[int], object]) -> None:
         self.report = TaskReport()
         self.piece = PieceReport(0)
         self._name = ""
-        self._schema, self._on_progress = schema, on_progress
+        self._schema, self.add_bytes = schema, add_bytes
         self._writer = pq.ParquetWriter(folder / "rows.parquet", schema, compression="zstd", compression_level=1)
         self._batches: list[pa.RecordBatch] = []
         self._pending_rows = 0
@@ -224,7 +224,7 @@ class Shard:
 
     def start_piece(self, piece: Piece) -> None:
         """Attribute all further rows and damage to this piece."""
-        self._name = piece.name
+        self._name = str(piece)
         self.piece = PieceReport(piece.file)
         self.report.pieces.append(self.piece)
 
@@ -240,7 +240,6 @@ class Shard:
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._pending_rows += rows
         self.piece.rows += rows
-        self._on_progress(0, rows)
         if self._pending_rows >= _ROWS_PER_GROUP:
             self._flush()
 
@@ -256,10 +255,6 @@ class Shard:
                 self.piece.target_letters, self.piece.kept_target_letters = counts
             else:
                 self.piece.letters, self.piece.kept_letters = counts
-
-    def add_bytes(self, size: int) -> None:
-        """Report the number of bytes read."""
-        self._on_progress(size, 0)
 
     def add_damage(self, position: str, reason: str, *, incomplete: bool = False) -> None:
         """Record that a record, or with ``incomplete`` the rest of the piece, was skipped."""

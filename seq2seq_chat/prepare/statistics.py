@@ -15,27 +15,32 @@ from seq2seq_chat.data.tokenizers import TokenizerName
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import strings
-from seq2seq_chat.prepare.engine import Engine, fetch_rows
+from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import leakage_counts, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadingStatistics
 from seq2seq_chat.prepare.settings import PrepareSettings
 
 
-class SplitStatistics(TypedDict):
-    """The statistics of a split. Utterances without tokens are not counted.
+class TextStatistics(TypedDict):
+    """The statistics of the words of a split, or of the sources or targets of its pairs.
 
-    Words are tokens. ``coverage_percent`` is the percentage of word occurrences that are in the
-    vocabulary; ``too_long_percent`` the percentage of samples that have to be truncated because the source exceeds the
-    encoder steps, or the target with its EOS the decoder steps.
+    Words are tokens. ``coverage_percent`` is the percentage of word occurrences that are in the vocabulary;
+    ``too_long_percent`` the percentage of samples that have to be truncated because the source exceeds the encoder
+    steps, or the target with its EOS the decoder steps.
     """
 
-    conversations: int
-    utterances: int
-    samples: int
     words: int
     distinct_words: int
     coverage_percent: float
     too_long_percent: float
+
+
+class SplitStatistics(TextStatistics):
+    """The statistics of a split. Utterances without tokens are not counted."""
+
+    conversations: int
+    utterances: int
+    samples: int
 
 
 class SplitLeakage(TypedDict):
@@ -47,7 +52,7 @@ class SplitLeakage(TypedDict):
     targets_percent: float
 
 
-class Leakage(TypedDict):
+class LeakageStatistics(TypedDict):
     """The leakage that is left after ``dropped_samples`` were dropped from train."""
 
     validation: SplitLeakage
@@ -63,12 +68,43 @@ class CorpusStatistics(TypedDict):
     validation: SplitStatistics
     test: SplitStatistics
     total: SplitStatistics
-    leakage: Leakage
+    leakage: LeakageStatistics
+    reading: ReadingStatistics
+
+
+class PairSplitStatistics(TypedDict):
+    """The statistics of the pairs of a split."""
+
+    pairs: int
+    source: TextStatistics
+    target: TextStatistics
+
+
+class LeftOut(TypedDict):
+    """Pairs that were left out: a side has no tokens, or a filter applies; the first of these reasons counts."""
+
+    without_tokens: int
+    duplicates: int
+    max_words: int
+    max_ratio: int
+
+
+class PairStatistics(TypedDict):
+    """The contents of ``statistics.json`` of pairs. Bad rows are the damaged records of ``reading``."""
+
+    tokenizer: TokenizerName
+    target_tokenizer: TokenizerName
+    train: PairSplitStatistics
+    validation: PairSplitStatistics
+    test: PairSplitStatistics
+    total: PairSplitStatistics
+    leakage: LeakageStatistics
+    left_out: LeftOut
     reading: ReadingStatistics
 
 
 def corpus_statistics(
-    engine: Engine,
+    engine: QueryEngine,
     utterances: ir.Table,
     counts: ir.Table,
     vocabulary: Vocabulary,
@@ -105,7 +141,7 @@ _ADDITIVE = ("conversations", "utterances", "samples", "words", "too_long")
 
 
 def word_statistics(
-    engine: Engine, counts: ir.Table, vocabulary: Vocabulary, folder: Path
+    engine: QueryEngine, counts: ir.Table, vocabulary: Vocabulary, folder: Path
 ) -> dict[str, dict[str, int]]:
     """For each split that has words, and ``total``: ``distinct_words``, and occurrences in the vocabulary.
 
@@ -126,8 +162,8 @@ def word_statistics(
 
 
 def leakage(
-    engine: Engine, utterances: ir.Table, pairing: Pairing, samples: Mapping[str, int], dropped_samples: int
-) -> Leakage:
+    engine: QueryEngine, utterances: ir.Table, pairing: Pairing, samples: Mapping[str, int], dropped_samples: int
+) -> LeakageStatistics:
     """The leakage of prepared utterances, given the number of samples in each split."""
     leaked = engine.materialize(leaked_samples(utterances, pairing), "leaked")
     rows = {row["split"]: row for row in fetch_rows(engine, leakage_counts(utterances, leaked, pairing))}
@@ -138,7 +174,7 @@ def leakage(
     }
 
 
-def vocabulary_table(engine: Engine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
+def vocabulary_table(engine: QueryEngine, vocabulary: Vocabulary, folder: Path) -> ir.Table:
     """The words of a vocabulary, without the special ones, as a table with the column ``word``."""
     path = folder / "words.parquet"
     words = strings([word.encode() for word in vocabulary.words[len(SPECIAL_WORDS) :]])
@@ -151,10 +187,17 @@ def _split_statistics(row: Mapping[str, int]) -> SplitStatistics:
         "conversations": row.get("conversations", 0),
         "utterances": row.get("utterances", 0),
         "samples": row.get("samples", 0),
+        **text_statistics(row, row.get("samples", 0)),
+    }
+
+
+def text_statistics(row: Mapping[str, int], samples: int) -> TextStatistics:
+    """The statistics of a text with this number of samples. Counts that the row lacks are 0."""
+    return {
         "words": row.get("words", 0),
         "distinct_words": row.get("distinct_words", 0),
         "coverage_percent": percent(row.get("known_words", 0), row.get("words", 0)),
-        "too_long_percent": percent(row.get("too_long", 0), row.get("samples", 0)),
+        "too_long_percent": percent(row.get("too_long", 0), samples),
     }
 
 

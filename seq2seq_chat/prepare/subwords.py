@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from seq2seq_chat.prepare.utterances import (
     UTTERANCES_FILE,
     UtterancesWriter,
     corpus_file,
-    count_words,
+    token_counts,
 )
 from seq2seq_chat.prepare.workers import map_in_processes
 from seq2seq_chat.system.files import write_atomically
@@ -85,8 +84,7 @@ def _add_tokens(
         groups = range(table.num_row_groups)
         results: Iterator[pa.StringArray]
         if jobs > 1 and len(groups) >= _MIN_PARALLEL_GROUPS:
-            tasks = [_Task(path, group, tuple(files)) for group in groups]
-            results = map_in_processes(_tokenize_group, tasks, jobs)
+            results = map_in_processes(functools.partial(_tokenize_in_process, path, files), groups, jobs)
         else:
             results = (_tokenize(path, group, tokenizers) for group in groups)
         with tqdm(
@@ -103,16 +101,8 @@ def _add_tokens(
     os.replace(tokenized, path)
 
 
-class _Task(NamedTuple):
-    """A group of rows to tokenize in another process."""
-
-    table: Path
-    group: int
-    files: tuple[Path | None, ...]  # see `_add_tokens`
-
-
-def _tokenize_group(task: _Task) -> pa.StringArray:
-    return _tokenize(task.table, task.group, [None if file is None else _load(file) for file in task.files])
+def _tokenize_in_process(path: Path, files: Sequence[Path | None], group: int) -> pa.StringArray:
+    return _tokenize(path, group, [None if file is None else _load(file) for file in files])
 
 
 @functools.lru_cache(maxsize=2)
@@ -144,5 +134,5 @@ def tokenize_words(tokenizer: SubwordTokenizer, texts: pa.StringArray) -> pa.Str
 
 def _with_tokens(rows: pa.Table, tokens: pa.StringArray) -> pa.RecordBatch:
     columns = {name: column.combine_chunks() for name, column in zip(rows.column_names, rows.columns, strict=True)}
-    columns |= {"words": count_words(tokens), "tokens": tokens}
+    columns |= {"words": token_counts(tokens), "tokens": tokens}
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=PREPARED_WITH_TOKENS)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
-from seq2seq_chat.prepare.arrow import integers, strings, to_numpy
+from seq2seq_chat.prepare.arrow import booleans, integers, strings, to_numpy
 from seq2seq_chat.prepare.shards import TOKENS
 from seq2seq_chat.prepare.split import SPLITS
 
@@ -134,7 +134,7 @@ def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positio
         integers(conversations),
         integers(positions),
         columns["text"],
-        count_words(columns.get("tokens", columns["text"])),
+        token_counts(columns.get("tokens", columns["text"])),
         columns["start"],
         columns["end"],
     ]
@@ -143,7 +143,7 @@ def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positio
     return pa.RecordBatch.from_arrays([*arrays, columns["tokens"]], schema=PREPARED_WITH_TOKENS)
 
 
-def count_words(tokens: pa.StringArray) -> pa.Int32Array:
+def token_counts(tokens: pa.StringArray) -> pa.Int32Array:
     """The number of words, which are separated by single spaces, of each line of tokens."""
     return integers(to_numpy(pc.count_substring(tokens, " "), np.int32) + 1, np.int32)
 
@@ -164,6 +164,7 @@ def _check_order(steps: Any, changes: Any) -> None:
 
 
 _MARKER = f"{END_OF_CONVERSATION}\n".encode()
+_MARKER_LINE, _TAB, _LINE_FEED, _NOTHING = strings([_MARKER, b"\t", b"\n", b""])
 
 
 def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> memoryview:
@@ -176,35 +177,19 @@ def _corpus_lines(text: pa.StringArray, is_first: Any, has_previous: bool) -> me
     """
     marked = is_first.copy()
     marked[0] &= has_previous
-    offsets, characters = _buffers(text)
-    # The offsets of the line feeds. A marker precedes each marked line.
-    ends = offsets[1:] + np.arange(len(text)) + len(_MARKER) * np.cumsum(marked)
-    markers = (ends - np.diff(offsets))[marked, None] - len(_MARKER) + np.arange(len(_MARKER))
-    lines = np.empty(ends[-1] + 1, np.uint8)
-    is_text = np.ones(len(lines), bool)
-    is_text[ends] = is_text[markers] = False
-    lines[is_text] = characters
-    lines[ends] = ord("\n")
-    lines[markers] = np.frombuffer(_MARKER, np.uint8)
-    return lines.data
+    return _joined(pc.if_else(booleans(marked), _MARKER_LINE, _NOTHING), text, _LINE_FEED)
 
 
 def _pair_rows(text: pa.StringArray, is_source: Any) -> memoryview:
     """Sources and targets, in turns, as rows of two columns."""
-    offsets, characters = _buffers(text)
-    ends = offsets[1:] + np.arange(len(text))
-    rows = np.empty(ends[-1] + 1, np.uint8)
-    is_text = np.ones(len(rows), bool)
-    is_text[ends] = False
-    rows[is_text] = characters
-    rows[ends] = np.where(is_source, ord("\t"), ord("\n"))
-    return rows.data
+    return _joined(text, pc.if_else(booleans(is_source), _TAB, _LINE_FEED))
 
 
-def _buffers(text: pa.StringArray) -> tuple[Any, Any]:
-    """Where the strings begin and end in their bytes, ``[strings + 1]``, and these bytes, ``[bytes]``."""
-    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
-    return offsets - offsets[0], np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+def _joined(*parts: pa.StringArray | pa.StringScalar) -> memoryview:
+    """The bytes of strings that follow one another, each made of its parts."""
+    joined = pc.binary_join_element_wise(*parts, _NOTHING)
+    offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset :]
+    return memoryview(joined.buffers()[2])[offsets[0] : offsets[len(joined)]]
 
 
 class UtterancesWriter:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from seq2seq_chat.data.lines import read_error
-from seq2seq_chat.prepare.inputs import CORPORA, Corpus
+from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
 from seq2seq_chat.prepare.shards import Piece, ReadingStopped, Shard, Task, TaskReport
 from seq2seq_chat.prepare.tokenizing import shard_schema
 from seq2seq_chat.system.files import as_user_error, atomic_folder
@@ -40,7 +41,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _Job = tuple[int, Task, Path]  # index, task, folder of its shard
 
-_counter: Any = None  # in a worker: bytes and rows of all workers
+_counter: Any = None  # in a worker: the bytes that all workers have read
 
 
 def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[TaskReport]:
@@ -55,7 +56,7 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[TaskRepor
         ReadingStopped: An input cannot be opened or was modified during reading, or a process was killed.
         UserError: ``folder`` cannot be written.
     """
-    keys = [_key(task) for task in tasks]
+    keys = [task.key() for task in tasks]
     reports = [TaskReport.load(folder / f"{key}.json") for key in keys]
     todo = [(index, tasks[index], folder / keys[index]) for index, report in enumerate(reports) if report is None]
     size = sum(task.size for task in tasks)
@@ -64,54 +65,27 @@ def read_tasks(tasks: Sequence[Task], folder: Path, jobs: int) -> list[TaskRepor
     with tqdm(
         total=size, initial=size - todo_size, desc="reading", unit="B", unit_scale=True, delay=2, disable=None
     ) as bar:
-        for index, report in _read_in_pool(todo, bar, jobs) if parallel else _read_in_process(todo, bar):
+        here = ((index, _read_task(task, shard_folder, bar.update)) for index, task, shard_folder in todo)
+        for index, report in _read_in_pool(todo, bar, jobs) if parallel else here:
             reports[index] = report
     return [report for report in reports if report is not None]
 
 
-def _key(task: Task) -> str:
-    try:
-        return task.key()
-    except OSError as error:
-        raise read_error(Path(error.filename), error, ReadingStopped) from error
-
-
-def _read_in_process(todo: list[_Job], bar: tqdm[Any]) -> Iterator[tuple[int, TaskReport]]:
-    rows = 0
-
-    def on_progress(new_bytes: int, new_rows: int) -> None:
-        nonlocal rows
-        rows += new_rows
-        bar.update(new_bytes)
-        bar.set_postfix(rows=f"{rows:,}", refresh=False)
-
-    for index, task, shard_folder in todo:
-        yield index, _read_task(task, shard_folder, on_progress)
-
-
 def _read_in_pool(todo: list[_Job], bar: tqdm[Any], jobs: int) -> Iterator[tuple[int, TaskReport]]:
-    context = _process_context()
-    counter = context.Array("q", 2)
-    initial = bar.n
-    with ProcessPoolExecutor(min(jobs, len(todo)), context, _start_worker, (counter,)) as pool:
-        futures: dict[Future[TaskReport], int] = {}
-        try:
-            pending = iter(todo)
-            _submit(pool, pending, futures, 2 * jobs)  # not all at once: the largest corpora have thousands of tasks
-            while futures:
-                finished, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    _submit(pool, pending, futures, 1)
-                    yield futures.pop(future), future.result()
-                with counter.get_lock():
-                    bytes_read, rows = counter[:]
-                bar.set_postfix(rows=f"{rows:,}", refresh=False)
-                bar.update(initial + bytes_read - bar.n)
-        except BrokenProcessPool as error:
-            raise ReadingStopped(_KILLED) from error
-        except BaseException:
-            _terminate(pool)
-            raise
+    pending, initial = iter(todo), bar.n
+    futures: dict[Future[TaskReport], int] = {}
+    reader = find_corpus(todo[0][1].corpus).read.__module__
+    with _process_pool(min(jobs, len(todo)), reader) as (pool, counter):
+        while True:
+            # Not all at once: the largest corpora have thousands of tasks.
+            for index, task, shard_folder in islice(pending, 2 * jobs - len(futures)):
+                futures[pool.submit(_run_task, task, shard_folder)] = index
+            if not futures:
+                return
+            finished, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
+            bar.update(initial + counter.value - bar.n)
+            for future in finished:
+                yield futures.pop(future), future.result()
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
@@ -120,38 +94,40 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
     Raises:
         ReadingStopped: A process was killed.
     """
-    context = _process_context()
-    with ProcessPoolExecutor(jobs, context, _start_worker, (context.Array("q", 2),)) as pool:
-        futures: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                futures.append(pool.submit(function, item))
-                if len(futures) > 2 * jobs:
-                    yield futures.popleft().result()
-            while futures:
+    futures: deque[Future[R]] = deque()
+    with _process_pool(jobs) as (pool, _):
+        for item in items:
+            futures.append(pool.submit(function, item))
+            if len(futures) > 2 * jobs:
                 yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
+
+
+@contextmanager
+def _process_pool(jobs: int, *modules: str) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
+    """Processes, which are terminated after an error, and the number of bytes they have read, in shared memory.
+
+    Args:
+        modules: Names of modules that all processes need.
+
+    Raises:
+        ReadingStopped: A process was killed.
+    """
+    # Not fork, because this process has threads. The fork server, whose socket is in the temporary folder, imports
+    # modules once for all processes.
+    is_short = len(os.fsencode(tempfile.gettempdir())) <= _MAX_TEMPORARY_LENGTH
+    context = multiprocessing.get_context("forkserver" if is_short else "spawn")
+    context.set_forkserver_preload([__name__, *modules])
+    counter = context.Value("q", 0)
+    with ProcessPoolExecutor(jobs, context, _start_worker, (counter,)) as pool:
+        try:
+            yield pool, counter
         except BrokenProcessPool as error:
             raise ReadingStopped(_KILLED) from error
         except BaseException:
             _terminate(pool)
             raise
-
-
-def _process_context() -> multiprocessing.context.BaseContext:
-    """The start method: not fork, because this process has threads."""
-    if len(os.fsencode(tempfile.gettempdir())) > _MAX_TEMPORARY_LENGTH:
-        return multiprocessing.get_context("spawn")
-    # The fork server imports this module once for all processes.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
-
-
-def _submit(
-    pool: ProcessPoolExecutor, pending: Iterator[_Job], futures: dict[Future[TaskReport], int], count: int
-) -> None:
-    for index, task, shard_folder in islice(pending, count):
-        futures[pool.submit(_run_task, task, shard_folder)] = index
 
 
 def _terminate(pool: ProcessPoolExecutor) -> None:
@@ -183,17 +159,16 @@ def _exit_after(parent: Any) -> None:
 
 
 def _run_task(task: Task, shard_folder: Path) -> TaskReport:
-    def on_progress(new_bytes: int, new_rows: int) -> None:
+    def on_progress(size: int) -> None:
         with _counter.get_lock():
-            _counter[0] += new_bytes
-            _counter[1] += new_rows
+            _counter.value += size
 
     return _read_task(task, shard_folder, on_progress)
 
 
-def _read_task(task: Task, shard_folder: Path, on_progress: Callable[[int, int], None]) -> TaskReport:
+def _read_task(task: Task, shard_folder: Path, on_progress: Callable[[int], object]) -> TaskReport:
     """Write the shard of a task, then its report."""
-    corpus, key = CORPORA[task.corpus], shard_folder.name
+    corpus, key = find_corpus(task.corpus), shard_folder.name
     shutil.rmtree(shard_folder, ignore_errors=True)  # a process may have been killed before it wrote the report
     with as_user_error(shard_folder.parent), atomic_folder(shard_folder) as folder:
         shard = Shard(folder, shard_schema(corpus.schema, task.settings.tokenizer), on_progress)
@@ -201,7 +176,7 @@ def _read_task(task: Task, shard_folder: Path, on_progress: Callable[[int, int],
             for piece in task.pieces:
                 _read_piece(corpus, task, piece, shard)
             shard.close()
-            if _key(task) != key:
+            if task.key() != key:
                 others = " or another file" * (len(task.pieces) > 1)
                 raise ReadingStopped(
                     f"{task.pieces[0].path}{others} changed while it was being read. "
@@ -215,7 +190,7 @@ def _read_task(task: Task, shard_folder: Path, on_progress: Callable[[int, int],
     return shard.report
 
 
-def _read_piece(corpus: Corpus, task: Task, piece: Piece, shard: Shard) -> None:
+def _read_piece(corpus: RawCorpus, task: Task, piece: Piece, shard: Shard) -> None:
     shard.start_piece(piece)
     try:
         corpus.read(piece, task.settings, shard)

@@ -10,7 +10,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.prepare.settings import PrepareSettings, ReaderSettings
+from seq2seq_chat.prepare.readers.lines import LinesSettings
+from seq2seq_chat.prepare.readers.reddit import RedditSettings
+from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
 
@@ -29,7 +31,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], MagicMock]:
     return replace
 
 
-READER = ReaderSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
+READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ READER = ReaderSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
         (
             "opensubtitles in --max-gap off --keep-copies --engine spark --spark-master local[2] --memory 4GB --jobs 3",
             PrepareSettings(
-                *("opensubtitles", ReaderSettings(), None, True),
+                *("opensubtitles", None, None, True),
                 engine="spark",
                 spark_master="local[2]",
                 memory="4GB",
@@ -71,8 +73,9 @@ READER = ReaderSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
             "cornell in --tokenizer subword --subword-model bpe --jobs 1",
             PrepareSettings("cornell", tokenizer=TokenizerSettings("subword", subword_model="bpe"), jobs=1),
         ),
+        ("--jobs 1 dailydialog in", PrepareSettings("dailydialog", jobs=1)),
         ("tweets in --jobs 1", PrepareSettings("tweets", pairing="alternating", jobs=1)),
-        ("lines in --turns odd-even --jobs 1", PrepareSettings("lines", ReaderSettings(turns="odd-even"), jobs=1)),
+        ("lines in --turns odd-even --jobs 1", PrepareSettings("lines", LinesSettings("odd-even"), jobs=1)),
     ],
 )
 def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, expected: PrepareSettings) -> None:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import lzma
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.data import compressed
-from seq2seq_chat.data.compressed import TOO_LONG_LINE, DamagedFile, LineBlocks, line_starts
+from seq2seq_chat.data.compressed import (
+    TOO_LONG_LINE,
+    DamagedFile,
+    LineBlocks,
+    line_starts,
+    read_decompressed,
+    read_start,
+)
 
 contents = st.lists(
     st.one_of(st.binary(max_size=40), st.integers(0, 60).map(lambda size: b"x" * size)), max_size=12
@@ -83,3 +93,27 @@ def test_a_text_may_start_like_compressed_data(tmp_path: Path, text: bytes) -> N
     (tmp_path / "packed").write_bytes(bz2.compress(b"") + bz2.compress(text))
     for name in ("plain", "packed"):
         assert [bytes(block) for _, block in LineBlocks(tmp_path / name)] == [text]
+
+
+SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18\x04\x00\x00\x00size"  # as pzstd writes one before each frame
+
+
+def zstd_frame(content: bytes) -> bytes:
+    parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True, write_content_size=False)
+    return SKIPPABLE_FRAME + zstandard.ZstdCompressor(compression_params=parameters).compress(content)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstd_frame])
+def test_a_damaged_member_is_no_end_of_file(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    """Files of many members, with a large window and skippable frames; what follows the members is damage."""
+    texts = [b"%d\n" % number * 1000 for number in range(5)]
+    members = b"".join(map(compress, texts))
+    (tmp_path / "members").write_bytes(members)
+    assert read_decompressed(tmp_path / "members") == b"".join(texts)
+    assert read_start(tmp_path / "members", 3001) == b"".join(texts)[:3001]
+    (tmp_path / "damaged").write_bytes(members + b"\xff" + compress(texts[0])[1:])
+    blocks = []
+    with pytest.raises(DamagedFile, match="the compressed data are damaged"):
+        for _, block in LineBlocks(tmp_path / "damaged"):
+            blocks.append(bytes(block))
+    assert b"".join(blocks) == b"".join(texts)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,27 @@ import pytest
 
 from seq2seq_chat.prepare import inputs, workers
 from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.readers import opensubtitles, reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import ReadingStopped
 from seq2seq_chat.system.errors import UserError
 from tests.prepare.raw import contents, film
 
 KILLED = """
-import os, signal, sys
+import dataclasses, os, signal, sys
 from seq2seq_chat.prepare import inputs
 from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.readers import reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
 inputs._TASK_BYTES = 1
-original, corpus, count = inputs.read_reddit, inputs.CORPORA["reddit"], 0
+corpus, count = reddit.CORPUS, 0
 def read_and_die(piece, settings, shard):
     global count
     count += 1
-    original(piece, settings, shard)
+    corpus.read(piece, settings, shard)
     if count == 2:
         os.kill(os.getpid(), getattr(signal, sys.argv[3]))
-inputs.CORPORA["reddit"] = inputs.Corpus(read_and_die, corpus.schema, corpus.file_names, corpus.description)
+reddit.CORPUS = dataclasses.replace(corpus, read=read_and_die)
 prepare(PrepareSettings("reddit", jobs=1), [sys.argv[1]], sys.argv[2])
 """
 
@@ -134,16 +137,16 @@ def test_killed_reader_process_keeps_finished_shards(
     monkeypatch.setattr(workers, "_MIN_PARALLEL_BYTES", 0)
     monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
     monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
-    submit = workers._submit
     killed: list[int] = []
 
-    def kill_and_submit(pool: Any, *arguments: Any) -> None:
-        if list((tmp_path / "out" / ".preparing").glob("*.json")) and not killed:
-            killed.append(next(iter(pool._processes)))
-            os.kill(killed[0], signal.SIGKILL)
-        submit(pool, *arguments)
+    class Pool(ProcessPoolExecutor):
+        def submit(self, *arguments: Any) -> Any:  # type: ignore[override]
+            if list((tmp_path / "out" / ".preparing").glob("*.json")) and not killed:
+                killed.append(next(iter(self._processes)))
+                os.kill(killed[0], signal.SIGKILL)
+            return super().submit(*arguments)
 
-    monkeypatch.setattr(workers, "_submit", kill_and_submit)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
     with pytest.raises(ReadingStopped, match=r"was killed, possibly because memory ran out.*--jobs"):
         prepare(PrepareSettings("reddit", jobs=2), [months], tmp_path / "out")
     monkeypatch.undo()
@@ -155,16 +158,14 @@ def test_killed_reader_process_keeps_finished_shards(
 
 
 def test_file_modified_during_reading(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = inputs.CORPORA["reddit"]
+    corpus = reddit.CORPUS
 
     def read_and_append(piece: Any, settings: Any, shard: Any) -> None:
         corpus.read(piece, settings, shard)
         with open(piece.path, "a") as file:
             file.write("{}\n")
 
-    monkeypatch.setitem(
-        inputs.CORPORA, "reddit", inputs.Corpus(read_and_append, corpus.schema, corpus.file_names, corpus.description)
-    )
+    monkeypatch.setattr(reddit, "CORPUS", dataclasses.replace(corpus, read=read_and_append))
     with pytest.raises(ReadingStopped, match=r"RC_2010-01 .*changed while it was being read\. Run the command again"):
         prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "out")
     assert not (tmp_path / "out").exists()  # nothing was finished
@@ -172,10 +173,9 @@ def test_file_modified_during_reading(months: Path, tmp_path: Path, monkeypatch:
     modified = [months / "RC_2010-02"]
 
     def read_and_append_later(piece: Any, settings: Any, shard: Any) -> None:
-        (read_and_append if Path(piece.path) in modified else corpus.read)(piece, settings, shard)
+        (read_and_append if piece.path in modified else corpus.read)(piece, settings, shard)
 
-    changed = inputs.Corpus(read_and_append_later, corpus.schema, corpus.file_names, corpus.description)
-    monkeypatch.setitem(inputs.CORPORA, "reddit", changed)
+    monkeypatch.setattr(reddit, "CORPUS", dataclasses.replace(corpus, read=read_and_append_later))
     with pytest.raises(ReadingStopped, match="RC_2010-02 changed"):
         prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "out")
     assert len(list((tmp_path / "out" / ".preparing").glob("*.json"))) == 1
@@ -192,12 +192,12 @@ def test_archive_modified_during_reading(tmp_path: Path, monkeypatch: pytest.Mon
                 archive.writestr(name, film("one/film"))
 
     write(["1999/1/1.xml", "1999/2/2.xml"])
-    corpus = inputs.CORPORA["opensubtitles"]
+    corpus = opensubtitles.CORPUS
 
     def remove_and_read(piece: Any, settings: Any, shard: Any) -> None:
         write(["1999/1/1.xml"])
         corpus.read(piece, settings, shard)
 
-    monkeypatch.setitem(inputs.CORPORA, "opensubtitles", dataclasses.replace(corpus, read=remove_and_read))
+    monkeypatch.setattr(opensubtitles, "CORPUS", dataclasses.replace(corpus, read=remove_and_read))
     with pytest.raises(ReadingStopped, match="changed while it was being read"):
         prepare(PrepareSettings("opensubtitles"), [path], tmp_path / "out")

@@ -24,8 +24,10 @@ from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.prepare.inputs import find_inputs
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import ReadResult
+from seq2seq_chat.prepare.readers.opensubtitles import film_name
 from seq2seq_chat.prepare.readers.opus import DamagedXml, Sentences, film_sentences, parse_sentences, scan_sentences
-from seq2seq_chat.prepare.settings import PrepareSettings, ReaderSettings
+from seq2seq_chat.prepare.readers.reddit import RedditSettings
+from seq2seq_chat.prepare.settings import PrepareSettings
 from tests.prepare.oracle import (
     check,
     data_folder,
@@ -101,7 +103,7 @@ def test_reddit_equals_oracle(files, subreddits, max_words, min_score, pack) -> 
             ends = "\n" if number % 2 else "\r\n"
             (folder / f"RC_{number}.json").write_bytes(pack("".join(line + ends for line in lines).encode()))
         conversations = oracle_reddit(files, subreddits, max_words, min_score)
-        reader = ReaderSettings(subreddits=subreddits, max_words=max_words, min_score=min_score)
+        reader = RedditSettings(subreddits=subreddits, max_words=max_words, min_score=min_score)
         options: dict[str, Any] = {
             "reader": reader,
             "split": (2, 1, 1),
@@ -130,7 +132,7 @@ def test_real_reddit(tmp_path: Path, subreddits: tuple[str, ...], max_words: int
     ]
     conversations = oracle_reddit(files, subreddits, max_words, min_score)
     assert len(conversations) > 100
-    reader = ReaderSettings(subreddits=subreddits, max_words=max_words, min_score=min_score)
+    reader = RedditSettings(subreddits=subreddits, max_words=max_words, min_score=min_score)
     prepare(PrepareSettings("reddit", reader=reader, vocabulary_size=3000), [folder], tmp_path / "out")
     check(tmp_path / "out", conversations)
 
@@ -276,7 +278,7 @@ def test_conversations_of_films_equal_oracle(
 def test_real_films(tmp_path: Path, max_gap: float) -> None:
     folder = data_folder("opensubtitles")
     contents = [
-        (item.film_name, gzip.decompress(item.path.read_bytes())) for item in find_inputs("opensubtitles", [folder])
+        (film_name(item), gzip.decompress(item.path.read_bytes())) for item in find_inputs("opensubtitles", [folder])
     ]
     assert len(contents) == 4
     assert all(scan_sentences(content) is not None for _, content in contents)

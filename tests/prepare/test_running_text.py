@@ -129,11 +129,8 @@ def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seed", 3], "--seed does not apply to text"),
-        (["--pairing", "sliding"], "--pairing does not apply to text"),
-        (["--subreddit", "a"], "--subreddit does not apply to text"),
-        (["--min-score", 0], "--min-score does not apply to text"),
-        (["--split", "1,2"], "must be three numbers"),
+        (["--seed", 3], "No such option '--seed'"),
+        (["--split", "1,2"], "not three numbers, such as 97,1,2"),
         *(
             (["--split", split], "is not a valid split")
             for split in ("0,0,0", "0,50,50", "nan,1,1", "inf,1,1", "100,-5,5")

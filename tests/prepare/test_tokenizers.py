@@ -203,9 +203,10 @@ def test_equals_oracle(tmp_path: Path, corpus: str, settings: TokenizerSettings)
 
 
 def test_every_choice_is_covered() -> None:
-    choices: dict[str | None, Any] = {parameter.name: parameter.type for parameter in prepare_command.params}
-    assert set(choices["corpus"].choices) - {"pairs", "text"} == set(WRITERS)
-    assert tuple(choices["tokenizer"].choices) == NAMES
+    assert set(prepare_command.commands) - {"pairs", "text"} == set(WRITERS)
+    for command in prepare_command.commands.values():
+        types: dict[str | None, Any] = {parameter.name: parameter.type for parameter in command.params}
+        assert tuple(types["tokenizer"].choices) == NAMES
 
 
 def write_comments(path: Path, bodies: list[str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare import inputs, workers
 from seq2seq_chat.prepare.pipeline import prepare
-from seq2seq_chat.prepare.settings import PrepareSettings, ReaderSettings
+from seq2seq_chat.prepare.readers import reddit
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.shards import ReaderSettings
 from seq2seq_chat.system.errors import UserError
 from tests.prepare.raw import contents, dump
 
@@ -21,7 +24,7 @@ def test_result_does_not_depend_on_ranges_and_processes(
     prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "one")
     monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
     monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
-    tasks = inputs.plan_tasks("reddit", ReaderSettings(), inputs.find_inputs("reddit", [months]))
+    tasks = inputs.plan_tasks("reddit", reddit.RedditSettings(), inputs.find_inputs("reddit", [months]))
     assert len(tasks) > 10
     prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "many")
     monkeypatch.setattr(workers, "_MIN_PARALLEL_BYTES", 0)
@@ -39,16 +42,13 @@ def test_finished_shards_are_not_read_again(months: Path, tmp_path: Path, monkey
     with pytest.raises(CorpusError, match=r"RC_2010-03, byte \d+: invalid JSON\. In total, 300 of 4,399 lines"):
         prepare(PrepareSettings("reddit", jobs=1), [months], output)
     read: list[str] = []
-    original = inputs.read_reddit
-    corpus = inputs.CORPORA["reddit"]
+    corpus = reddit.CORPUS
 
     def record_and_read(piece, settings, shard):  # type: ignore[no-untyped-def]
-        read.append(Path(piece.path).name)
-        original(piece, settings, shard)
+        read.append(piece.path.name)
+        corpus.read(piece, settings, shard)
 
-    monkeypatch.setitem(
-        inputs.CORPORA, "reddit", inputs.Corpus(record_and_read, corpus.schema, corpus.file_names, corpus.description)
-    )
+    monkeypatch.setattr(reddit, "CORPUS", dataclasses.replace(corpus, read=record_and_read))
     dump(bad, range(4000, 4100))
     statistics = prepare(PrepareSettings("reddit", jobs=1), [months], output)
     assert read == ["RC_2010-03"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
 from seq2seq_chat.prepare.readers.text import ConversationWriter, line_batches
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import UTTERANCES, Piece, ReaderSettings, Shard
 
 _SEPARATOR = " +++$+++"  # followed by a space, unless the field is empty
 _MARKUP = re.compile(r"</?[A-Za-z]+>")  # <u>, <i>, <b> and a few more for emphasis
@@ -20,7 +21,7 @@ def read_cornell(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     Raises:
         OSError: One of the two files cannot be opened.
     """
-    lines_file = Path(piece.companion) if piece.companion else lines_file_of(Path(piece.path))
+    lines_file = piece.companion or lines_file_of(piece.path)
     texts = _read_texts(piece, lines_file, shard)
     conversations = ConversationWriter(piece, settings, shard)
     for lines in line_batches(piece, shard, legacy=True):
@@ -42,7 +43,7 @@ def read_cornell(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
 def _read_texts(piece: Piece, lines_file: Path, shard: Shard) -> dict[str, str]:
     """The texts of the lines by their ids."""
     texts: dict[str, str] = {}
-    for lines in line_batches(Piece(piece.file, str(lines_file), 0), shard, legacy=True):
+    for lines in line_batches(Piece(lines_file, 0), shard, legacy=True):
         for number, line in lines:
             if not line.strip():
                 continue
@@ -61,3 +62,21 @@ def lines_file_of(conversations_file: Path) -> Path:
     stem = name.split(".")[0]
     candidates = sorted(path for path in conversations_file.parent.glob(f"{stem}.*") if path.is_file())
     return next(iter(candidates), conversations_file.with_name(name))
+
+
+def _conversation_files(path: Path) -> Iterable[Piece]:
+    """The file itself, or of a file of lines the files of conversations that belong to it. Raises OSError."""
+    conversations: list[Path] = []
+    if "conversations" not in path.name:
+        conversations = [file for file in sorted(path.parent.glob("*conversations*")) if lines_file_of(file) == path]
+    return [file for name in conversations or [path] for file in single_file(name)]
+
+
+CORPUS = RawCorpus(
+    read_cornell,
+    UTTERANCES,
+    rf".*conversations.*\.txt{COMPRESSED}",
+    "movie_conversations.txt",
+    expand=_conversation_files,
+    companion=lines_file_of,
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.text import ConversationWriter, line_batches
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import UTTERANCES, Piece, ReaderSettings, Shard
 
 _END_OF_TURN = "__eou__"
 
@@ -28,3 +28,12 @@ def read_dailydialog(piece: Piece, settings: ReaderSettings, shard: Shard) -> No
                     f"line {number}", f"no {_END_OF_TURN}; name the files that contain the dialogues, or another corpus"
                 )
         conversations.flush()
+
+
+CORPUS = RawCorpus(
+    read_dailydialog,
+    UTTERANCES,
+    rf"(?!dialogues_(text|topic|act|emotion)).*\.txt{COMPRESSED}",
+    "dialogues_train.txt (or .txt.gz)",
+    recursive=True,
+)

@@ -1,18 +1,29 @@
-"""Corpus files, other texts with one utterance per line, and texts with alternating lines."""
+"""Corpus files, and other texts with one utterance per line."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, is_mistyped_marker
-from seq2seq_chat.prepare.readers.text import ConversationWriter, line_batches
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
+from seq2seq_chat.prepare.readers.text import ConversationWriter, add_mistyped_marker, line_batches
+from seq2seq_chat.prepare.readers.tweets import read_tweets
+from seq2seq_chat.prepare.shards import UTTERANCES, Piece, ReaderSettings, Shard
 
 
-def read_lines(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+@dataclass(frozen=True)
+class LinesSettings(ReaderSettings):
+    """The options of this reader."""
+
+    turns: Literal["running", "odd-even"] = "running"  # running conversations, or odd-even pairs of lines
+
+
+def read_lines(piece: Piece, settings: LinesSettings, shard: Shard) -> None:
     """Read a corpus file, or any text with one utterance per line.
 
     A mistyped marker ends a conversation, too, but it is damage. With ``odd-even`` turns the lines are pairs, see
-    ``read_tweets``.
+    ``tweets.read_tweets``.
 
     Raises:
         OSError: The file cannot be opened.
@@ -28,7 +39,7 @@ def read_lines(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
             if line.strip() == END_OF_CONVERSATION:
                 conversation += 1
             elif is_mistyped_marker(line):
-                _add_mistyped_marker(shard, number, line)
+                add_mistyped_marker(shard, number, line)
                 conversation += 1
             elif line.strip():
                 conversations.add(conversation, [line])
@@ -36,35 +47,4 @@ def read_lines(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     shard.piece.single_conversation = shard.piece.conversations == 1
 
 
-def read_tweets(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
-    """Read a text in which each even line replies to the line before it, as in collections of tweets.
-
-    Each pair is a conversation; a pair with a damaged or empty line is dropped. Damaged and empty lines are counted, so
-    that they do not shift later pairs; only markers between conversations are not.
-
-    Raises:
-        OSError: The file cannot be opened.
-    """
-    conversations = ConversationWriter(piece, settings, shard, complete_size=2)
-    first = ""
-    count = 0
-    for lines in line_batches(piece, shard, keep_damaged=True):
-        for number, line in lines:
-            if line.strip() == END_OF_CONVERSATION:
-                continue
-            shard.piece.records += 1
-            if is_mistyped_marker(line):
-                _add_mistyped_marker(shard, number, line)
-                continue
-            if count % 2 == 0:
-                first = line
-            else:
-                conversations.add(count // 2, [first, line])
-            count += 1
-        conversations.flush()
-
-
-def _add_mistyped_marker(shard: Shard, number: int, line: str) -> None:
-    shard.add_damage(
-        f"line {number}", f"{line.strip()} is not the line that ends a conversation, {END_OF_CONVERSATION}"
-    )
+CORPUS = RawCorpus(read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", LinesSettings)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import compress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from seq2seq_chat.data.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
+from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import floats, integers, lines
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize_block
 
 SKETCH_SIZE = 32
 """Fingerprints in the sketch of a film: the smallest hashes of its distinct long sentences."""
 
-ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplementedError, RuntimeError, struct.error)
+_ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplementedError, RuntimeError, struct.error)
 """Exceptions that reading a damaged or modified archive may raise."""
 
 _LONG_SENTENCE = 8  # words; shorter sentences occur in many films
@@ -81,18 +84,65 @@ def film_fingerprints(block: bytes) -> tuple[int, list[int]]:
 
 def _content(piece: Piece) -> bytes:
     """The XML of a piece. Raises DamagedFile, OSError."""
-    path = Path(piece.path)
-    if piece.member is None and path.suffix != ".zip":
-        return read_decompressed(path)
-    state = path.stat()
+    if piece.member is None and piece.path.suffix != ".zip":
+        return read_decompressed(piece.path)
+    state = piece.path.stat()
     try:
         archive = _archive(piece.path, state.st_size, state.st_mtime_ns)
         return archive.read(piece.member) if piece.member else b""
-    except ZIP_ERRORS as error:
+    except _ZIP_ERRORS as error:
         raise DamagedFile(f"could not be decompressed: {error}") from error
 
 
 @lru_cache(maxsize=1)
-def _archive(path: str, size: int, modified: int) -> zipfile.ZipFile:
+def _archive(path: Path, _size: int, _modified: int) -> zipfile.ZipFile:
     """An open archive; size and date are part of the cache key because the file may be modified."""
     return zipfile.ZipFile(path)
+
+
+def _films(path: Path) -> Iterator[Piece]:
+    """The films of an XML file, of an archive, or of a list of them in a .txt. Raises CorpusError, OSError."""
+    for file in _read_file_list(path) if path.suffix == ".txt" else [path]:
+        yield from _members(file) if file.suffix == ".zip" else single_file(file)
+
+
+def _read_file_list(path: Path) -> Iterator[Path]:
+    """The files in a list, one per line, relative to the working directory."""
+    try:
+        names = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is not UTF-8. A list of files must have one path per line.") from error
+    yield from map(Path, filter(None, map(str.strip, names)))
+
+
+def _members(path: Path) -> Iterable[Piece]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [
+                Piece(path, info.compress_size, info.filename)
+                for info in archive.infolist()
+                if info.filename.endswith(".xml")
+            ]
+    except _ZIP_ERRORS:
+        return single_file(path)  # reported as damage when it is read
+    if not members:
+        raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
+    return sorted(members, key=lambda file: PurePosixPath(file.member or "").parts)
+
+
+def film_name(piece: Piece) -> str:
+    """Year, film and subtitle file in the folders of OPUS, for example ``2018/7008412/7008412``."""
+    parts = (PurePosixPath(piece.member) if piece.member else piece.path.absolute()).parts[-3:]
+    name = re.sub(rf"\.xml{COMPRESSED}$", "", "/".join(parts))
+    return name.encode(errors="backslashreplace").decode()
+
+
+CORPUS = RawCorpus(
+    read_opensubtitles,
+    SUBTITLES,
+    rf".*(\.xml{COMPRESSED}|\.zip)",
+    ".xml, .xml.gz or .zip",
+    recursive=True,
+    file_is_film=True,
+    expand=_films,
+)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
-from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG
+from seq2seq_chat.data.compressed import read_start
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, read_error
 from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.text import line_batches, line_position
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
 
 _BATCH_PAIRS = 4096
+_START_BYTES = 1 << 14
+_TSV = re.compile(rf".*\.tsv{COMPRESSED}", re.IGNORECASE)
 _BREAKS = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """Tabs, and what some program takes for a line break; either would break a row of two columns."""
 
 
-def read_pairs(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+def read_pair_files(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     """Read a file of two columns, or a range of one, or two files of parallel lines, into a shard of PAIRS.
 
     Rows that are not pairs are damage. Pairs with a side that has no tokens are left out.
@@ -105,3 +110,44 @@ def _columns(prefix: str, texts: TokenizedTexts, kept: Sequence[int]) -> dict[st
     if texts.tokens is None or texts.tokens is texts.texts:
         columns["tokens"] = pa.nulls(len(kept), pa.string())
     return {f"{prefix}{name}": column for name, column in columns.items()}
+
+
+def _choose(files: list[Path]) -> list[Path]:
+    """The .tsv files in a folder or, if there are none, those with columns. Raises CorpusError."""
+    return [path for path in files if _TSV.fullmatch(path.name)] or [path for path in files if _has_columns(path)]
+
+
+def _combine(files: list[Piece]) -> list[Piece]:
+    """The files of two columns, or two files of parallel lines as one. Raises CorpusError."""
+    lines = [file for file in files if not _has_columns(file.path)]
+    if not lines:
+        return files
+    if len(files) != 2 or len(lines) != 2:
+        raise CorpusError(
+            f"{lines[0].path} has no tab-separated columns. Name .tsv files of two columns, or exactly two files "
+            f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
+        )
+    source, target = files
+    return [Piece(source.path, source.size + target.size, companion=target.path)]
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether a file is a .tsv, or most lines at its start have a tab. Raises CorpusError."""
+    if _TSV.fullmatch(path.name):
+        return True
+    try:
+        lines = read_start(path, _START_BYTES).splitlines()
+    except OSError as error:
+        raise read_error(path, error, CorpusError) from error
+    return 2 * sum(b"\t" in line for line in lines) > len(lines)
+
+
+CORPUS = RawCorpus(
+    read_pair_files,
+    PAIRS,
+    rf"(?i).*\.(tsv|txt){COMPRESSED}",
+    ".tsv",
+    divisible=True,
+    choose=_choose,
+    combine=_combine,
+)

@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ahocorasick_rs
@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.prepare.arrow import floats, integers, strings
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
+from seq2seq_chat.prepare.shards import COMMENTS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 
 MAX_FILE_BYTES = 1 << 44
@@ -42,7 +42,16 @@ _ENTITIES = (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))  # the escapes in bod
 _COMMENT_PREFIX = "t1_"
 
 
-def read_reddit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+@dataclass(frozen=True)
+class RedditSettings(ReaderSettings):
+    """The options of this reader."""
+
+    subreddits: tuple[str, ...] = ()  # the subreddits to read; empty: all
+    max_words: int | None = None  # skip longer comments
+    min_score: int | None = None  # skip comments with a lower score
+
+
+def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
     """Read the comments of a dump, or of a byte range of one, into a shard of COMMENTS.
 
     Skips comments of other subreddits, deleted and removed comments, those that have no words or too many, and those
@@ -55,7 +64,7 @@ def read_reddit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     comments = _CommentReader(piece, settings, shard)
     offset = piece.start
     try:
-        for begin, block in LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes):
+        for begin, block in LineBlocks(piece.path, piece.start, piece.end, shard.add_bytes):
             comments.read(begin, block)
             offset = begin + len(block)
     except DamagedFile as error:
@@ -77,7 +86,7 @@ class _Comment(NamedTuple):
 class _CommentReader:
     """Reads the comments in blocks of lines of one piece."""
 
-    def __init__(self, piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+    def __init__(self, piece: Piece, settings: RedditSettings, shard: Shard) -> None:
         self._shard = shard
         self._settings = settings
         self._first_ordinal = piece.file * MAX_FILE_BYTES
@@ -223,3 +232,13 @@ def _is_utf8(data: bytes | memoryview) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+CORPUS = RawCorpus(
+    read_reddit,
+    COMMENTS,
+    rf"(RC_[^.]*|.*\.(json|jsonl|ndjson)){COMPRESSED}",
+    "RC_… or .json (.gz, .bz2, .xz, .zst)",
+    RedditSettings,
+    divisible=True,
+)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
-from seq2seq_chat.prepare.settings import ReaderSettings
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 
 BLOCK_UTTERANCES = 100
@@ -110,7 +108,7 @@ def line_batches(
             return "", f"byte {error.start} of the line is not UTF-8"
 
     try:
-        for _, block in LineBlocks(Path(piece.path), piece.start, piece.end, shard.add_bytes):
+        for _, block in LineBlocks(piece.path, piece.start, piece.end, shard.add_bytes):
             yield lines(bytes(block))
     except DamagedFile as error:
         shard.add_damage(f"after {line_position(piece, number)}", str(error), incomplete=True)
@@ -119,3 +117,10 @@ def line_batches(
 def line_position(piece: Piece, number: int) -> str:
     """The position of a line in its file for people; ``number`` is its number in the piece."""
     return f"line {number}" + (f" after byte {piece.start}" if piece.start else "")
+
+
+def add_mistyped_marker(shard: Shard, number: int, line: str) -> None:
+    """Record a mistyped marker as damage."""
+    shard.add_damage(
+        f"line {number}", f"{line.strip()} is not the line that ends a conversation, {END_OF_CONVERSATION}"
+    )

@@ -10,7 +10,8 @@ import pytest
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.prepare.pipeline import prepare
-from seq2seq_chat.prepare.settings import PrepareSettings, ReaderSettings
+from seq2seq_chat.prepare.readers.reddit import RedditSettings
+from seq2seq_chat.prepare.settings import PrepareSettings
 from tests.prepare.raw import dump
 
 
@@ -31,7 +32,7 @@ def test_subreddit_names_with_several_encodings(months: Path, tmp_path: Path) ->
     (tmp_path / "RC_2010-01").write_text(text)
     statistics = [
         prepare(
-            PrepareSettings("reddit", reader=ReaderSettings(subreddits=names), split=(1, 0, 0)),
+            PrepareSettings("reddit", reader=RedditSettings(subreddits=names), split=(1, 0, 0)),
             [path],
             tmp_path / f"out{number}",
         )
@@ -57,7 +58,7 @@ def test_pairs_of_comments_and_replies_by_hand(tmp_path: Path) -> None:
     keys = ("id", "link_id", "parent_id", "body", "score")
     lines = [json.dumps(dict(zip(keys, values, strict=True)) | {"subreddit": "s"}) for values in comments]
     (tmp_path / "RC_2011-01").write_text("\n".join(lines) + "\n")
-    reader = ReaderSettings(max_words=4, min_score=0)
+    reader = RedditSettings(max_words=4, min_score=0)
     prepare(PrepareSettings("reddit", reader=reader, split=(1, 0, 0)), [tmp_path], tmp_path / "out")
     assert (tmp_path / "out" / "train.txt").read_text().split("\n") == [
         *("1 2 lt 3", "four words i have", END_OF_CONVERSATION),

@@ -15,7 +15,7 @@ import zstandard
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
-from seq2seq_chat.prepare.settings import ReaderSettings
+from seq2seq_chat.prepare.readers import find_corpus
 from seq2seq_chat.prepare.shards import TaskReport
 from seq2seq_chat.prepare.workers import read_tasks
 
@@ -30,7 +30,7 @@ def read(tmp_path: Path) -> Read:
     def reader(corpus: str, *paths: Path, **settings: str) -> tuple[list[list[str]], TaskReport]:
         shards = tmp_path / "shards"
         shards.mkdir(exist_ok=True)
-        (task,) = plan_tasks(corpus, ReaderSettings(**settings), find_inputs(corpus, paths))
+        (task,) = plan_tasks(corpus, find_corpus(corpus).settings(**settings), find_inputs(corpus, paths))
         (report,) = read_tasks([task], shards, 1)
         rows = pq.read_table(shards / task.key() / "rows.parquet").to_pylist()
         files = groupby(rows, key=lambda row: row["file"])
@@ -142,7 +142,7 @@ def test_single_conversation_is_detected(corpus_file: Write, read: Read, marker:
 def test_damage_does_not_shift_later_pairs(tmp_path: Path, read: Read, corpus: str) -> None:
     path = tmp_path / "tweets.txt"
     path.write_bytes(b"q1\na1\nq2\n***\n\na3\nq4\na4\n\xff\na5\nq6\na6\r\nq7")
-    conversations, report = read(corpus, path, turns="odd-even")
+    conversations, report = read(corpus, path, **({"turns": "odd-even"} if corpus == "lines" else {}))
     assert conversations == [["q1", "a1"], ["q4", "a4"], ["q6", "a6"]]
     assert [str(damage) for damage in report.damages] == [f"{path}, line 9: byte 0 of the line is not UTF-8"]
     assert (report.pieces[0].records, report.pieces[0].damaged) == (13, 1)
