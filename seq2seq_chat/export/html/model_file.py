@@ -21,8 +21,8 @@ from seq2seq_chat.checkpoint.restore import TrainedModel
 from seq2seq_chat.checkpoint.variables import variable_name
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.export.browser_tokenizers import describe_tokenizer
-from seq2seq_chat.export.quantization import MAX_INT8, QuantizedMatrix, quantize, relative_error
+from seq2seq_chat.export.html.tokenizers import describe_tokenizer
+from seq2seq_chat.export.onnx.quantization import MAX_INT8, QuantizedMatrix, quantize, relative_error
 from seq2seq_chat.system.errors import UserError
 
 FORMAT = 1

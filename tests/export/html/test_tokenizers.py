@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
-from seq2seq_chat.export.browser_tokenizers import describe_tokenizer
+from seq2seq_chat.export.html.tokenizers import describe_tokenizer
 from tests.data.tokenizers.test_unicode import ENCODED, SCRIPTS
-from tests.export.conftest import Evaluate
+from tests.export.html.conftest import Evaluate
 
 TEXTS = [
     *(text for text, _ in [*SCRIPTS.values(), *ENCODED]),

@@ -1,4 +1,4 @@
-// Reads the contents of a model file: a header in JSON, then the tensors. Written by seq2seq_chat/export/browser_model.py.
+// Reads the contents of a model file: a header in JSON, then the tensors. Written by seq2seq_chat/export/html/model_file.py.
 import { Matrix } from "./tensors.js";
 
 const FORMAT = 1;

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.checkpoint.variables import variable_name
-from seq2seq_chat.export.onnx_graph import GraphBuilder, Value
-from seq2seq_chat.export.onnx_weights import WeightFormat
+from seq2seq_chat.export.onnx.graph import OnnxGraph, Value
+from seq2seq_chat.export.onnx.weights import WeightFormat
 from seq2seq_chat.model.attention import AdditiveAttention, Attention, DotAttention, GeneralAttention
 from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell, RNNCell
 from seq2seq_chat.model.decoder import Decoder
@@ -25,7 +25,7 @@ State = list[Value]
 class Layers(NamedTuple):
     """Adds the layers of a model to a graph."""
 
-    graph: GraphBuilder
+    graph: OnnxGraph
     weights: WeightFormat
 
     def weight(self, weight: Weight, x: Value) -> Value:

@@ -10,8 +10,9 @@ import pytest
 
 from seq2seq_chat.checkpoint.restore import TrainedModel
 from seq2seq_chat.config import Config
-from seq2seq_chat.export.browser_model import JAVASCRIPT, pack_model
-from webui.offline.bundle import bundle
+from seq2seq_chat.export.html.bundle import bundle
+from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
+from tests.webui.conftest import expect, page  # noqa: F401  (fixtures)
 
 Evaluate = Callable[..., Any]
 
@@ -29,14 +30,14 @@ const pause = async () => {};
 @pytest.fixture(scope="session")
 def javascript(browser: Any) -> Iterator[Evaluate]:
     """``javascript("return modules.tensors.topK(input, 2)", [1, 3, 2])``: the body of a function of ``input``."""
-    page = browser.new_page()
-    page.add_script_tag(content=f"{{ {bundle('worker', [JAVASCRIPT])} globalThis.modules = modules; }}")
+    tab = browser.new_page()
+    tab.add_script_tag(content=f"{{ {bundle('worker', [JAVASCRIPT])} globalThis.modules = modules; }}")
 
     def evaluate(body: str, value: Any = None) -> Any:
-        return page.evaluate(f"async (input) => {{ {LOAD} {body} }}", value)
+        return tab.evaluate(f"async (input) => {{ {LOAD} {body} }}", value)
 
     yield evaluate
-    page.close()
+    tab.close()
 
 
 def encode_model(trained: TrainedModel[Any], config: Config) -> str:

@@ -8,23 +8,20 @@ import json
 import logging
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import flask_bootstrap
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from seq2seq_chat.checkpoint.restore import load_language_model, load_trained_model
 from seq2seq_chat.config import LABELS, Decoding
-from seq2seq_chat.export.browser_model import JAVASCRIPT, pack_model
-from seq2seq_chat.export.saved_model import ExportError, ensure_empty
+from seq2seq_chat.export.html.bundle import bundle
+from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
+from seq2seq_chat.export.html.styles import used_rules
+from seq2seq_chat.export.output_folder import ensure_empty, new_folder
 from seq2seq_chat.runs.run import LATEST, Run
-from seq2seq_chat.system.files import atomic_folder
-from webui.decoding_options import decoding_options, default_settings
-from webui.limits import Limits
-from webui.offline.bundle import bundle
-from webui.offline.styles import used_rules
 
 PAGE = "index.html"
 PAGES = {"conversation": "chat", "translation": "translate", "language_model": "write"}
@@ -39,19 +36,29 @@ SHOWN_CLASSES = ("show", "showing", "hiding", "fade", "offcanvas-backdrop", "dro
 
 logger = logging.getLogger(__name__)
 
-_STATIC = Path(__file__).parents[1] / "static"
-_OFFLINE = Path(__file__).parent
-_BOOTSTRAP = Path(flask_bootstrap.__file__).parent / "static" / "bootstrap5"
+_PAGE = Path(__file__).parent / "page"
 _SOURCE_MAP = re.compile(r"\n?(?://#|/\*#) sourceMappingURL=\S+(?: \*/)?\s*$")
 
 
-def export_page(run: Run, folder: str | Path, snapshot: str | None = None) -> Path:
+class Assets(NamedTuple):
+    """What a page takes from the web UI."""
+
+    templates: Path  # folder of the Jinja templates
+    static: Path  # folder of the style sheets and icons; its folder js has the scripts
+    bootstrap: Path  # folder of Bootstrap's styles and scripts, as Bootstrap-Flask has it
+    limits: Any  # which the templates read
+    options: list[dict[str, Any]]  # fields of the form for decoding settings
+    default_settings: Callable[[Decoding], dict[str, dict[str, Any]]]  # of a run, by method: what the form shows
+
+
+def export_page(run: Run, folder: str | Path, assets: Assets, snapshot: str | None = None) -> Path:
     """Write the page for the model of a run as the only file of a folder, atomically.
 
     Logs a warning for each difference from the replies of ``chat``.
 
     Args:
         folder: The output folder; must be empty or not exist.
+        assets: Templates, styles and scripts of the web UI.
         snapshot: Name of the snapshot; None for the newest weights.
 
     Returns:
@@ -65,25 +72,17 @@ def export_page(run: Run, folder: str | Path, snapshot: str | None = None) -> Pa
     ensure_empty(folder)
     for difference in differences(run.config.decoding):
         logger.warning("%s", difference)
-    page = build_page(run, snapshot)
-    try:
-        with atomic_folder(folder) as temporary:
-            (temporary / PAGE).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise ExportError(f"--output {folder} could not be written: {error.strerror}; choose another folder") from error
+    load = load_language_model if run.config.task == "language_model" else load_trained_model
+    trained = load(run, snapshot)
+    about = {"step": trained.step, "run": _describe(run, snapshot or LATEST, trained.step, assets)}
+    model = base64.b85encode(pack_model(trained, run.config, about, run.name)).replace(b"<", b",").decode()
+    page = _render(run, model, assets)
+    with new_folder(folder) as temporary:
+        (temporary / PAGE).write_text(page, encoding="utf-8")
     return folder / PAGE
 
 
-def build_page(run: Run, snapshot: str | None = None) -> str:
-    """The page for the model of a run; see :func:`export_page`."""
-    load = load_language_model if run.config.task == "language_model" else load_trained_model
-    trained, limits = load(run, snapshot), Limits()
-    about = {"step": trained.step, "run": _describe(run, snapshot or LATEST, trained.step, limits)}
-    model = base64.b85encode(pack_model(trained, run.config, about, run.name)).replace(b"<", b",").decode()
-    return _render(run, model, limits)
-
-
-def _describe(run: Run, snapshot: str, step: int, limits: Limits) -> dict[str, Any]:
+def _describe(run: Run, snapshot: str, step: int, assets: Assets) -> dict[str, Any]:
     """What the page's scripts read of a run, as in the answers of the server; without paths and text of its corpora."""
     decoding = run.config.decoding
     return {
@@ -97,8 +96,8 @@ def _describe(run: Run, snapshot: str, step: int, limits: Limits) -> dict[str, A
         "samples": [],
         "config": {"decoding": _settings(decoding.model_dump(mode="json"))},
         "decoding": {
-            "options": [option for option in decoding_options(limits) if option["name"] in SETTINGS],
-            "defaults": {name: _settings(values) for name, values in default_settings(decoding, limits).items()},
+            "options": [option for option in assets.options if option["name"] in SETTINGS],
+            "defaults": {name: _settings(values) for name, values in assets.default_settings(decoding).items()},
             "method": decoding.method,
         },
     }
@@ -119,32 +118,34 @@ def differences(decoding: Decoding) -> list[str]:
     ]
 
 
-def _render(run: Run, model: str, limits: Limits) -> str:
+def _render(run: Run, model: str, assets: Assets) -> str:
     page = PAGES[run.config.task]
-    script = bundle(page, [_OFFLINE, _STATIC / "js"])
+    script = bundle(page, [_PAGE, assets.static / "js"])
     worker = f'const startWorker = () => {{\n"use strict";\n{bundle("worker", [JAVASCRIPT])}}};\n'
     scripts = [
-        *(_read(_BOOTSTRAP / name) for name in ("umd/popper.min.js", "js/bootstrap.min.js")),
+        *(_read(assets.bootstrap / name) for name in ("umd/popper.min.js", "js/bootstrap.min.js")),
         f'"use strict";\n(async () => {{\n{worker}{script}}})();\n',
     ]
-    head_scripts = [_read(_OFFLINE / "startup.js"), _read(_STATIC / "js" / "theme.js")]
-    environment = Environment(loader=PackageLoader("webui"), autoescape=True, undefined=StrictUndefined)
+    head_scripts = [_read(_PAGE / "startup.js"), _read(assets.static / "js" / "theme.js")]
+    loader = FileSystemLoader([_PAGE, assets.templates])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     template = environment.get_template(f"{page}.html")
     content = {
-        "layout": "offline.html",
+        "layout": "layout.html",
         "title": re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", run.name),
-        "icon": f"data:image/svg+xml,{quote(_read(_STATIC / 'icon.svg'))}",
+        "icon": f"data:image/svg+xml,{quote(_read(assets.static / 'icon.svg'))}",
         "labels": {task: names._asdict() for task, names in LABELS.items()},
-        "limits": limits,
+        "limits": assets.limits,
         "head_scripts": head_scripts,
         "scripts": scripts,
     }
-    styles = _styles(page, template.render(content, page_labels=None, policy="", styles="", model="") + script)
+    markup = template.render(content, page_labels=None, policy="", styles="", model="")
+    styles = _styles(page, markup + script, assets)
     policy = _policy([*head_scripts, *scripts], styles)
     return template.render(content, page_labels=None, policy=policy, styles=styles, model=model)
 
 
-def _styles(page: str, markup: str) -> str:
+def _styles(page: str, markup: str, assets: Assets) -> str:
     """The rules of Bootstrap and of our style sheets for the classes in HTML and scripts."""
     ours = [
         "style.css",
@@ -152,7 +153,11 @@ def _styles(page: str, markup: str) -> str:
         *{"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
     ]
     names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
-    files = [_BOOTSTRAP / "css" / "bootstrap.min.css", *(_STATIC / name for name in ours), _OFFLINE / "offline.css"]
+    files = [
+        assets.bootstrap / "css" / "bootstrap.min.css",
+        *(assets.static / name for name in ours),
+        _PAGE / "layout.css",
+    ]
     return "\n".join(used_rules(_read(file), names) for file in files)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from webui.offline.bundle import bundle
-from webui.offline.styles import used_rules
+from seq2seq_chat.export.html.bundle import bundle
+from seq2seq_chat.export.html.styles import used_rules
 
 Write = Callable[..., Path]
 

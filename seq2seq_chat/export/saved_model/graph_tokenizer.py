@@ -1,4 +1,4 @@
-"""Tokenizers as TensorFlow graphs of string operations.
+"""Tokenizers and vocabularies as TensorFlow graphs of string operations.
 
 ``english`` and ``character`` treat each character independently of its neighbors, so a table of all characters, built
 with the tokenizer itself, is an exact equivalent.
@@ -10,6 +10,7 @@ import functools
 import sys
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -17,6 +18,7 @@ from seq2seq_chat.data.codec import replace_surrogates
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.english import clean_lines
 from seq2seq_chat.data.tokenizers.english_character import SPACE
+from seq2seq_chat.data.vocabulary import UNKNOWN
 
 TOKENS = "tokens"
 """In place of a tokenizer's name: a text is its tokens, separated by spaces."""
@@ -25,6 +27,7 @@ GRAPH_TOKENIZERS = ("english", "english_character", "thesis", "whitespace", "cha
 
 _UNUSED = ("Cn", "Co", "Cs")  # Unicode categories that become spaces: unassigned, private use, surrogates
 _SPACE = "[" + "".join(rf"\x{{{code:x}}}" for code in range(sys.maxunicode + 1) if chr(code).isspace()) + "]"
+_LINE_NUMBER, _LINE = tf.lookup.TextFileIndex.LINE_NUMBER, tf.lookup.TextFileIndex.WHOLE_LINE
 _THESIS_WORD, _MARK = "[a-zA-Z0-9.,!?]+", "([.,!?])"
 
 
@@ -124,3 +127,17 @@ def hidden_characters() -> dict[str, str]:
     characters = list(map(chr, range(sys.maxunicode + 1)))
     tokens = zip(characters, CharacterTokenizer().encode("".join(characters)), strict=True)
     return {character: token for character, token in tokens if token != character}
+
+
+def ids_table(file: Path) -> tf.lookup.StaticHashTable:
+    """The lookup table of a vocabulary file: words → ids, int64; UNKNOWN for all others."""
+    return tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(str(file), tf.string, _LINE, tf.int64, _LINE_NUMBER), UNKNOWN
+    )
+
+
+def words_table(file: Path) -> tf.lookup.StaticHashTable:
+    """The lookup table of a vocabulary file: ids, int64 → words; "" for all others."""
+    return tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(str(file), tf.int64, _LINE_NUMBER, tf.string, _LINE), ""
+    )

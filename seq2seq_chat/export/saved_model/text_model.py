@@ -12,8 +12,7 @@ from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS
 from seq2seq_chat.decoding.sampling import truncated_softmax
-from seq2seq_chat.export.graph_tokenizer import TOKENS, GraphTokenizer
-from seq2seq_chat.export.vocabulary_tables import ids_table, words_table
+from seq2seq_chat.export.saved_model.graph_tokenizer import TOKENS, GraphTokenizer, ids_table, words_table
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 

@@ -17,16 +17,16 @@ from seq2seq_chat.config import Config, TextSettings
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, VOCABULARY_FILE
-from seq2seq_chat.export.onnx_graph import OPSET
-from seq2seq_chat.export.onnx_model import decoder_graph, encoder_graph, memory_tensors, state_tensors
-from seq2seq_chat.export.onnx_weights import Float32Weights, Int8Weights, WeightFormat
-from seq2seq_chat.export.portable_usage import readme, requirements
-from seq2seq_chat.export.saved_model import ExportError, ensure_empty
+from seq2seq_chat.export.onnx.graph import OPSET
+from seq2seq_chat.export.onnx.model import decoder_graph, encoder_graph, memory_tensors, state_tensors
+from seq2seq_chat.export.onnx.usage import readme, requirements
+from seq2seq_chat.export.onnx.weights import Float32Weights, Int8Weights, WeightFormat
+from seq2seq_chat.export.output_folder import ExportError, ensure_empty, new_folder
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
 from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.runs.run import LATEST, Run
-from seq2seq_chat.system.files import atomic_folder, write_atomically
+from seq2seq_chat.system.files import write_atomically
 
 MAX_BYTES = 2**31 - 1  # of an ONNX file
 LICENSE = (
@@ -73,18 +73,15 @@ def export_onnx(
         "opset": OPSET,
         **describe(trained, config),
     }
-    try:
-        with atomic_folder(folder) as temporary:
-            for name, graph in graphs.items():
-                write_atomically(temporary / name, _serialize(name, graph))
-            trained.codecs.save(temporary)
-            Run(temporary).save_config(config)
-            write_atomically(temporary / "README.txt", readme(about, _known_tokens(trained.codecs)))
-            for name, packages in requirements(config).items():
-                write_atomically(temporary / name, packages)
-            write_manifest(temporary, about)
-    except OSError as error:
-        raise ExportError(f"--output {folder} could not be written: {error.strerror}; choose another folder") from error
+    with new_folder(folder) as temporary:
+        for name, graph in graphs.items():
+            write_atomically(temporary / name, _serialize(name, graph))
+        trained.codecs.save(temporary)
+        Run(temporary).save_config(config)
+        write_atomically(temporary / "README.txt", readme(about, _known_tokens(trained.codecs)))
+        for name, packages in requirements(config).items():
+            write_atomically(temporary / name, packages)
+        write_manifest(temporary, about)
     return about
 
 

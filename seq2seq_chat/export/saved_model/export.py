@@ -18,31 +18,17 @@ from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, l
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
-from seq2seq_chat.export.reply_model import ReplyModel, has_equal_tokenizers, text_format
-from seq2seq_chat.export.text_model import TextModel, running_text_format
+from seq2seq_chat.export.output_folder import ensure_empty, new_folder, unwritable
+from seq2seq_chat.export.saved_model.reply_model import ReplyModel, has_equal_tokenizers, text_format
+from seq2seq_chat.export.saved_model.text_model import TextModel, running_text_format
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.run import LATEST, Run
-from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import atomic_folder, write_json
+from seq2seq_chat.system.files import write_json
 
 ABOUT = "about.json"
 
 logger = logging.getLogger(__name__)
-
-
-class ExportError(UserError):
-    """The output folder cannot be used."""
-
-
-def ensure_empty(folder: Path) -> None:
-    """Raise ExportError if ``folder`` exists and is not an empty folder, or is inaccessible."""
-    try:
-        is_empty_folder = folder.is_dir() and not any(folder.iterdir())
-        if not is_empty_folder and (folder.exists() or folder.is_symlink()):
-            raise ExportError(f"--output {folder} already exists; choose another folder")
-    except OSError as error:
-        raise ExportError(f"--output {folder}: {error.strerror}; choose another folder") from error
 
 
 def export_saved_model(
@@ -118,18 +104,17 @@ def _versions() -> dict[str, str]:
 
 def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[Path], ReplyModel | TextModel]) -> None:
     """Write the model that ``build`` makes, given a folder with the vocabularies, and about.json."""
-    try:
-        with tempfile.TemporaryDirectory() as scratch, atomic_folder(folder) as temporary:
-            codecs.save(Path(scratch))
+    with new_folder(folder) as temporary, tempfile.TemporaryDirectory() as scratch:
+        codecs.save(Path(scratch))
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
+        try:
             model = build(Path(scratch))
-            options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
             tf.saved_model.save(model, str(temporary), model.functions, options)
-            for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
-                shutil.copy(file, temporary)
-            write_json(temporary / ABOUT, about)
-    except (OSError, tf.errors.OpError) as error:
-        reason = error.message if isinstance(error, tf.errors.OpError) else error.strerror
-        raise ExportError(f"--output {folder} could not be written: {reason}; choose another folder") from error
+        except tf.errors.OpError as error:
+            raise unwritable(folder, error.message) from error
+        for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
+            shutil.copy(file, temporary)
+        write_json(temporary / ABOUT, about)
 
 
 def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:

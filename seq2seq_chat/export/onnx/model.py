@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from seq2seq_chat.export.onnx_graph import GraphBuilder, Value
-from seq2seq_chat.export.onnx_layers import Layers, State, state_fields
-from seq2seq_chat.export.onnx_weights import WeightFormat
+from seq2seq_chat.export.onnx.graph import OnnxGraph, Value
+from seq2seq_chat.export.onnx.layers import Layers, State, state_fields
+from seq2seq_chat.export.onnx.weights import WeightFormat
 from seq2seq_chat.model.attention import MASK_VALUE
 from seq2seq_chat.model.cells import Cell
 from seq2seq_chat.model.decoder import Decoder, decoder_output_size
@@ -26,11 +26,11 @@ class Tensor(NamedTuple):
     name: str
     shape: tuple[int | str, ...]  # of a row
 
-    def declare(self, graph: GraphBuilder) -> Value:
+    def declare(self, graph: OnnxGraph) -> Value:
         """Add it to the inputs of a graph."""
         return graph.input(self.name, "float32", ["rows", *self.shape])
 
-    def give(self, graph: GraphBuilder, value: Value, prefix: str = "") -> None:
+    def give(self, graph: OnnxGraph, value: Value, prefix: str = "") -> None:
         """Add it to the outputs of a graph."""
         graph.output(value, f"{prefix}{self.name}", "float32", ["rows", *self.shape])
 
@@ -64,7 +64,7 @@ def memory_tensors(decoder: Decoder) -> list[Tensor]:
 
 def encoder_graph(model: Seq2Seq, weights: WeightFormat) -> onnx.ModelProto:
     """Source ids and lengths → the decoder's state before the first word, and its memory."""
-    graph = GraphBuilder("encoder")
+    graph = OnnxGraph("encoder")
     layers, decoder = Layers(graph, weights), model.decoder
     source = graph.input("source", "int32", ["rows", "steps"])
     lengths = graph.input("lengths", "int32", ["rows"])
@@ -95,7 +95,7 @@ def encoder_graph(model: Seq2Seq, weights: WeightFormat) -> onnx.ModelProto:
 
 def decoder_graph(model: Seq2Seq | LanguageModel, weights: WeightFormat) -> onnx.ModelProto:
     """Previous words, state and memory → logits, their normalizer, next state and attention."""
-    graph = GraphBuilder("decoder_step")
+    graph = OnnxGraph("decoder_step")
     layers, decoder = Layers(graph, weights), model.decoder
     words = graph.input("words", "int32", ["rows"])
     state = [tensor.declare(graph) for tensor in state_tensors(decoder)]
@@ -132,7 +132,7 @@ def decoder_graph(model: Seq2Seq | LanguageModel, weights: WeightFormat) -> onnx
     return graph.model()
 
 
-def _log_normalizer(graph: GraphBuilder, logits: Value) -> Value:
+def _log_normalizer(graph: OnnxGraph, logits: Value) -> Value:
     """log Σ exp of every row, from its most probable word: logit - log p. ReduceLogSumExp is less exact and slower."""
     largest, probable = (
         graph.op("ReduceMax", values, axes=[1], keepdims=0) for values in (logits, graph.op("Softmax", logits, axis=-1))
@@ -140,7 +140,7 @@ def _log_normalizer(graph: GraphBuilder, logits: Value) -> Value:
     return graph.op("Sub", largest, graph.op("Log", probable))
 
 
-def _word_mask(graph: GraphBuilder, source: Value, lengths: Value) -> Value:
+def _word_mask(graph: OnnxGraph, source: Value, lengths: Value) -> Value:
     """Which steps of a source are words: bool [steps, rows, 1]."""
     steps = graph.op("Gather", graph.op("Shape", source), graph.constant(np.array(1, np.int64)))
     zero, one = (graph.constant(np.array(value, np.int64)) for value in (0, 1))
@@ -177,7 +177,7 @@ def _bridge(layers: Layers, bridge: Bridge, forward: State, backward: State) -> 
 def _run_cell(layers: Layers, cell: Cell, inputs: Value, mask: Value, backward: bool = False) -> tuple[State, Value]:
     """Run a cell over all steps: its final state, and its outputs, [steps, rows, hidden]. Padding changes no state."""
     graph, fields, size = layers.graph, state_fields(cell), cell.hidden_size
-    body = GraphBuilder(f"steps of {cell.bias.name}", graph)
+    body = OnnxGraph(f"steps of {cell.bias.name}", graph)
     inner = layers._replace(graph=body)
     suffix = graph.unique("step")
     old = [body.input(f"{field}_{suffix}", "float32", ["rows", size]) for field in fields]

@@ -20,8 +20,8 @@ from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, train
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
-from seq2seq_chat.export.reply_model import ReplyModel
-from seq2seq_chat.export.saved_model import copy_differences, export_saved_model, exported_searches
+from seq2seq_chat.export.saved_model.export import copy_differences, export_saved_model, exported_searches
+from seq2seq_chat.export.saved_model.reply_model import ReplyModel
 from seq2seq_chat.inference.chatbot import Chatbot
 from tests.random_runs import make_codec, random_run, small_config
 

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import onnx
 
-from seq2seq_chat.export.onnx_graph import CONTRIBUTED, GraphBuilder, Value
-from seq2seq_chat.export.quantization import quantize
+from seq2seq_chat.export.onnx.graph import CONTRIBUTED, OnnxGraph, Value
+from seq2seq_chat.export.onnx.quantization import quantize
 
 OFFSET = 128  # of integers with a sign that are stored without
 
@@ -19,20 +19,20 @@ class WeightFormat(Protocol):
     Args of all methods: the graph, a tensor, and the name and values of the matrix, [outputs, inputs].
     """
 
-    def linear(self, graph: GraphBuilder, x: Value, name: str, matrix: np.ndarray) -> Value:
+    def linear(self, graph: OnnxGraph, x: Value, name: str, matrix: np.ndarray) -> Value:
         """x: [..., inputs] → x Wᵀ: [..., outputs]."""
 
-    def rows(self, graph: GraphBuilder, ids: Value, name: str, matrix: np.ndarray) -> Value:
+    def rows(self, graph: OnnxGraph, ids: Value, name: str, matrix: np.ndarray) -> Value:
         """ids: [...] → rows of the matrix: [..., inputs]."""
 
 
 class Float32Weights:
     """Weights as they were trained."""
 
-    def linear(self, graph: GraphBuilder, x: Value, name: str, matrix: np.ndarray) -> Value:
+    def linear(self, graph: OnnxGraph, x: Value, name: str, matrix: np.ndarray) -> Value:
         return graph.op("MatMul", x, graph.constant(matrix.T, name))
 
-    def rows(self, graph: GraphBuilder, ids: Value, name: str, matrix: np.ndarray) -> Value:
+    def rows(self, graph: OnnxGraph, ids: Value, name: str, matrix: np.ndarray) -> Value:
         return graph.op("Gather", graph.constant(matrix, f"{name}/rows"), ids)
 
 
@@ -43,7 +43,7 @@ class Int8Weights:
     operator wants the inputs of an output in blocks, with a scale for each block.
     """
 
-    def linear(self, graph: GraphBuilder, x: Value, name: str, matrix: np.ndarray) -> Value:
+    def linear(self, graph: OnnxGraph, x: Value, name: str, matrix: np.ndarray) -> Value:
         outputs, inputs = matrix.shape
         return graph.op(
             "MatMulNBits",
@@ -57,7 +57,7 @@ class Int8Weights:
             accuracy_level=4,  # multiply integers
         )
 
-    def rows(self, graph: GraphBuilder, ids: Value, name: str, matrix: np.ndarray) -> Value:
+    def rows(self, graph: OnnxGraph, ids: Value, name: str, matrix: np.ndarray) -> Value:
         values, scales = self._constants(graph, name, matrix)
         blocks = graph.op("Cast", graph.op("Gather", values, ids), to=onnx.TensorProto.FLOAT)
         signed = graph.op("Sub", blocks, graph.constant(np.array(OFFSET, np.float32), "offset"))
@@ -65,7 +65,7 @@ class Int8Weights:
         rows = graph.op("Reshape", graph.op("Mul", signed, scales), self._joined(graph, ids))
         return graph.op("Slice", rows, graph.axes(0), graph.axes(matrix.shape[1]), graph.axes(-1))
 
-    def _constants(self, graph: GraphBuilder, name: str, matrix: np.ndarray) -> tuple[Value, Value]:
+    def _constants(self, graph: OnnxGraph, name: str, matrix: np.ndarray) -> tuple[Value, Value]:
         """The integers, uint8 [outputs, blocks, block size], and the scales, [outputs, blocks]."""
         outputs, inputs = matrix.shape
         size = _block_size(inputs)
@@ -76,7 +76,7 @@ class Int8Weights:
         scales = np.repeat(quantized.scales[:, np.newaxis], blocks, axis=1)
         return graph.constant(values.reshape(outputs, blocks, size), name), graph.constant(scales, f"{name}/scales")
 
-    def _joined(self, graph: GraphBuilder, ids: Value) -> Value:
+    def _joined(self, graph: OnnxGraph, ids: Value) -> Value:
         """The shape of rows whose blocks are joined."""
         return graph.op("Concat", graph.op("Shape", ids), graph.axes(-1), axis=0)
 

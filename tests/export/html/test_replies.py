@@ -16,14 +16,14 @@ from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.sampling import truncated_softmax
-from seq2seq_chat.export.browser_model import round_weights
+from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.inference.chatbot import Chatbot, Reply
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
-from tests.export.conftest import Evaluate, encode_model
+from tests.export.html.conftest import Evaluate, encode_model
 from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
 from tests.random_weights import randomize

@@ -23,7 +23,7 @@ Value: TypeAlias = str
 TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "bool": TensorProto.BOOL}
 
 
-class GraphBuilder:
+class OnnxGraph:
     """A graph under construction.
 
     Args:
@@ -31,9 +31,9 @@ class GraphBuilder:
         parent: The graph that this one is the body of a loop of: it keeps the constants of both.
     """
 
-    def __init__(self, name: str, parent: GraphBuilder | None = None) -> None:
+    def __init__(self, name: str, parent: OnnxGraph | None = None) -> None:
         self.name = name
-        self._root: GraphBuilder = self if parent is None else parent._root
+        self._root: OnnxGraph = self if parent is None else parent._root
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []

@@ -11,8 +11,13 @@ import tensorflow as tf
 from seq2seq_chat.config import Config, Data, Decoding
 from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
-from seq2seq_chat.export.graph_tokenizer import GRAPH_TOKENIZERS, TOKENS, GraphTokenizer
-from seq2seq_chat.export.vocabulary_tables import ids_table, words_table
+from seq2seq_chat.export.saved_model.graph_tokenizer import (
+    GRAPH_TOKENIZERS,
+    TOKENS,
+    GraphTokenizer,
+    ids_table,
+    words_table,
+)
 from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 

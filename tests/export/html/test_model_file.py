@@ -11,12 +11,12 @@ import tensorflow as tf
 from seq2seq_chat.checkpoint.restore import TrainedModel
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.export import browser_model
-from seq2seq_chat.export.browser_model import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor, round_weights
+from seq2seq_chat.export.html import model_file
+from seq2seq_chat.export.html.model_file import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor, round_weights
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
-from tests.export.conftest import Evaluate, encode_model
+from tests.export.html.conftest import Evaluate, encode_model
 from tests.model.test_architectures import ARCHITECTURES
 from tests.random_runs import make_codec, small_config
 from tests.random_weights import randomize
@@ -114,12 +114,12 @@ def test_a_matrix_that_would_lose_too_much_keeps_its_floats() -> None:
 
 
 def test_every_kind_of_model_is_supported() -> None:
-    for setting, values in browser_model.SUPPORTED.items():
+    for setting, values in model_file.SUPPORTED.items():
         assert set(values) == set(get_args(Model.model_fields[setting].annotation))
 
 
 def test_a_kind_of_model_that_is_not_supported_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(browser_model.SUPPORTED, "cell", ("gru",))
+    monkeypatch.setitem(model_file.SUPPORTED, "cell", ("gru",))
     with pytest.raises(UserError, match=r"model\.cell lstm, which pages do not support"):
         pack_model(random_trained(small_config()), small_config(), {}, "run")
 
@@ -130,6 +130,6 @@ def test_models_that_do_not_fit_or_diverged_are_refused(monkeypatch: pytest.Monk
     model.model.output.bias.assign(tf.fill(model.model.output.bias.shape, float("nan")))
     with pytest.raises(UserError, match="diverged; use an earlier --snapshot"):
         pack_model(model, config, {}, "run")
-    monkeypatch.setattr(browser_model, "MAX_PARAMETERS", 1000)
+    monkeypatch.setattr(model_file, "MAX_PARAMETERS", 1000)
     with pytest.raises(UserError, match="million parameters"):
         pack_model(model, config, {}, "run")
