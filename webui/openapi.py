@@ -64,7 +64,7 @@ _operations: dict[Callable[..., Any], Operation] = {}
 def openapi_document(app: Flask, limits: Limits, needs_token: bool) -> dict[str, Any]:
     """The OpenAPI 3.1 document of a server."""
     paths: dict[str, dict[str, Any]] = {}
-    models = {ErrorResponse}
+    models: set[Model] = {ErrorResponse}
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
         if operation := _operations.get(view):
@@ -126,12 +126,13 @@ def _parameters(rule: Rule, view: Callable[..., Any], query: Model | None) -> It
 
 def _response(operation: Operation) -> dict[str, Any]:
     """The response with status 200."""
-    description, schema = operation.response, {"type": "string"}
+    description = operation.response
+    schema: dict[str, Any] = {"type": "string"}
     if operation.media_type == JSON:
         schema = _reference(operation.models[0])
     elif operation.media_type == LINES:
         description = f"One JSON object a line: {description}. Closing the connection stops the computation."
-        schema = {"anyOf": [_reference(model) for model in (*operation.models, ErrorResponse)]}
+        schema = {"anyOf": [*map(_reference, operation.models), _reference(ErrorResponse)]}
     return {"description": description, "content": _content(schema, operation.media_type)}
 
 

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from seq2seq_chat.config import Config, ConfigError
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
@@ -19,7 +21,7 @@ from webui.run_schemas import TrainingCurve, ValidationCurve
 MAX_SAMPLES = 2000  # the newest sample replies
 MAX_FILES = 200  # in a report
 MAX_POINTS = 400  # in a curve; a screen shows no more
-CURVES = {"train": TrainingCurve, "validation": ValidationCurve}
+CURVES: dict[str, type[BaseModel]] = {"train": TrainingCurve, "validation": ValidationCurve}
 MEDIA_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
