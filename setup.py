@@ -23,7 +23,7 @@ setup(
     packages=[*find_packages(include=["seq2seq_chat", "seq2seq_chat.*", "webui", "webui.*"]), *SAMPLE],
     package_dir=SAMPLE,
     package_data={
-        "seq2seq_chat": ["analysis/report/templates/*", "export/javascript/*"],
+        "seq2seq_chat": ["analysis/report/templates/*", "export/html/javascript/*", "export/html/page/*"],
         "seq2seq_chat.sample": [
             "conversations.txt",
             "validation.txt",
@@ -31,7 +31,7 @@ setup(
             "dates_*.tsv",
             "questions.txt",
         ],
-        "webui": ["templates/**/*", "static/**/*", "offline/*.js", "offline/*.css"],
+        "webui": ["templates/**/*", "static/**/*"],
     },
     # TensorFlow 2.15 is the last version that tensorflow-addons supports, and it needs Python 3.10 or 3.11.
     python_requires=">=3.10,<3.12",

@@ -21,7 +21,7 @@ from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.predictions import Predictions, predict
 from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.export.browser_model import round_weights
+from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json

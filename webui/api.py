@@ -25,18 +25,25 @@ from webui.app_state import get_state
 from webui.chat_answers import ChatQuestion, reply_events
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
-from webui.openapi import openapi_document
+from webui.openapi import EVENTS, LINES, Operation, openapi_document
 from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, find_weights, strip_paths
+from webui.run_schemas import RunList, RunPage
 from webui.schemas import (
+    ChatReply,
     ChatRequest,
+    GenerateRequest,
+    Health,
     InvalidRequest,
+    ReplyText,
     RequestTooLarge,
+    RunName,
+    TextBlock,
+    TextEnd,
     parse_chat_request,
     parse_generate_request,
     text_block,
 )
-from webui.server_sent_events import MIMETYPE
 from webui.streaming import read_first, send_parts, stream_response
 
 Key = TypeVar("Key")
@@ -45,6 +52,7 @@ api = Blueprint("api", __name__)
 
 
 @api.post("/api/chat")
+@Operation("chat", "The reply", [ChatReply], body=ChatRequest, errors=[503])
 def chat() -> Response:
     """Reply to an utterance."""
     question = _question()
@@ -99,18 +107,35 @@ def compute_answers(
 
 
 @api.post("/api/chat/stream")
+@Operation(
+    "chatStream",
+    "Server-sent events: `text` with a ReplyText whenever the reply changes, and then `reply` with a ChatReply or "
+    "`error` with an ErrorResponse. Closing the connection stops the search.",
+    [ReplyText, ChatReply],
+    media_type=EVENTS,
+    body=ChatRequest,
+    errors=[503],
+)
 def chat_stream() -> Response:
-    """Reply to an utterance with server-sent events, as the reply grows."""
+    """Reply to an utterance, word by word."""
     state, question = get_state(), _question()
     stream = question.send(state.pool.stream)
     first = read_first(stream, state.limits.timeout)
     events = reply_events(question, stream, first, state.limits.timeout)
-    return send_parts(events, MIMETYPE, stream.stop)
+    return send_parts(events, EVENTS, stream.stop)
 
 
 @api.post("/api/generate")
+@Operation(
+    "generate",
+    "blocks of tokens as they are written, and then TextEnd, or an error",
+    [TextBlock, TextEnd],
+    media_type=LINES,
+    body=GenerateRequest,
+    errors=[503],
+)
 def generate() -> Response:
-    """Write a text, sent as it is written: a line of JSON for each block of tokens, and one at the end."""
+    """Write a text with a language model."""
     start = time.perf_counter()
     state = get_state()
     body = parse_generate_request(request_json(), state.limits)
@@ -133,6 +158,7 @@ def generate() -> Response:
 
 
 @api.get("/api/runs")
+@Operation("listRuns", "The runs", [RunList])
 def runs() -> Response:
     """List all runs, newest first."""
     registry = get_state().registry
@@ -140,8 +166,9 @@ def runs() -> Response:
 
 
 @api.get("/api/runs/<name>")
-def run(name: str) -> Response:
-    """Return the details of a run."""
+@Operation("getRun", "The run", [RunPage])
+def run(name: RunName) -> Response:
+    """Details of a run: configuration, learning curves, sample replies, checks."""
     state = get_state()
     run = state.registry.find(name)
     return json_response(run_details(run, state.registry.summary(run), state.registry.results, state.limits))
@@ -151,12 +178,13 @@ def run(name: str) -> Response:
 def openapi() -> Response:
     """Return the OpenAPI document of this API."""
     state = get_state()
-    return json_response(openapi_document(state.limits, needs_token=state.token is not None))
+    return json_response(openapi_document(current_app, state.limits, needs_token=state.token is not None))
 
 
 @api.get("/healthz")
+@Operation("health", "The server is up", [Health], is_public=True)
 def health() -> Response:
-    """Report that the server is up, for health checks."""
+    """Health check."""
     return json_response({"status": "ok", "version": __version__, "models": len(get_state().pool.loaded())})
 
 

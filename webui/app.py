@@ -14,8 +14,7 @@ from webui.app_state import EXTENSION, AppState, get_state
 from webui.evaluation_api import evaluations
 from webui.limits import Limits
 from webui.model_pool import ModelPool
-from webui.pages import pages, render_page
-from webui.report_files import files
+from webui.pages import files, pages, render_page
 from webui.run_details import run_summary
 from webui.run_registry import NotFoundError, RunRegistry
 from webui.run_watch import RunWatch

@@ -65,12 +65,9 @@ class ChatQuestion:
         count = len(self._history)
         if count < len(body.history):
             warnings.append(f"the conversation is too long; only its last {count} turns were sent to the model")
-        return {
-            **chat_reply(answer, time.perf_counter() - self._started),
-            "run": run.path.name,
-            "seed": self._seed if self._decoding.method == "sample" else None,
-            "warnings": [self.public(warning) for warning in warnings],
-        }
+        seed = self._seed if self._decoding.method == "sample" else None
+        seconds = time.perf_counter() - self._started
+        return chat_reply(answer, run.path.name, seed, [self.public(warning) for warning in warnings], seconds)
 
     def _newly_unused(self) -> list[str]:
         """Warnings about settings of the request that have no effect."""

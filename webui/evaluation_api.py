@@ -31,14 +31,24 @@ from webui.evaluation_schemas import (
     MAX_PROMPTS,
     PROMPTS,
     ColumnRequest,
+    EvaluationList,
+    EvaluationName,
+    EvaluationRequest,
+    EvaluationResults,
+    EvaluationSummary,
+    Pair,
     PairRequest,
+    PromptList,
+    PromptsQuery,
+    Revealed,
     VoteRequest,
     parse_evaluation_request,
     revealed,
 )
 from webui.model_worker import Answer, Utterance
+from webui.openapi import Operation
 from webui.run_registry import NotFoundError, find_weights
-from webui.schemas import InvalidRequest, validate_request
+from webui.schemas import InvalidRequest, RunName, validate_request
 
 evaluations = Blueprint("evaluations", __name__)
 
@@ -59,8 +69,9 @@ def handle_conflict(error: VoteConflict) -> Response:
 
 
 @evaluations.get("/api/evaluations")
+@Operation("listEvaluations", "The evaluations", [EvaluationList])
 def list_all() -> Response:
-    """List all evaluations, newest first."""
+    """List all blind evaluations, newest first."""
     summaries = []
     for evaluation in reversed(list_evaluations(get_state().registry.results)):
         with contextlib.suppress(UserError):  # damaged
@@ -69,8 +80,9 @@ def list_all() -> Response:
 
 
 @evaluations.post("/api/evaluations")
+@Operation("createEvaluation", "The new evaluation", [EvaluationSummary], body=EvaluationRequest, errors=[503])
 def create() -> Response:
-    """Start an evaluation."""
+    """Start a blind evaluation."""
     state = get_state()
     body = parse_evaluation_request(request_json(), state.limits)
     columns = [_column(column) for column in body.columns]
@@ -84,7 +96,8 @@ def create() -> Response:
 
 
 @evaluations.get("/api/evaluations/<name>")
-def results(name: str) -> Response:
+@Operation("getEvaluation", "The results", [EvaluationResults], errors=[503])
+def results(name: EvaluationName) -> Response:
     """The columns of an evaluation and the statistics of its votes."""
     with explain_missing_packages("The statistics of votes"):
         from seq2seq_chat.analysis.votes.statistics import vote_statistics
@@ -101,8 +114,9 @@ def results(name: str) -> Response:
 
 
 @evaluations.post("/api/evaluations/<name>/pair")
-def next_pair(name: str) -> Response:
-    """The next pair of replies for a judge. Pairs of equal replies are left out."""
+@Operation("nextPair", "Two replies", [Pair], body=PairRequest, errors=[503])
+def next_pair(name: EvaluationName) -> Response:
+    """The next pair of replies for a judge; pairs of equal replies are left out."""
     evaluation = _find(name)
     judge = validate_request(PairRequest, request_json(), '{"judge": "anna"}').judge
     voted = evaluation.voted(judge)
@@ -120,8 +134,12 @@ def next_pair(name: str) -> Response:
 
 
 @evaluations.post("/api/evaluations/<name>/votes")
-def vote(name: str) -> Response:
-    """Record a vote, and reveal the systems. The same vote again is not recorded twice; another one is refused."""
+@Operation("vote", "The systems", [Revealed], body=VoteRequest, errors=[409])
+def vote(name: EvaluationName) -> Response:
+    """Vote on a pair of replies, which reveals their systems.
+
+    The same vote again is not recorded twice; another one is refused.
+    """
     evaluation = _find(name)
     body = validate_request(VoteRequest, request_json(), '{"judge": "anna", "item": 0, "choice": "left"}')
     if body.item >= len(evaluation.items):
@@ -137,7 +155,8 @@ def vote(name: str) -> Response:
 
 
 @evaluations.get("/api/runs/<name>/prompts")
-def prompts(name: str) -> Response:
+@Operation("getPrompts", "The sources", [PromptList], query=PromptsQuery, errors=[503])
+def prompts(name: RunName) -> Response:
     """Sources of a run's test corpus, or else of its validation corpus, evenly spaced."""
     run, config = find_run(name)
     values = request.args.getlist("count") or [str(PROMPTS)]

@@ -1,167 +1,149 @@
-"""The OpenAPI document of the HTTP API, derived from its schemas."""
+"""The OpenAPI document of the HTTP API, from the routes and the models that an :class:`Operation` adds to them."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
 
+from flask import Flask
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
+from werkzeug.routing import Rule
 
 from seq2seq_chat import __version__
-from seq2seq_chat.config import LABELS
 from webui.decoding_options import decoding_schema
-from webui.evaluation_openapi import EVALUATION_BODIES, evaluation_paths
 from webui.limits import Limits
-from webui.openapi_parts import (
-    COUNT,
-    OPTIONAL_COUNT,
-    OPTIONAL_STRING,
-    RUN_NAME,
-    STRING,
-    TEMPLATE,
-    content,
-    line_responses,
-    list_schema,
-    object_schema,
-    reference,
-    responses,
-)
-from webui.schemas import (
-    AnswersRequest,
-    ChatReply,
-    ChatRequest,
-    ErrorResponse,
-    GenerateRequest,
-    NotesRequest,
-    ReplyText,
-    TextBlock,
-    TextEnd,
-)
-from webui.search_openapi import SEARCH_BODIES, search_paths
-from webui.workbench_openapi import curves_schema, workbench_paths
+from webui.schemas import ErrorResponse
 
-BODIES = (
-    *(ChatRequest, ChatReply, ReplyText, GenerateRequest, TextBlock, TextEnd, ErrorResponse),
-    *(NotesRequest, AnswersRequest, *EVALUATION_BODIES, *SEARCH_BODIES),
-)
+TEMPLATE = "#/components/schemas/{model}"
+JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
+ERRORS = {
+    400: "The request is invalid.",
+    401: "The token is missing or wrong.",
+    403: "The request comes from another site.",
+    404: "The run or snapshot does not exist.",
+    409: "The judge has already cast another vote on these replies.",
+    413: "The request is too large.",
+    503: "The server is busy, a model cannot be loaded, or a package is missing. Retry-After: when to try again.",
+}
+INFO = {
+    "title": "seq2seq-chat",
+    "version": __version__,
+    "description": "Chat and write with trained models, and follow their training.",
+}
+
+View = TypeVar("View", bound=Callable[..., Any])
+Model = type[BaseModel]
 
 
-def openapi_document(limits: Limits, needs_token: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Operation:
+    """What the document says about a route; a decorator of its view, whose docstring begins with the summary."""
+
+    name: str  # of the function in generated clients
+    response: str
+    models: Sequence[Model]  # of the response; of a stream: of its lines or events
+    media_type: str = JSON  # or LINES or EVENTS
+    body: Model | None = None  # of the request
+    query: Model | None = None
+    errors: Sequence[int] = ()  # statuses that do not follow from the other fields
+    is_public: bool = False  # whether it needs no token
+
+    def __call__(self, view: View) -> View:
+        """Describe a view."""
+        _operations[view] = self
+        return view
+
+
+_operations: dict[Callable[..., Any], Operation] = {}
+
+
+def openapi_document(app: Flask, limits: Limits, needs_token: bool) -> dict[str, Any]:
     """The OpenAPI 3.1 document of a server."""
-    models: list[Any] = [(model, "validation") for model in BODIES]
-    _, definitions = models_json_schema(models, ref_template=TEMPLATE)
-    schemas: dict[str, Any] = definitions["$defs"]
-    decoding = decoding_schema(limits)
-    schemas |= decoding.pop("$defs", {})
-    schemas["ColumnRequest"]["properties"]["decoding"] = decoding
-    for request in (schemas[name]["properties"] for name in ("ChatRequest", "SearchRequest")):
-        request["decoding"] = decoding
-        request["text"]["maxLength"] = limits.max_text_length
-    schemas["GenerateRequest"]["properties"]["prompt"]["maxLength"] = limits.max_text_length
-    schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
-    schemas["ChatReply"]["required"] = sorted(schemas["ChatReply"]["properties"])
-    schemas["Curves"] = curves_schema()
-    schemas["Run"] = _run_summary()
-    schemas["RunPage"] = _run_details()
-    document: dict[str, Any] = {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "seq2seq-chat",
-            "version": __version__,
-            "description": "Chat and write with trained models, and follow their training.",
-        },
-        "paths": _paths(),
-        "components": {"schemas": schemas},
-    }
+    paths: dict[str, dict[str, Any]] = {}
+    models: set[Model] = {ErrorResponse}
+    for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
+        if operation := _operations.get(view):
+            (method,) = (rule.methods or set()) - {"HEAD", "OPTIONS"}
+            address = re.sub(r"<(\w+)>", r"{\1}", rule.rule)
+            paths.setdefault(address, {})[method.lower()] = _describe(rule, view, operation, needs_token)
+            models |= {*operation.models, *filter(None, [operation.body])}
+    schemas = _schemas(sorted(models, key=lambda model: model.__name__), limits)
+    document: dict[str, Any] = {"openapi": "3.1.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}}
     if needs_token:
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
-        document["paths"]["/healthz"]["get"]["security"] = []
     return document
 
 
-def _paths() -> dict[str, Any]:
-    chat: dict[str, Any] = {
-        "operationId": "chat",
-        "summary": "Reply to an utterance",
-        "requestBody": {"required": True, "content": content("ChatRequest")},
-        "responses": responses("The reply", "ChatReply", 400, 401, 403, 404, 413, 503),
-    }
-    events = {
-        "description": "Server-sent events: `text` with a ReplyText whenever the reply changes, and then `reply` with "
-        "a ChatReply or `error` with an ErrorResponse. Closing the connection stops the search.",
-        "content": {"text/event-stream": {"schema": STRING}},
-    }
-    chat_stream = chat | {
-        "operationId": "chatStream",
-        "summary": "Reply to an utterance, word by word",
-        "responses": chat["responses"] | {"200": events},
-    }
-    generate = {
-        "operationId": "generate",
-        "summary": "Write a text with a language model",
-        "requestBody": {"required": True, "content": content("GenerateRequest")},
-        "responses": line_responses(
-            "blocks of tokens as they are written, and then TextEnd, or an error", "TextBlock", "TextEnd"
-        ),
-    }
-    runs = {
-        "operationId": "listRuns",
-        "summary": "List all runs, newest first",
-        "responses": responses("The runs", object_schema(runs=list_schema(reference("Run"))), 401, 403),
-    }
-    run = {
-        "operationId": "getRun",
-        "summary": "Details of a run: configuration, learning curves, sample replies, checks",
-        "parameters": [RUN_NAME],
-        "responses": responses("The run", "RunPage", 400, 401, 403, 404),
-    }
-    health = {
-        "operationId": "health",
-        "summary": "Health check",
-        "responses": responses("The server is up", object_schema(status=STRING, version=STRING, models=COUNT)),
-    }
-    return {
-        "/api/chat": {"post": chat},
-        "/api/chat/stream": {"post": chat_stream},
-        "/api/generate": {"post": generate},
-        "/api/runs": {"get": runs},
-        "/api/runs/{name}": {"get": run},
-        "/healthz": {"get": health},
-        **evaluation_paths(),
-        **search_paths(),
-        **workbench_paths(),
-    }
+def _schemas(models: Sequence[Model], limits: Limits) -> dict[str, Any]:
+    """The schemas of models by name, with the limits of the server and the decoding settings that it accepts."""
+    _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=TEMPLATE)
+    schemas: dict[str, Any] = definitions["$defs"]
+    decoding = decoding_schema(limits)
+    schemas |= decoding.pop("$defs", {})
+    for name in ("ChatRequest", "SearchRequest", "ColumnRequest"):
+        schemas[name]["properties"]["decoding"] = decoding
+    for name, text in (("ChatRequest", "text"), ("SearchRequest", "text"), ("GenerateRequest", "prompt")):
+        schemas[name]["properties"][text]["maxLength"] = limits.max_text_length
+    schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
+    return schemas
 
 
-def _run_summary() -> dict[str, Any]:
-    return object_schema(
-        name=STRING,
-        state={"enum": ["training", "finished", "interrupted", "failed"]},
-        step=COUNT | {"description": "step of the newest metrics"},
-        newest_step=OPTIONAL_COUNT | {"description": "training steps of the newest weights; null before the first"},
-        steps=OPTIONAL_COUNT | {"description": "planned number of steps"},
-        best_perplexity={"type": ["number", "null"], "description": "validation perplexity of the best weights"},
-        best_bleu={"type": ["number", "null"], "description": "validation BLEU of a translation"},
-        best_step=OPTIONAL_COUNT,
-        changed={"type": "number", "description": "Unix time of the last write, in seconds"},
-        reason=OPTIONAL_STRING | {"description": "reason of the failure"},
-        task={"enum": [*LABELS, None]},
-        initialized_from=OPTIONAL_STRING | {"description": "run and step of the initial weights; null: random ones"},
-        notes=reference("NotesRequest"),
-    )
+def _describe(rule: Rule, view: Callable[..., Any], operation: Operation, needs_token: bool) -> dict[str, Any]:
+    """The description of a route."""
+    parameters = list(_parameters(rule, view, operation.query))
+    errors = {*operation.errors, *(() if operation.is_public else (401, 403))}
+    errors |= {400, 404, 413} if operation.body else {400, 404} if parameters else set()
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": (inspect.getdoc(view) or "").partition("\n")[0].rstrip("."),
+        "responses": {"200": _response(operation), **{str(status): _error(status) for status in sorted(errors)}},
+    }
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body:
+        described["requestBody"] = {"required": True, "content": _content(_reference(operation.body))}
+    if operation.is_public and needs_token:
+        described["security"] = []
+    return described
 
 
-def _run_details() -> dict[str, Any]:
-    details = object_schema(
-        snapshots=list_schema(STRING),
-        config={"type": ["object", "null"], "description": "the run's configuration; null if it is invalid"},
-        decoding=object_schema(
-            options=list_schema({"type": "object"}), defaults={"type": "object"}, method=OPTIONAL_STRING
-        ),
-        context_turns=COUNT,
-        curves=reference("Curves"),
-        samples=list_schema(object_schema(step=COUNT, source=STRING, reply=STRING, target=STRING)),
-        checks={"type": ["object", "null"]},
-        files=list_schema(STRING) | {"description": "figures and pages of the report"},
-    )
-    return object_schema(**_run_summary()["properties"], **details["properties"])
+def _parameters(rule: Rule, view: Callable[..., Any], query: Model | None) -> Iterator[dict[str, Any]]:
+    """What varies in an address, from the annotations of the view's arguments, and in the query, from its model."""
+    types = get_type_hints(view, include_extras=True)
+    for name in sorted(rule.arguments):
+        schema = TypeAdapter(types[name]).json_schema() | {"minLength": 1}
+        yield {"name": name, "in": "path", "required": True, "description": schema.pop("description"), "schema": schema}
+    for name, field in query.model_fields.items() if query else ():
+        schema = query.model_json_schema()["properties"][name] if query else {}
+        yield {"name": name, "in": "query", "required": field.is_required(), "schema": schema}
+
+
+def _response(operation: Operation) -> dict[str, Any]:
+    """The response with status 200."""
+    description = operation.response
+    schema: dict[str, Any] = {"type": "string"}
+    if operation.media_type == JSON:
+        schema = _reference(operation.models[0])
+    elif operation.media_type == LINES:
+        description = f"One JSON object a line: {description}. Closing the connection stops the computation."
+        schema = {"anyOf": [*map(_reference, operation.models), _reference(ErrorResponse)]}
+    return {"description": description, "content": _content(schema, operation.media_type)}
+
+
+def _error(status: int) -> dict[str, Any]:
+    headers = {"headers": {"Retry-After": {"schema": {"type": "integer"}}}} if status == 503 else {}
+    return {"description": ERRORS[status], "content": _content(_reference(ErrorResponse)), **headers}
+
+
+def _content(schema: dict[str, Any], media_type: str = JSON) -> dict[str, Any]:
+    return {media_type: {"schema": schema}}
+
+
+def _reference(model: Model) -> dict[str, Any]:
+    return {"$ref": TEMPLATE.format(model=model.__name__)}

@@ -1,22 +1,27 @@
-"""Runs as JSON: summaries for the list, details for the page of a run."""
+"""Runs as JSON: summaries for the list, details and learning curves for the page of a run."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from seq2seq_chat.config import Config, ConfigError
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import Summary
+from seq2seq_chat.runs.summary import MAX_BYTES, Summary
 from webui.decoding_options import decoding_options, default_settings
-from webui.learning_curves import learning_curves
 from webui.limits import Limits
 from webui.run_registry import snapshots, strip_paths
+from webui.run_schemas import TrainingCurve, ValidationCurve
 
 MAX_SAMPLES = 2000  # the newest sample replies
 MAX_FILES = 200  # in a report
+MAX_POINTS = 400  # in a curve; a screen shows no more
+CURVES: dict[str, type[BaseModel]] = {"train": TrainingCurve, "validation": ValidationCurve}
 MEDIA_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
@@ -24,6 +29,8 @@ MEDIA_TYPES = {
     ".jpg": "image/jpeg",
     ".html": "text/html; charset=utf-8",
 }
+
+Curve = dict[str, list[float | None]]
 
 
 def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
@@ -54,6 +61,34 @@ def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> di
         "checks": newest_checks(results, config.name) if config else None,
         "files": sorted(report_files(run)),
     }
+
+
+def learning_curves(run: Run) -> dict[str, Curve]:
+    """The curves of training and of validation, averaged down to MAX_POINTS.
+
+    A curve has a list of steps and lists of equal length for each other field of its model, with None where one is
+    missing or not finite. Losses are in nats per target token.
+    """
+    lines: dict[str, list[dict[str, Any]]] = {kind: [] for kind in CURVES}
+    for line in read_json_lines(run.metrics_file, MAX_BYTES):
+        if line.get("kind") in lines:
+            lines[line["kind"]].append(line)
+    return {kind: _curve(lines[kind], [*model.model_fields]) for kind, model in CURVES.items()}
+
+
+def _curve(lines: list[dict[str, Any]], names: list[str]) -> Curve:
+    """Average groups of neighboring lines, at the step of the last one."""
+    size = math.ceil(len(lines) / MAX_POINTS) or 1
+    groups = [lines[start : start + size] for start in range(0, len(lines), size)]
+    return {
+        "step": [group[-1]["step"] for group in groups],
+        **{name: [_mean([line.get(name) for line in group]) for group in groups] for name in names if name != "step"},
+    }
+
+
+def _mean(values: list[Any]) -> float | None:
+    finite = [value for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
+    return float(f"{sum(finite) / len(finite):.6g}") if finite else None
 
 
 def sample_replies(run: Run) -> list[dict[str, Any]]:

@@ -15,9 +15,6 @@ from webui.limits import Limits
 from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
-MAX_NOTE_LENGTH = 10_000
-MAX_QUESTIONS = 100
-MAX_COMPARED = 20  # runs in a comparison
 
 Request = TypeVar("Request", bound=BaseModel)
 Chat = TypeVar("Chat", bound="ChatRequest")
@@ -39,6 +36,7 @@ Text = Annotated[str, BeforeValidator(_replace_surrogates)]
 """A string that may contain half an emoji, where a program has cut it; it is read as U+FFFD."""
 
 
+Count = Annotated[int, Field(ge=0)]
 RunName = Annotated[
     str,
     Field(max_length=MAX_NAME_LENGTH, description="name of a run or a unique prefix of it, or `latest` for the newest"),
@@ -49,10 +47,14 @@ SnapshotName = Annotated[
 ]
 
 
-class ChatRequest(BaseModel):
-    """An utterance for a model."""
+class RequestBody(BaseModel):
+    """The body of a request, in which unknown keys and other types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ChatRequest(RequestBody):
+    """An utterance for a model."""
 
     run: RunName
     text: Text = Field(description="the utterance")
@@ -68,10 +70,8 @@ class ChatRequest(BaseModel):
     decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
 
 
-class GenerateRequest(BaseModel):
+class GenerateRequest(RequestBody):
     """A prompt for a language model. Settings that are null are those of the run."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     run: RunName
     snapshot: SnapshotName = None
@@ -83,27 +83,6 @@ class GenerateRequest(BaseModel):
         None, gt=0, le=1, description="sample from the most probable tokens whose probabilities add up to this number"
     )
     seed: int | None = Field(None, ge=0, lt=2**31, description="the same seed gives the same text; null: a random one")
-
-
-class NotesRequest(BaseModel):
-    """Notes about a run."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    star: bool = False
-    hidden: bool = Field(False, description="whether lists leave the run out")
-    text: Text = Field("", max_length=MAX_NOTE_LENGTH)
-
-
-class AnswersRequest(BaseModel):
-    """Questions for the checkpoints of a run."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    step: int | None = Field(
-        None, ge=0, description="training steps of the weights that reply now if they have not; null: none do"
-    )
-    questions: list[Text] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
 
 class TokenProbability(BaseModel):
@@ -174,6 +153,14 @@ class ErrorResponse(BaseModel):
     error: str
 
 
+class Health(BaseModel):
+    """The state of the server."""
+
+    status: str
+    version: str
+    models: Count = Field(description="number of models in memory")
+
+
 def parse_chat_request(body: object, limits: Limits, model: type[Chat]) -> Chat:
     """Validate the body of a request with an utterance, whose schema is ``model``.
 
@@ -239,8 +226,8 @@ def text_block(tokens: list[GeneratedToken]) -> dict[str, Any]:
     }
 
 
-def chat_reply(answer: Answer, seconds: float) -> dict[str, Any]:
-    """The JSON of a :class:`ChatReply`, with rounded numbers and without what is not about the search."""
+def chat_reply(answer: Answer, run: str, seed: int | None, warnings: list[str], seconds: float) -> dict[str, Any]:
+    """The JSON of a :class:`ChatReply`, with rounded numbers."""
     reply = answer.reply
     best = reply.hypotheses[0] if reply.hypotheses else None
     return {
@@ -252,4 +239,7 @@ def chat_reply(answer: Answer, seconds: float) -> dict[str, Any]:
         "reply_words": best.words if best else [],
         "seconds": round(seconds, 4),
         "step": answer.step,
+        "run": run,
+        "seed": seed,
+        "warnings": warnings,
     }

@@ -12,17 +12,26 @@ from webui.api import check_task, find_run, request_json
 from webui.app_state import get_state
 from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
+from webui.openapi import LINES, Operation
 from webui.run_registry import check_step, find_weights, strip_paths
 from webui.schemas import InvalidRequest, parse_chat_request, recent_turns
-from webui.search_schemas import SearchRequest, search_lines
+from webui.search_schemas import SearchEnd, SearchRequest, SearchStart, SearchStepLine, search_lines
 from webui.streaming import stream_response
 
 searches = Blueprint("searches", __name__)
 
 
 @searches.post("/api/search")
+@Operation(
+    "search",
+    "SearchStart, then each step as it is made, and then SearchEnd, or an error",
+    [SearchStart, SearchStepLine, SearchEnd],
+    media_type=LINES,
+    body=SearchRequest,
+    errors=[503],
+)
 def search() -> Response:
-    """Search for a reply, and send each step as it is made: a line of JSON for the start, each step, and the end."""
+    """Watch the beam search for a reply."""
     state = get_state()
     body = parse_chat_request(request_json(), state.limits, SearchRequest)
     run, config = find_run(body.run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-MIMETYPE = "text/event-stream"
 KEEP_ALIVE = ": keep-alive\n\n"
 """A comment; sending it shows whether the reader has left."""
 

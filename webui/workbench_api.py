@@ -17,12 +17,21 @@ from seq2seq_chat.system.errors import UserError
 from webui.api import compute_answers, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
-from webui.learning_curves import learning_curves
 from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ServerBusy, Utterance
+from webui.openapi import EVENTS, Operation
+from webui.run_details import learning_curves
 from webui.run_registry import NotFoundError
-from webui.schemas import MAX_COMPARED, AnswersRequest, InvalidRequest, NotesRequest, check_lengths, validate_request
-from webui.server_sent_events import MIMETYPE
+from webui.run_schemas import (
+    MAX_COMPARED,
+    AnswersRequest,
+    AnswerTable,
+    ComparisonQuery,
+    NotesRequest,
+    RunComparison,
+    RunList,
+)
+from webui.schemas import InvalidRequest, RunName, check_lengths, validate_request
 from webui.streaming import send_parts
 
 workbench = Blueprint("workbench", __name__)
@@ -31,14 +40,23 @@ _followers = threading.BoundedSemaphore(MAX_FOLLOWERS)
 
 
 @workbench.get("/api/events")
+@Operation(
+    "followRuns",
+    'Events "runs" whose data is {"runs": [Run…], "removed": [name…]}: all runs at first, and then those that have '
+    "changed.",
+    [RunList],
+    media_type=EVENTS,
+    errors=[503],
+)
 def events() -> Response:
-    """Server-sent events: all runs, and then those that have changed."""
+    """Follow all runs by server-sent events."""
     if not _followers.acquire(blocking=False):
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
-    return send_parts(get_state().watch.events(), MIMETYPE, _followers.release)
+    return send_parts(get_state().watch.events(), EVENTS, _followers.release)
 
 
 @workbench.get("/api/comparison")
+@Operation("compareRuns", "The comparison", [RunComparison], query=ComparisonQuery)
 def comparison() -> Response:
     """The settings in which runs differ, their results and learning curves."""
     names = request.args.getlist("run")
@@ -56,8 +74,12 @@ def comparison() -> Response:
 
 
 @workbench.post("/api/runs/<name>/answers")
-def answers(name: str) -> Response:
-    """The replies of all checkpoints to questions, with the decoding settings of the run; each is computed once."""
+@Operation("answerQuestions", "The replies by step", [AnswerTable], body=AnswersRequest, errors=[503])
+def answers(name: RunName) -> Response:
+    """The replies of all checkpoints to questions, which are stored in the run.
+
+    Each is computed once, with the decoding settings of the run.
+    """
     run, config = find_run(name)
     if config.task == "language_model":
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
@@ -95,7 +117,8 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
 
 
 @workbench.put("/api/runs/<name>/notes")
-def notes(name: str) -> Response:
+@Operation("putNotes", "The notes", [NotesRequest], body=NotesRequest)
+def notes(name: RunName) -> Response:
     """Replace the notes about a run."""
     run = get_state().registry.find(name)
     body = validate_request(NotesRequest, request_json(), '{"star": true, "hidden": false, "text": ""}')

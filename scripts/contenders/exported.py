@@ -38,7 +38,7 @@ def export(workload: Workload, folder: Path, quantize: str | None) -> Path:
     from seq2seq_chat.config import Config, Data
     from seq2seq_chat.data.codec import Codecs
     from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-    from seq2seq_chat.export.portable_model import export_onnx
+    from seq2seq_chat.export.onnx.export import export_onnx
     from seq2seq_chat.model.variables import save_variables
     from seq2seq_chat.runs.run import create_run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from seq2seq_chat.cli.options import ensure_trained, results_option, run_argumen
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
+    from seq2seq_chat.export.html.export import Assets
     from seq2seq_chat.runs.run import Run
 
 
@@ -76,8 +78,8 @@ def _export_saved_model(
     if is_language_model and (beam_width or n_best):
         raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
     load_tensorflow()
-    from seq2seq_chat.export.saved_model import export_saved_model
-    from seq2seq_chat.export.usage import generation_example, tokens_note, usage_example
+    from seq2seq_chat.export.saved_model.export import export_saved_model
+    from seq2seq_chat.export.saved_model.usage import generation_example, tokens_note, usage_example
 
     about = export_saved_model(run, output, snapshot, beam_width, n_best)
     _print_summary(output, about)
@@ -91,14 +93,34 @@ def _export_html(run: Run, output: str, snapshot: str | None) -> None:
     from seq2seq_chat.system.versions import load_tensorflow
 
     load_tensorflow()
-    from webui.offline.page import export_page
+    from seq2seq_chat.export.html.export import export_page
 
-    file = export_page(run, output, snapshot)
+    file = export_page(run, output, _page_assets(), snapshot)
     click.echo(f"{file}: {run.name}, {snapshot or 'latest'}, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
 
 
+def _page_assets() -> Assets:
+    """What a page takes from the web UI."""
+    import flask_bootstrap
+
+    import webui
+    from seq2seq_chat.export.html.export import Assets
+    from webui.decoding_options import decoding_options, default_settings
+    from webui.limits import Limits
+
+    folder, limits = Path(webui.__file__).parent, Limits()
+    return Assets(
+        templates=folder / "templates",
+        static=folder / "static",
+        bootstrap=Path(flask_bootstrap.__file__).parent / "static" / "bootstrap5",
+        limits=limits,
+        options=decoding_options(limits),
+        default_settings=lambda decoding: default_settings(decoding, limits),
+    )
+
+
 def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | None) -> None:
-    from seq2seq_chat.export.portable_model import export_onnx
+    from seq2seq_chat.export.onnx.export import export_onnx
 
     about = export_onnx(run, output, snapshot, quantize)
     verb = "generate" if about["task"] == "language_model" else "chat"

@@ -1,7 +1,7 @@
 """Export a trained run to other formats.
 
-Reading order of the SavedModel export: graph_tokenizer, vocabulary_tables, reply_model and text_model,
-saved_model, usage.
+Each format has its own package: ``saved_model`` for programs with TensorFlow, ``onnx`` for programs without it, and
+``html`` for a page that talks in a browser, without a server. Their ``export.py`` writes the output folder.
 """
 
 from __future__ import annotations

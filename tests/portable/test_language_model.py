@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.export.portable_model import export_onnx
+from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.runs.run import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.export.portable_model import export_onnx
+from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult

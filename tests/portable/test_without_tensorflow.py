@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.export.portable_model import export_onnx
-from seq2seq_chat.export.portable_usage import EVALUATION_REQUIREMENTS
+from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx.usage import EVALUATION_REQUIREMENTS
 from tests.conftest import CommandResult
 from tests.portable.commands import command, run
 from tests.random_runs import random_language_run

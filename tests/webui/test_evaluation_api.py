@@ -16,6 +16,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import error_of
+from webui.evaluation_schemas import EvaluationResults
 from webui.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
@@ -71,7 +72,9 @@ def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, res
         shown.add(pair["prompt"])
     assert shown == set(PROMPTS)
     assert pair["voted"] == pair["items"] == 4
-    statistics = client.get(f"/api/evaluations/{name}").get_json()["statistics"]
+    results = client.get(f"/api/evaluations/{name}").get_json()
+    assert EvaluationResults.model_validate(results).model_dump() == results
+    statistics = results["statistics"]
     assert (statistics["votes"], statistics["judges"], statistics["left"]["share"]) == (4, {"anna": 4}, 1.0)
     (pair_result,) = statistics["pairs"]
     assert pair_result["wins"] + pair_result["losses"] == 4

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from webui.run_schemas import RunPage
 from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
 API_ENDPOINTS = ("api.", "evaluations.", "searches.", "workbench.")
@@ -39,6 +40,7 @@ def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     assert decoding["properties"]["beam_width"]["maximum"] == 100
     run = shared_client.get("/api/runs/tiny").get_json()
     assert set(run) == set(schemas["RunPage"]["properties"])
+    assert RunPage.model_validate(run).model_dump() == run
     line = shared_client.get("/api/runs").get_json()["runs"][0]
     assert set(line) == set(schemas["Run"]["properties"])
 

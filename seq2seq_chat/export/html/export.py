@@ -1,0 +1,185 @@
+"""One HTML file with a model and the page to talk to it, which needs no server and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from seq2seq_chat.config import LABELS, Decoding
+from seq2seq_chat.export.html.bundle import bundle
+from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
+from seq2seq_chat.export.html.styles import used_rules
+from seq2seq_chat.export.output_folder import ensure_empty, new_folder
+from seq2seq_chat.inference.restore import load_language_model, load_trained_model
+from seq2seq_chat.runs.run import LATEST, Run
+
+PAGE = "index.html"
+PAGES = {"conversation": "chat", "translation": "translate", "language_model": "write"}
+SETTINGS = (
+    *("method", "n_best", "beam_width", "length_penalty", "beam_groups", "diversity_penalty"),
+    *("temperature", "top_k", "top_p", "seed"),
+    *("min_length", "no_repeat_ngram_size", "repetition_penalty", "allow_unknown"),
+)
+"""The decoding settings of the page: those that the searches in JavaScript have."""
+SHOWN_CLASSES = ("show", "showing", "hiding", "fade", "offcanvas-backdrop", "dropdown-menu-end")
+"""Classes that the scripts of Bootstrap add."""
+
+logger = logging.getLogger(__name__)
+
+_PAGE = Path(__file__).parent / "page"
+_SOURCE_MAP = re.compile(r"\n?(?://#|/\*#) sourceMappingURL=\S+(?: \*/)?\s*$")
+
+
+class Assets(NamedTuple):
+    """What a page takes from the web UI."""
+
+    templates: Path  # folder of the Jinja templates
+    static: Path  # folder of the style sheets and icons; its folder js has the scripts
+    bootstrap: Path  # folder of Bootstrap's styles and scripts, as Bootstrap-Flask has it
+    limits: Any  # which the templates read
+    options: list[dict[str, Any]]  # fields of the form for decoding settings
+    default_settings: Callable[[Decoding], dict[str, dict[str, Any]]]  # of a run, by method: what the form shows
+
+
+def export_page(run: Run, folder: str | Path, assets: Assets, snapshot: str | None = None) -> Path:
+    """Write the page for the model of a run as the only file of a folder, atomically.
+
+    Logs a warning for each difference from the replies of ``chat``.
+
+    Args:
+        folder: The output folder; must be empty or not exist.
+        assets: Templates, styles and scripts of the web UI.
+        snapshot: Name of the snapshot; None for the newest weights.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: The folder exists and is not empty, or cannot be written; the run cannot be loaded, or its model
+            does not fit on a page.
+    """
+    folder = Path(os.path.abspath(folder))
+    ensure_empty(folder)
+    for difference in differences(run.config.decoding):
+        logger.warning("%s", difference)
+    load = load_language_model if run.config.task == "language_model" else load_trained_model
+    trained = load(run, snapshot)
+    about = {"step": trained.step, "run": _describe(run, snapshot or LATEST, trained.step, assets)}
+    model = base64.b85encode(pack_model(trained, run.config, about, run.name)).replace(b"<", b",").decode()
+    page = _render(run, model, assets)
+    with new_folder(folder) as temporary:
+        (temporary / PAGE).write_text(page, encoding="utf-8")
+    return folder / PAGE
+
+
+def _describe(run: Run, snapshot: str, step: int, assets: Assets) -> dict[str, Any]:
+    """What the page's scripts read of a run, as in the answers of the server; without paths and text of its corpora."""
+    decoding = run.config.decoding
+    return {
+        "name": run.name,
+        "task": run.config.task,
+        "state": "finished",
+        "step": step,
+        "newest_step": step,
+        "context_turns": run.config.data.context_turns,
+        "snapshots": [snapshot],
+        "samples": [],
+        "config": {"decoding": _settings(decoding.model_dump(mode="json"))},
+        "decoding": {
+            "options": [option for option in assets.options if option["name"] in SETTINGS],
+            "defaults": {name: _settings(values) for name, values in assets.default_settings(decoding).items()},
+            "method": decoding.method,
+        },
+    }
+
+
+def _settings(decoding: dict[str, Any]) -> dict[str, Any]:
+    """The decoding settings that the page has."""
+    return {name: decoding[name] for name in SETTINGS}
+
+
+def differences(decoding: Decoding) -> list[str]:
+    """A sentence for each setting of a run that the page does not have."""
+    defaults = Decoding().model_dump()
+    return [
+        f"the page does not have decoding.{name}, which is {json.dumps(value)} in the run"
+        for name, value in decoding.model_dump(mode="json").items()
+        if name not in (*SETTINGS, "unrolling") and value != defaults[name]
+    ]
+
+
+def _render(run: Run, model: str, assets: Assets) -> str:
+    page = PAGES[run.config.task]
+    script = bundle(page, [_PAGE, assets.static / "js"])
+    worker = f'const startWorker = () => {{\n"use strict";\n{bundle("worker", [JAVASCRIPT])}}};\n'
+    scripts = [
+        *(_read(assets.bootstrap / name) for name in ("umd/popper.min.js", "js/bootstrap.min.js")),
+        f'"use strict";\n(async () => {{\n{worker}{script}}})();\n',
+    ]
+    head_scripts = [_read(_PAGE / "startup.js"), _read(assets.static / "js" / "theme.js")]
+    loader = FileSystemLoader([_PAGE, assets.templates])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template(f"{page}.html")
+    content = {
+        "layout": "layout.html",
+        "title": re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", run.name),
+        "icon": f"data:image/svg+xml,{quote(_read(assets.static / 'icon.svg'))}",
+        "labels": {task: names._asdict() for task, names in LABELS.items()},
+        "limits": assets.limits,
+        "head_scripts": head_scripts,
+        "scripts": scripts,
+    }
+    markup = template.render(content, page_labels=None, policy="", styles="", model="")
+    styles = _styles(page, markup + script, assets)
+    policy = _policy([*head_scripts, *scripts], styles)
+    return template.render(content, page_labels=None, policy=policy, styles=styles, model=model)
+
+
+def _styles(page: str, markup: str, assets: Assets) -> str:
+    """The rules of Bootstrap and of our style sheets for the classes in HTML and scripts."""
+    ours = [
+        "style.css",
+        "attention.css",
+        *{"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
+    ]
+    names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
+    files = [
+        assets.bootstrap / "css" / "bootstrap.min.css",
+        *(assets.static / name for name in ours),
+        _PAGE / "layout.css",
+    ]
+    return "\n".join(used_rules(_read(file), names) for file in files)
+
+
+def _policy(scripts: list[str], styles: str) -> str:
+    """The content security policy: these scripts and styles only, a worker made of them, and no network."""
+    hashes = " ".join(map(_hash, scripts))
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {hashes}",
+            f"style-src {_hash(styles)}",
+            "img-src data:",  # icons of ours and of Bootstrap
+            "worker-src blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _read(file: Path) -> str:
+    return _SOURCE_MAP.sub("", file.read_text(encoding="utf-8"))

@@ -1,0 +1,159 @@
+"""A trained model as one compressed file, which the JavaScript in ``javascript/`` reads.
+
+The contents are the length of a header as a 32-bit integer, the header in JSON, and the tensors it lists, each at a
+multiple of four bytes; all numbers are little-endian. gzip adds a checksum.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from seq2seq_chat.config import Config
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.export.html.tokenizers import describe_tokenizer
+from seq2seq_chat.export.onnx.quantization import MAX_INT8, QuantizedMatrix, quantize, relative_error
+from seq2seq_chat.inference.restore import TrainedModel
+from seq2seq_chat.model.variables import variable_name
+from seq2seq_chat.system.errors import UserError
+
+FORMAT = 1
+ALIGNMENT = 4  # bytes
+JAVASCRIPT = Path(__file__).parent / "javascript"
+MAX_PARAMETERS = 64_000_000  # about 70 MB of text; a phone hardly loads more
+SUPPORTED = {
+    "cell": ("lstm", "gru", "rnn"),
+    "attention": ("additive", "concat", "dot", "general", "none"),
+    "output": ("attentional", "maxout"),
+}
+"""The values of settings of the model that the JavaScript knows."""
+ALLOWED_ERROR = 0.01  # relative, of a rounded matrix
+MAX_ERROR = 0.02  # of the finest rounding; a matrix that loses more keeps 32-bit floats
+
+
+def pack_model(trained: TrainedModel[Any], config: Config, about: Mapping[str, Any], name: str) -> bytes:
+    """The compressed file of a model.
+
+    Args:
+        trained: Its matrices are rounded to 8-bit integers.
+        config: That of the run.
+        about: What the page shows of the model, as JSON.
+        name: Names the run in error messages.
+
+    Raises:
+        UserError: The model is too large for a page or of a kind that pages do not have, or its weights are not finite.
+    """
+    weights = {variable_name(variable): variable.numpy() for variable in trained.model.trainable_variables}
+    _ensure_supported(config, name)
+    _ensure_exportable(weights, name)
+    tensors = {tensor: pack_tensor(tensor, values) for tensor, values in weights.items()}
+    header = {
+        "format": FORMAT,
+        "task": config.task,
+        "model": config.model.model_dump(mode="json"),
+        "context_turns": config.data.context_turns,
+        "reverse_input": config.data.reverse_input,
+        "codecs": _describe_codecs(trained.codecs),
+        "about": about,
+        "tensors": [
+            {"name": tensor, "shape": values.shape, "type": values.dtype} for tensor, values in tensors.items()
+        ],
+    }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    parts = [
+        text.ljust(_aligned(len(text))),
+        *(array.tobytes() for values in tensors.values() for array in values.arrays),
+    ]
+    contents = b"".join(part.ljust(_aligned(len(part)), b"\0") for part in parts)
+    return gzip.compress(len(parts[0]).to_bytes(4, "little") + contents, mtime=0)
+
+
+class PackedTensor(NamedTuple):
+    """A tensor as it is stored: a matrix W, [outputs, inputs] so that its product with a vector is W x, or a vector."""
+
+    shape: list[int]
+    dtype: Literal["int8", "float32"]
+    arrays: list[npt.NDArray[Any]]  # scales of the rows and integers, or floats
+
+    def values(self) -> npt.NDArray[np.float32]:
+        """The numbers that it stands for, [outputs, inputs] or [units]."""
+        if self.dtype == "float32":
+            return self.arrays[0]
+        scales, integers = self.arrays
+        return QuantizedMatrix(integers, scales, axis=0).dequantize()
+
+
+def pack_tensor(name: str, values: npt.NDArray[np.float32]) -> PackedTensor:
+    """A variable as it is stored; see :func:`is_table` for the orientation of matrices."""
+    if values.ndim == 1:
+        return PackedTensor([*values.shape], "float32", [values])
+    matrix = values if is_table(name) else np.ascontiguousarray(values.T)
+    quantized = _coarsest(matrix)
+    if quantized is None:
+        return PackedTensor([*matrix.shape], "float32", [matrix])
+    return PackedTensor([*matrix.shape], "int8", [quantized.scales, quantized.values])
+
+
+def round_weights(model: tf.Module) -> None:
+    """Replace the weights of a model by those that :func:`pack_model` stores."""
+    for variable in model.trainable_variables:
+        name = variable_name(variable)
+        values = pack_tensor(name, variable.numpy()).values()
+        variable.assign(values if values.ndim == 1 or is_table(name) else values.T)
+
+
+def is_table(name: str) -> bool:
+    """Whether a variable has a row for each word, [words, units], and is not the W of a product x W."""
+    return name.startswith("embedding/") or name == "output/words"
+
+
+def _coarsest(matrix: npt.NDArray[np.float32]) -> QuantizedMatrix | None:
+    """The matrix in the smallest integers that are exact enough, as they compress best; None if there are none."""
+    finest = quantize(matrix, axis=0)
+    error = relative_error(matrix, finest)
+    if error > MAX_ERROR:
+        return None
+    largest = math.ceil(MAX_INT8 * error / ALLOWED_ERROR)  # the error is about proportional to the scale
+    if 0 < largest < MAX_INT8:
+        coarse = quantize(matrix, axis=0, largest_integer=largest)
+        if relative_error(matrix, coarse) <= ALLOWED_ERROR * 1.01:
+            return coarse
+    return finest
+
+
+def _describe_codecs(codecs: Codecs) -> list[dict[str, Any]]:
+    """Source and target, or one object if they share a codec."""
+    distinct = [codecs.source] if codecs.is_shared else [codecs.source, codecs.target]
+    return [{"tokenizer": describe_tokenizer(codec.tokenizer), "words": codec.vocabulary.words} for codec in distinct]
+
+
+def _ensure_supported(config: Config, name: str) -> None:
+    for setting, values in SUPPORTED.items():
+        if (value := getattr(config.model, setting)) not in values:
+            raise UserError(f"run {name} has model.{setting} {value}, which pages do not support; use another --format")
+
+
+def _ensure_exportable(weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:
+    parameters = sum(values.size for values in weights.values())
+    if parameters > MAX_PARAMETERS:
+        raise UserError(
+            f"run {name} has {parameters / 1e6:.0f} million parameters, but a page holds at most "
+            f"{MAX_PARAMETERS / 1e6:.0f} million; use --format onnx, or a smaller model or vocabulary"
+        )
+    if not all(np.isfinite(values).all() for values in weights.values()):
+        raise UserError(
+            f"the weights of run {name} are not finite, as its training diverged; use an earlier --snapshot"
+        )
+
+
+def _aligned(length: int) -> int:
+    """The next multiple of ALIGNMENT."""
+    return length + -length % ALIGNMENT

@@ -1,0 +1,142 @@
+"""Export a trained run as ONNX graphs, with everything that a program needs to use them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from seq2seq_chat import __version__
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.checkpoint.arrays import read_weights
+from seq2seq_chat.config import Config, TextSettings
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, VOCABULARY_FILE
+from seq2seq_chat.export.onnx.graph import OPSET
+from seq2seq_chat.export.onnx.model import decoder_graph, encoder_graph, memory_tensors, state_tensors
+from seq2seq_chat.export.onnx.usage import readme, requirements
+from seq2seq_chat.export.onnx.weights import Float32Weights, Int8Weights, WeightFormat
+from seq2seq_chat.export.output_folder import ExportError, ensure_empty, new_folder
+from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, write_manifest
+from seq2seq_chat.runs.run import LATEST, Run
+from seq2seq_chat.system.files import write_atomically
+
+MAX_BYTES = 2**31 - 1  # of an ONNX file
+LICENSE = (
+    "seq2seq-chat is under the MIT License; the weights and vocabularies derive from the training corpus, whose "
+    "license applies to them"
+)
+FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
+"""How weights are stored, by the value of --quantize."""
+
+logger = logging.getLogger(__name__)
+
+
+def export_onnx(
+    run: Run, folder: str | Path, snapshot: str | None = None, quantize: str | None = None
+) -> dict[str, Any]:
+    """Write the model of a run as ONNX graphs, atomically.
+
+    The folder can be used as a RUN, also where TensorFlow is not installed.
+
+    Args:
+        folder: The output folder; must be empty or not exist.
+        snapshot: Name of the snapshot; None for the newest weights.
+        quantize: ``int8`` to store weight matrices as integers of 8 bits; None for float32.
+
+    Returns:
+        What ``model.json`` in the folder says, without checksums.
+
+    Raises:
+        ExportError: The folder exists and is not empty, or cannot be written; the model is too large.
+        RunError, MismatchError: The run cannot be loaded.
+    """
+    folder, config = Path(os.path.abspath(folder)), run.config
+    ensure_empty(folder)
+    trained = read_weights(run, snapshot)
+    graphs = model_graphs(config, trained.arrays, quantize)
+    about = {
+        "run": run.name,
+        "snapshot": snapshot or LATEST,
+        "step": trained.step,
+        "version": __version__,
+        "license": LICENSE,
+        "quantization": quantize,
+        "opset": OPSET,
+        **describe(trained.codecs, config),
+    }
+    with new_folder(folder) as temporary:
+        for name, graph in graphs.items():
+            write_atomically(temporary / name, _serialize(name, graph))
+        trained.codecs.save(temporary)
+        Run(temporary).save_config(config)
+        write_atomically(temporary / "README.txt", readme(about, _known_tokens(trained.codecs)))
+        for name, packages in requirements(config).items():
+            write_atomically(temporary / name, packages)
+        write_manifest(temporary, about)
+    return about
+
+
+def model_graphs(
+    config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None
+) -> dict[str, onnx.ModelProto]:
+    """The graphs of a model, given its variables by name, by the names of their files."""
+    model = (config.model, arrays, FORMATS[quantize]())
+    encoder = {} if config.task == "language_model" else {ENCODER_FILE: encoder_graph(*model)}
+    return encoder | {STEP_FILE: decoder_graph(*model)}
+
+
+def describe(codecs: Codecs, config: Config) -> dict[str, Any]:
+    """What a program must know about a model to use its graphs."""
+    data, state, memory = config.data, state_tensors(config.model), memory_tensors(config.model)
+    sides = {"source": (data.source_text, ""), "target": (data.target_text, "")}
+    if not data.has_shared_vocabulary:
+        sides["target"] = (data.target_text, TARGET_PREFIX)
+    return {
+        "task": config.task,
+        "name": config.name,
+        "state": [tensor.name for tensor in state],
+        "state_sizes": [tensor.shape[-1] for tensor in state],
+        "memory": [tensor.name for tensor in memory],
+        "special_words": {word: index for index, word in enumerate(SPECIAL_WORDS)},
+        "source_steps": config.model.encoder_steps,
+        "target_steps": config.model.decoder_steps,
+        "reverse_input": data.reverse_input,
+        "context_turns": data.context_turns,
+        "texts": {side: _describe_text(*text) for side, text in sides.items()},
+        "vocabulary_size": len(codecs.target.vocabulary),
+        "source_vocabulary_size": len(codecs.source.vocabulary),
+        "parameters": sum(parameter_counts(config, *codecs.vocabulary_sizes).values()),
+        "decoding": json.loads(config.decoding.model_dump_json()),
+    }
+
+
+def _describe_text(text: TextSettings, prefix: str) -> dict[str, Any]:
+    """The tokenizer of one side and the files that belong to it."""
+    return {
+        "tokenizer": text.tokenizer,
+        "lowercase": text.lowercase,
+        "vocabulary": f"{prefix}{VOCABULARY_FILE}",
+        "tokenizer_file": f"{prefix}{TOKENIZER_FILE}" if text.tokenizer == "subword" else None,
+    }
+
+
+def _known_tokens(codecs: Codecs) -> list[str]:
+    """The most frequent tokens of the source, for an example."""
+    return codecs.source.vocabulary.words[len(SPECIAL_WORDS) :][:4]
+
+
+def _serialize(name: str, graph: onnx.ModelProto) -> bytes:
+    """The contents of an ONNX file. Raises ExportError if they exceed its limit."""
+    if graph.ByteSize() > MAX_BYTES:
+        raise ExportError(
+            f"{name} would have more than 2 GB, the limit of an ONNX file; use --quantize int8 or --format saved_model"
+        )
+    return graph.SerializeToString()

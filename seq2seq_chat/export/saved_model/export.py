@@ -1,0 +1,168 @@
+"""Export a trained run as a TensorFlow SavedModel."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from seq2seq_chat import __version__
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.config import Config, Decoding, override_decoding
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.export.output_folder import ensure_empty, new_folder, unwritable
+from seq2seq_chat.export.saved_model.reply_model import ReplyModel, has_equal_tokenizers, text_format
+from seq2seq_chat.export.saved_model.text_model import TextModel, running_text_format
+from seq2seq_chat.inference.restore import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
+from seq2seq_chat.runs.run import LATEST, Run
+from seq2seq_chat.system.files import write_json
+
+ABOUT = "about.json"
+
+logger = logging.getLogger(__name__)
+
+
+def export_saved_model(
+    run: Run, folder: str | Path, snapshot: str | None = None, beam_width: int | None = None, n_best: int | None = None
+) -> dict[str, Any]:
+    """Write the model of a run as a TensorFlow SavedModel, atomically.
+
+    Logs a warning for each difference from the replies of ``chat``. A language model has no beam search: the last two
+    arguments do not apply to it.
+
+    Args:
+        folder: The output folder; must be empty or not exist.
+        snapshot: Name of the snapshot; None for the newest weights.
+        beam_width: Width of the beam search; None for that of the run's configuration.
+        n_best: Replies of the beam search; None for that of the run's configuration.
+
+    Returns:
+        The contents of ``about.json`` in the folder.
+
+    Raises:
+        ExportError: The folder exists and is not empty, or cannot be written.
+        RunError, MismatchError: The run cannot be loaded.
+        ConfigError: The decoding options are incompatible.
+    """
+    folder = Path(os.path.abspath(folder))
+    ensure_empty(folder)
+    if run.config.task == "language_model":
+        return _export_language_model(run, folder, snapshot)
+    config = run.config
+    searches, differences = exported_searches(config.decoding, beam_width, n_best)
+    differences += copy_differences(config)
+    for difference in differences:
+        logger.warning("%s", difference)
+    trained = load_trained_model(run, snapshot)
+    about = {
+        "run": run.name,
+        "snapshot": snapshot or LATEST,
+        **_describe_model(trained, config),
+        "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
+        "differences_from_chat": differences,
+        "versions": _versions(),
+    }
+    _save(folder, about, trained.codecs, lambda scratch: ReplyModel(trained.model, scratch, config, searches))
+    return about
+
+
+def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict[str, Any]:
+    """Write a language model; see :func:`export_saved_model`."""
+    trained, data = load_language_model(run, snapshot), run.config.data
+    codec = trained.codecs.source
+    engine = TensorFlowTextEngine(trained.model)
+    about = {
+        "run": run.name,
+        "snapshot": snapshot or LATEST,
+        "task": run.config.task,
+        "step": trained.step,
+        "vocabulary_size": len(codec.vocabulary),
+        "tokenizer": data.source_text.tokenizer,
+        "lowercase": data.lowercase,
+        "input": running_text_format(codec),
+        "output": running_text_format(codec),
+        "parameters": sum(parameter_counts(run.config, len(codec.vocabulary)).values()),
+        "signatures": ["generate", "score"],
+        "versions": _versions(),
+    }
+    _save(folder, about, trained.codecs, lambda scratch: TextModel(engine, codec, scratch, run.config.decoding))
+    return about
+
+
+def _versions() -> dict[str, str]:
+    return {"seq2seq-chat": __version__, "tensorflow": tf.__version__, "unicode": unicodedata.unidata_version}
+
+
+def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[Path], ReplyModel | TextModel]) -> None:
+    """Write the model that ``build`` makes, given a folder with the vocabularies, and about.json."""
+    with new_folder(folder) as temporary, tempfile.TemporaryDirectory() as scratch:
+        codecs.save(Path(scratch))
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
+        try:
+            model = build(Path(scratch))
+            tf.saved_model.save(model, str(temporary), model.functions, options)
+        except tf.errors.OpError as error:
+            raise unwritable(folder, error.message) from error
+        for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
+            shutil.copy(file, temporary)
+        write_json(temporary / ABOUT, about)
+
+
+def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
+    """The entries of ``about.json`` on the model."""
+    data, (source, target) = config.data, trained.codecs
+    return {
+        "step": trained.step,
+        "vocabulary_size": len(target.vocabulary),
+        "source_vocabulary_size": len(source.vocabulary),
+        "tokenizer": data.source_text.tokenizer,
+        "target_tokenizer": data.target_text.tokenizer,
+        "lowercase": data.lowercase,
+        "input": text_format(data.source_text.tokenizer),
+        "output": text_format(data.target_text.tokenizer),
+        "context_turns": config.data.context_turns,
+        "encoder_steps": config.model.encoder_steps,
+        "decoder_steps": config.model.decoder_steps,
+        "parameters": sum(parameter_counts(config, *trained.codecs.vocabulary_sizes).values()),
+    }
+
+
+def exported_searches(
+    decoding: Decoding, beam_width: int | None = None, n_best: int | None = None
+) -> tuple[dict[str, Decoding], list[str]]:
+    """Decoding settings by signature, and a sentence for each setting of the run that is not exported."""
+    differences = []
+    if decoding.method == "sample":
+        differences.append("the exported model does not sample, unlike the run (decoding.method sample)")
+    if decoding.rerank != "none":
+        differences.append(f"the exported model does not rerank, unlike the run (decoding.rerank {decoding.rerank})")
+    if decoding.replace_unknown and decoding.lexicon is not None:
+        differences.append(
+            f"the exported model does not use the lexicon of the run (decoding.lexicon {decoding.lexicon})"
+        )
+    unsupported = {"rerank": "none", "backward_run": None, "lexicon": None}
+    exported = decoding.model_copy(update={**unsupported, "unrolling": "static"})
+    beam_width = beam_width or max(decoding.beam_width, n_best or 1)
+    n_best = n_best or (decoding.n_best if decoding.method == "beam" else 1)
+    return {
+        "greedy": override_decoding(exported, method="greedy", n_best=1),
+        "beam": override_decoding(exported, method="beam", beam_width=beam_width, n_best=n_best),
+    }, differences
+
+
+def copy_differences(config: Config) -> list[str]:
+    """A sentence if the graph cannot turn tokens of the source into tokens of the target."""
+    data = config.data
+    formats = {text_format(text.tokenizer) for text in (data.source_text, data.target_text)}
+    if not config.decoding.replace_unknown or has_equal_tokenizers(data) or formats == {"text"}:
+        return []
+    return ["the exported model replaces <unknown> with a source token, which chat splits into target tokens"]

@@ -1,0 +1,276 @@
+"""Exported pages in a browser: opened from disk, without a network."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.export.html.export import PAGE, SETTINGS, differences
+from seq2seq_chat.export.html.model_file import round_weights
+from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.inference.restore import load_trained_model
+from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
+from seq2seq_chat.runs.find import find_run
+from tests.random_runs import make_codec, random_language_run, random_run, small_config
+
+Cli = Callable[..., Any]
+FAILED = "[Cc]opy (the file|it) again"
+SETTLED = """() => {
+  const note = document.getElementById("startup");
+  return note && (note.hidden || !note.textContent.startsWith("Loading"));
+}"""
+STOP_AT_FIRST_TOKEN = """() => new MutationObserver((changes, observer) => {
+  if (document.querySelectorAll(".written").length !== 1 || !document.querySelector(".written .token")) return;
+  observer.disconnect();
+  document.getElementById("stop").click();
+}).observe(document.getElementById("texts"), { childList: true, subtree: true })"""
+
+
+@pytest.fixture(scope="session")
+def offline_chat(cli: Cli, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the tiny run. Read-only."""
+    folder = tmp_path_factory.mktemp("offline") / "page"
+    result = cli("export", tiny_run, "--output", folder, "--format", "html")
+    assert result.status == 0, result
+    assert [file.name for file in folder.iterdir()] == [PAGE]
+    return folder / PAGE
+
+
+@pytest.fixture
+def offline_page(page: Any) -> Iterator[Any]:
+    """A page that must not request anything but the file itself."""
+    requests: list[str] = []
+    page.context.set_offline(True)
+    page.on("request", lambda request: requests.append(request.url))
+    yield page
+    assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
+
+
+def open_file(page: Any, file: Path) -> None:
+    """Open a page and wait until its model is loaded."""
+    page.goto(file.as_uri())
+    page.locator("#startup").wait_for(state="hidden")
+
+
+def send(page: Any, text: str) -> Any:
+    """Send a message and wait for the reply; its element."""
+    count = page.locator(".message.model").count()
+    page.locator("#text").fill(text)
+    page.keyboard.press("Enter")
+    reply = page.locator(".message.model").nth(count)
+    reply.wait_for()
+    return reply
+
+
+def choose(page: Any, method: str) -> None:
+    page.locator("#decoding-button").click()
+    page.locator("#decoding label", has_text=method).click()
+    page.keyboard.press("Escape")
+    page.locator("#decoding").wait_for(state="hidden")
+
+
+def rounded_bot(path: Path) -> Chatbot:
+    """The chatbot of a run with the weights that its page has."""
+    run = find_run(str(path))
+    trained = load_trained_model(run)
+    round_weights(trained.model)
+    return Chatbot(TensorFlowEngine(trained.model), trained.codecs, run.config)
+
+
+def questions(path: Path, count: int) -> list[str]:
+    words, rng = find_run(str(path)).codecs.source.vocabulary.words[4:], random.Random(6)
+    return [" ".join(rng.choices([*words, "zebra"], k=rng.randint(1, 9))) for _ in range(count)]
+
+
+def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, expect: Any) -> None:
+    open_file(offline_page, offline_chat)
+    texts = questions(tiny_run, 5)
+    for text, expected in zip(texts, rounded_bot(tiny_run).replies(texts), strict=True):
+        assert send(offline_page, text).locator(".message-text").inner_text() == expected.text
+    choose(offline_page, "Beam search")
+    reply = send(offline_page, "you see the zebra ?")
+    reply.locator("summary").first.click()
+    expect(reply.locator(".hypotheses tbody tr")).to_have_count(5)
+    expect(reply.locator(".map thead th")).to_have_text(["you", "see", "the", "zebra", "?"])
+    expect(reply.locator(".word")).to_have_text(["zebra"])
+    choose(offline_page, "Sampling")
+    expect(send(offline_page, "we like it").locator(".meta")).to_contain_text("sample")
+    expect(send(offline_page, "***").locator(".message-text")).to_have_text("I cannot read this.")
+    offline_page.reload()
+    expect(offline_page.locator(".message.model")).to_have_count(8)  # restored
+
+
+@pytest.mark.slow(minutes=1)
+def test_200_replies_equal_those_of_the_chatbot(offline_page: Any, offline_chat: Path, tiny_run: Path) -> None:
+    open_file(offline_page, offline_chat)
+    texts = questions(tiny_run, 200)
+    for text, expected in zip(texts, rounded_bot(tiny_run).replies(texts), strict=True):
+        assert send(offline_page, text).locator(".message-text").inner_text() == expected.text, text
+
+
+def test_settings_that_contradict_each_other(offline_page: Any, offline_chat: Path, expect: Any) -> None:
+    open_file(offline_page, offline_chat)
+    offline_page.locator("#decoding-button").click()
+    offline_page.locator("#decoding label", has_text="Beam search").click()
+    offline_page.get_by_label("Replies shown").fill("7")
+    offline_page.keyboard.press("Escape")
+    offline_page.locator("#decoding").wait_for(state="hidden")
+    offline_page.locator("#text").fill("we like it")
+    offline_page.keyboard.press("Enter")
+    expect(offline_page.locator(".error")).to_contain_text("A beam of 5 has no 7 hypotheses.")
+
+
+def test_a_translation(offline_page: Any, tmp_path: Path, cli: Cli, expect: Any) -> None:
+    source = make_codec("unicode", ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."])
+    target = make_codec("english", ["where", "is", "the", "cat", "?", "i", "like", "it", "."])
+    names = "data.tokenizer=unicode", "data.target_tokenizer=english", "task=translation"
+    config = small_config(*names, "data.train=train.tsv")
+    run = random_run(tmp_path / "run", config, Codecs(source, target))
+    assert cli("export", run.path, "--output", tmp_path / "page", "--format", "html").status == 0
+    open_file(offline_page, tmp_path / "page" / PAGE)
+    lines = ["Où est le chat ?", "Je l'aime."]
+    offline_page.locator("#text").fill("\n".join(lines))
+    offline_page.keyboard.press("Enter")
+    expected = [reply.text or "(empty translation)" for reply in rounded_bot(run.path).replies(lines)]
+    expect(offline_page.locator(".translated")).to_have_text(expected)
+
+
+def test_a_language_model_writes_until_it_is_stopped(offline_page: Any, tmp_path: Path, cli: Cli, expect: Any) -> None:
+    run = random_language_run(tmp_path / "run", "some text, in two lines\n")
+    assert cli("export", run.path, "--output", tmp_path / "page", "--format", "html").status == 0
+    open_file(offline_page, tmp_path / "page" / PAGE)
+    texts = []
+    for _ in range(2):
+        offline_page.locator("#length").fill("40")
+        offline_page.locator("#seed").fill("3")
+        offline_page.locator("#send").click()
+        expect(offline_page.locator("#texts .hint")).to_contain_text("40 tokens · seed 3")
+        texts.append(offline_page.locator(".written").inner_text())
+    assert texts[0] == texts[1]
+    offline_page.locator(".written .token").first.focus()
+    expect(offline_page.locator("#details tbody tr")).to_have_count(5)
+    offline_page.locator("#length").evaluate("node => node.removeAttribute('max')")
+    offline_page.locator("#length").fill("100000000")
+    offline_page.evaluate(STOP_AT_FIRST_TOKEN)
+    offline_page.locator("#send").click()
+    expect(offline_page.locator("#texts .hint")).to_contain_text("Stopped")
+
+
+@pytest.mark.parametrize("part", ["model", "script", "style", "worker", "bootstrap"])
+def test_a_damaged_file_says_so(browser: Any, offline_chat: Path, tmp_path: Path, part: str, expect: Any) -> None:
+    text = offline_chat.read_text(encoding="utf-8")
+    pattern = {
+        "model": r'id="model">.{200}',
+        "script": r"In place of the client",
+        "style": r"--accent-strong",
+        "bootstrap": r"@popperjs",
+        "worker": r"four rows at a time",
+    }[part]
+    end = re.search(pattern, text).end()  # type: ignore[union-attr]
+    damaged = tmp_path / PAGE
+    damaged.write_text(text[: end - 1] + ("x" if text[end - 1] != "x" else "y") + text[end:], encoding="utf-8")
+    page = browser.new_page()
+    page.goto(damaged.as_uri())
+    expect(page.locator("#startup")).to_contain_text(re.compile(FAILED))
+    page.close()
+
+
+@pytest.mark.slow(minutes=3)
+def test_bytes_changed_at_random_never_give_another_reply(
+    browser: Any, offline_chat: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    """The page either says that it is damaged, or nothing depends on the change and it replies as before."""
+    contents, rng, (text,) = offline_chat.read_bytes(), random.Random(7), questions(tiny_run, 1)
+    model = range(contents.index(b'id="model">'), contents.index(b"</script>", contents.index(b'id="model">')))
+    settings = range(contents.index(b"<body"), contents.index(b'<a class="skip'))
+    (expected,) = rounded_bot(tiny_run).replies([text])
+    file, damaged = tmp_path / PAGE, 0
+    for positions in (range(len(contents)), model, settings):
+        for position in rng.sample(positions, 10):
+            changed = bytearray(contents)
+            changed[position] ^= rng.randint(1, 255)
+            file.write_bytes(changed)
+            page = browser.new_page()
+            page.goto(file.as_uri())
+            page.wait_for_function(SETTLED)
+            note = page.locator("#startup")
+            if note.is_visible():
+                assert re.search(FAILED, note.inner_text())
+                damaged += 1
+            else:
+                assert send(page, text).locator(".message-text").inner_text() == expected.text, position
+            page.close()
+    assert damaged > 20
+
+
+@pytest.mark.parametrize("part", ["<style", "</style", "</title", 'id="model"', 'id="text"'])
+def test_a_damaged_tag_does_not_hide_the_message(
+    browser: Any, offline_chat: Path, tmp_path: Path, part: str, expect: Any
+) -> None:
+    text = offline_chat.read_text(encoding="utf-8")
+    assert text.count(part) == 1
+    damaged = tmp_path / PAGE
+    damaged.write_text(text.replace(part, part[:-2] + "x" + part[-1]), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(damaged.as_uri())
+    expect(page.locator("#startup")).to_contain_text(re.compile(FAILED))
+    page.close()
+
+
+def test_a_browser_that_is_too_old_gets_a_sentence(browser: Any, offline_chat: Path, expect: Any) -> None:
+    page = browser.new_page()
+    page.add_init_script("delete globalThis.DecompressionStream;")
+    page.goto(offline_chat.as_uri())
+    expect(page.locator("#startup")).to_contain_text("This browser is too old for this page.")
+    page.close()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(offline_chat.as_uri())
+    expect(page.locator("#startup")).to_contain_text("This page needs JavaScript in a current browser")
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "colors"), [(1100, "light"), (360, "dark")])
+def test_axe_finds_no_violations(offline_page: Any, offline_chat: Path, width: int, colors: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    offline_page.set_viewport_size({"width": width, "height": 800})
+    offline_page.emulate_media(color_scheme=colors, reduced_motion="reduce")
+    offline_page.context.set_offline(False)
+    # axe is a script of its own, which the policy of the page does not allow
+    text = re.sub(r"<meta http-equiv[^>]*>", "", offline_chat.read_text(encoding="utf-8"))
+    relaxed = offline_chat.with_name("relaxed.html")
+    relaxed.write_text(text, encoding="utf-8")
+    open_file(offline_page, relaxed)
+    send(offline_page, "you see the zebra ?").locator("summary").first.click()
+    results = Axe().run(offline_page).response
+    assert len(results["passes"]) > 10  # axe did run
+    assert not results["violations"], json.dumps(results["violations"])[:2000]
+    assert not offline_page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
+
+
+def test_settings_that_the_page_does_not_have_are_named() -> None:
+    decoding = Decoding(method="beam", beam_width=4, rerank="anti_language_model", unrolling="static")
+    expected = ['the page does not have decoding.rerank, which is "anti_language_model" in the run']
+    assert differences(decoding) == expected
+    assert differences(Decoding(method="sample", top_p=0.5)) == []
+    server_only = {"rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown", "lexicon"}
+    assert {*SETTINGS} == {*Decoding.model_fields} - server_only - {"unrolling"}
+
+
+def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    message = cli("export", tiny_run, "--output", tmp_path / "full", "--format", "html").error_message
+    assert "already exists" in message
+    message = cli("export", tiny_run, "--output", tmp_path / "new", "--format", "html", "--n-best", "3").error_message
+    assert "are for --format saved_model" in message
+    assert not (tmp_path / "new").exists()

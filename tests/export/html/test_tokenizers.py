@@ -1,0 +1,76 @@
+"""The tokenizers in JavaScript return the tokens and texts of those in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import pytest
+
+from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.export.html.tokenizers import describe_tokenizer
+from tests.data.tokenizers.test_unicode import ENCODED, SCRIPTS
+from tests.export.html.conftest import Evaluate
+
+TEXTS = [
+    *(text for text, _ in [*SCRIPTS.values(), *ENCODED]),
+    "",
+    " \t\n",
+    "It's 10:30, isn't it?  Yes!  (Café, naïve, ﬁne, ｗｏｒｄ５)",
+    "tabs\tand\nlines\r\nno\u00a0break\u2003spaces\x1cseparators\x85here\ufeff.",
+    "<pad> <unknown> <turn> <0x0A> ▁start <U+0041> <space>",
+    "see https://example.com/a?b=c. or www.example.org/, (http://x.y/)",
+    "İSTANBUL ΟΔΥΣΣΕΥΣ ΟΔΟΣ. Straße ẞ",
+    "a . m . and p.m. A. B. Smith — 3–4 days, $5, #tag, 50 % “quoted” 'single' \"double\" it''s",
+    "\ud800 lone \udc00 surrogates",
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 🇨🇭🇩🇪 👨\u200d👩\u200d👧 zero\u200bwidth co\u00adoperate",
+]
+ROUND_TRIP = """
+const tokenizer = modules.tokenizers.createTokenizer(input.tokenizer);
+return input.texts.map((text) => tokenizer.encode(text)).map((tokens) => ({ tokens, text: tokenizer.decode(tokens) }));
+"""
+CORPUS = [
+    f"the {word} we saw in the {word}, über alle Straßen: café and 10:30!"
+    for word in ["old", "house", "garden", "tree"]
+]
+
+
+def results(tokenizer: Tokenizer, texts: Iterable[str]) -> list[dict[str, Any]]:
+    tokens = [tokenizer.encode(text) for text in texts]
+    return [{"tokens": each, "text": tokenizer.decode(each)} for each in tokens]
+
+
+def check(javascript: Evaluate, tokenizer: Tokenizer) -> None:
+    # texts with surrogates cannot be sent to the browser as they are; its own escapes can
+    texts = [text for text in TEXTS if not any("\ud800" <= character <= "\udfff" for character in text)]
+    output = javascript(ROUND_TRIP, {"tokenizer": describe_tokenizer(tokenizer), "texts": texts})
+    for text, ours, theirs in zip(texts, results(tokenizer, texts), output, strict=True):
+        assert theirs == ours, text
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_unicode(javascript: Evaluate, lowercase: bool) -> None:
+    check(javascript, create_tokenizer(TokenizerSettings("unicode", lowercase)))
+
+
+@pytest.mark.parametrize("name", ["english", "english_character", "thesis", "whitespace", "character"])
+def test_tokenizers_without_a_file(javascript: Evaluate, name: Any) -> None:
+    check(javascript, create_tokenizer(TokenizerSettings(name)))
+
+
+@pytest.mark.parametrize("model", ["unigram", "bpe"])
+def test_subwords(javascript: Evaluate, model: Literal["unigram", "bpe"]) -> None:
+    tokenizer = train_tokenizer(TokenizerSettings("subword", subword_model=model), CORPUS * 5, 340)
+    assert describe_tokenizer(tokenizer)["model"] == model
+    check(javascript, tokenizer)
+
+
+def test_surrogates_without_a_partner(javascript: Evaluate) -> None:
+    text = r"'a\ud800 \udc00b'"
+    for name, tokens in (
+        ("character", ["a", "<U+D800>", "<space>", "<U+DC00>", "b"]),
+        ("whitespace", ["a\ufffd", "\ufffdb"]),
+    ):
+        tokenizer = describe_tokenizer(create_tokenizer(TokenizerSettings(name)))  # type: ignore[arg-type]
+        encode = f"return modules.tokenizers.createTokenizer(input).encode({text});"
+        assert javascript(encode, tokenizer) == tokens
