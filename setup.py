@@ -57,7 +57,6 @@ setup(
         "sacrebleu",
         "scikit-learn",
         "sentencepiece",
-        "squarify",
         "tensorflow==2.15.1",
         "tensorflow-addons==0.23.0",
         "threadpoolctl",

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from contenders.workload import Workload, decoding_config, model_config
+
 from seq2seq_chat.portable.reply_engine import OnnxEngine
 from seq2seq_chat.portable.sessions import ExportedModel
 
@@ -35,6 +36,7 @@ class Search:
 def export(workload: Workload, folder: Path, quantize: str | None) -> Path:
     """Export the model of the workload; the folder of the exported model."""
     from contenders.ours import build_model
+
     from seq2seq_chat.checkpoint.variables import save_variables
     from seq2seq_chat.config import Config, Data
     from seq2seq_chat.data.codec import Codecs
