@@ -54,8 +54,8 @@ def main(run: str, results: str, output: Path, sources: tuple[str, ...]) -> None
     selected = find_run(run, results)
     screenshots = SCREENSHOTS
     if selected.config.task == "translation":
-        take = functools.partial(translate, sources=sources)
-        screenshots = {"translate_desktop_light": take, "translate_phone_dark": take}
+        names = ("translate_desktop_light", "translate_phone_dark")
+        screenshots = dict.fromkeys(names, functools.partial(translate, sources=sources))
     elif sources:
         raise UserError("--source applies to translation runs only")
     chromium = find_chromium()
