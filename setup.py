@@ -59,7 +59,6 @@ setup(
         "scikit-learn",
         "scipy",
         "sentencepiece",
-        "squarify",
         "tensorboard",
         "tensorflow==2.15.1",
         "tensorflow-addons==0.23.0",

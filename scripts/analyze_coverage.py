@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from corpus_script import (
-    CorpusOptions,
-    Utterances,
-    corpus_options,
-    open_utterances,
-    print_table,
-    write_rows,
-)
+import ibis
+import ibis.expr.types as ir
+from corpus_script import CorpusOptions, Utterances, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.prepare.queries import missing_words, sum_counts, word_counts
+from seq2seq_chat.prepare.queries import sum_counts, token_lists, word_counts
 from seq2seq_chat.prepare.statistics import percent, vocabulary_table
 from seq2seq_chat.system.errors import UserError
 
@@ -79,6 +74,19 @@ def coverage(utterances: Utterances, counts: Any, vocabulary: Vocabulary) -> tup
         "3+ missing %": percent(sum(n for count, n in missing.items() if count > 2), number),
     }
     return row, missing
+
+
+def missing_words(utterances: ir.Table, vocabulary: ir.Table) -> ir.Table:
+    """The number of ``utterances`` that have 0, 1, 2, … words (``missing``) that are not in ``vocabulary.word``."""
+    numbered = utterances.select("conversation", "position", word=token_lists(utterances).unnest())
+    unknown = numbered.anti_join(vocabulary, "word")
+    per_utterance = unknown.group_by(["conversation", "position"]).agg(missing=unknown.count())
+    some = per_utterance.group_by("missing").agg(utterances=per_utterance.count())
+    total = utterances.agg(total=utterances.count())
+    incomplete = per_utterance.agg(incomplete=per_utterance.count())
+    none = total.cross_join(incomplete)
+    none = none.select(missing=ibis.literal(0, "int64"), utterances=none.total - none.incomplete)
+    return some.union(none.filter(none.utterances > 0)).order_by("missing")
 
 
 def draw(results: list[tuple[str, dict[int, int]]], path: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import ibis
+import ibis.expr.types as ir
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.analysis.figures.style import new_figure, save
 from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.prepare.queries import time_lags
 from seq2seq_chat.system.errors import UserError
 
 CLOSE = 5  # seconds
@@ -28,11 +29,7 @@ CLOSE = 5  # seconds
     help="From the start of an utterance to the start of the next one, or the silence between them.",
 )
 @click.option(
-    "--max-seconds",
-    default=30,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Longer lags share the last bar.",
+    "--max-seconds", default=30, show_default=True, type=click.IntRange(1), help="Longer lags share the last bar."
 )
 @click.option("--output", default="time_lags", show_default=True, metavar="NAME", help="Write NAME.json, .csv, .png.")
 @corpus_options
@@ -56,6 +53,28 @@ def main(corpus: str, between: str, max_seconds: int, output: str, options: Corp
     write_rows(f"{output}.json", [{"within_5_seconds_percent": close, "unknown": unknown, "histogram": rows}])
     draw(rows, between, close, f"{output}.png")
     click.echo(f"written: {output}.json, {output}.csv, {output}.png")
+
+
+def time_lags(utterances: ir.Table, between: str) -> ir.Table:
+    """The number of ``pairs`` of consecutive utterances for each time lag, rounded to ``seconds``; null if unknown.
+
+    The utterances of a film are consecutive whether or not a silence between them starts a new conversation.
+
+    Args:
+        between: ``starts`` of both utterances, or ``silence`` from the end of the first to the start of the second.
+    """
+    order = ibis.window(group_by="thread", order_by=["conversation", "position"])
+    first = utterances.start if between == "starts" else utterances.end
+    # The other thread with several conversations is a submission: pairs of comments, whose ends are unknown.
+    is_film = (utterances.end.notnull() | (utterances.position > 1)).any()
+    lagged = utterances.mutate(
+        is_film=is_film.over(ibis.window(group_by="thread")),
+        is_later=utterances.conversation.lag().over(order).notnull(),
+        previous=first.lag().over(order),
+    )
+    later = lagged.filter(lagged.is_later & (lagged.is_film | (lagged.position > 0)))
+    later = later.mutate(seconds=(later.start - later.previous).round().cast("int64"))
+    return later.group_by("seconds").agg(pairs=later.count()).order_by("seconds")
 
 
 def histogram(known: list[tuple[int, int]], max_seconds: int) -> list[dict[str, Any]]:

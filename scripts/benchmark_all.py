@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
-"""Run nearly all benchmarks of docs/speed.md one after the other, and write all results to one JSON file.
+"""Run all benchmarks of docs/speed.md one after the other, and write all results to one JSON file.
 
 Each is a script of its own, and prints its table; see its --help. Those whose inputs are not given are left out.
 Together they take hours, and leave several gigabytes of generated corpora in benchmark_prepare/.
 Run nothing else at the same time.
 
-python scripts/benchmark_all.py --run latest --dialogues data/dailydialog --pairs data/fra --json results.json
+python scripts/benchmark_all.py --run latest --pairs data/fra --json results.json
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,11 @@ from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.system.files import write_json
-from seq2seq_chat.system.hardware import available_cores, processor_name
+from seq2seq_chat.system.versions import describe_environment
 
 SCRIPTS = Path(__file__).resolve().parent
-PACKAGES = ["seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "torch"]
 INPUTS = {
     "run": "--run NAME, a trained run",
-    "dialogues": "--dialogues DIR, the output of prepare dailydialog",
     "pairs": "--pairs DIR, with train.tsv, validation.tsv and test.tsv",
 }
 SPLITS = ("train", "validation", "test")
@@ -43,22 +40,14 @@ BENCHMARKS: Mapping[str, Sequence[str]] = {
     **{f"training-{size}": ["benchmark_training.py", "--size", size] for size in ("small", "medium", "thesis")},
     **{f"decoding-{size}": ["benchmark_decoding.py", "--size", size] for size in ("small", "medium")},
     "decoding-thesis": ["benchmark_decoding.py", "--size", "thesis", "--calls", "3"],
-    "products": ["benchmark_products.py"],
-    "building": ["benchmark_building.py", "configs/quickstart.json"],
     "language-model": ["benchmark_language_model.py"],
     "language-model-shakespeare": ["benchmark_language_model.py", "--size", "shakespeare"],
-    "generation": ["benchmark_generation.py"],
+    "generation": ["benchmark_language_model.py", "--generate"],
     "serving": ["benchmark_serving.py", "{run}"],
     "streaming": ["benchmark_serving.py", "{run}", *STREAMING],
-    "buckets": ["benchmark_buckets.py", "{dialogues}/train.txt", "--vocabulary", "{dialogues}/vocabulary.txt"],
     "translation": ["benchmark_translation.py", *(f"{{pairs}}/{split}.tsv" for split in SPLITS)],
-    "evaluation": ["benchmark_evaluation.py", "{run}", "--data", "{dialogues}/train.txt"],
-    "two-workers": ["benchmark_distribution.py", "configs/thesis_reddit.json"],
-    "checkpoints": ["benchmark_checkpoints.py", "configs/quickstart.json"],
     "prepare": ["benchmark_prepare.py"],
     "prepare-all-subreddits": ["benchmark_prepare.py", "--opensubtitles-mb", "0", "--all-subreddits"],
-    "prepare-tokenizers": ["benchmark_prepare.py", "--tokenizers", "--opensubtitles-mb", "275"],
-    "engines": ["benchmark_engines.py"],
 }
 """The scripts and their arguments, with the names of inputs in braces."""
 
@@ -66,7 +55,6 @@ BENCHMARKS: Mapping[str, Sequence[str]] = {
 @click.command(help=__doc__)
 @click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="one of the benchmarks; repeatable")
 @click.option("--run", help="a trained run")
-@click.option("--dialogues", help="a folder with train.txt and vocabulary.txt")
 @click.option("--pairs", help="a folder with train.tsv, validation.tsv and test.tsv")
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), required=True, help="write the results here"
@@ -113,21 +101,11 @@ def run_benchmark(command: Sequence[str]) -> Any:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What the results depend on: the date, the processor, and the versions of the packages."""
-    versions: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    return {
+    """What the results depend on: the date, the machine, and the versions of the packages."""
+    return describe_environment() | {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "processor": processor_name(),
-        "cores": available_cores(),
         "memory GB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": versions,
+        "torch": next((found.version for found in distributions(name="torch")), None),
     }
 
 

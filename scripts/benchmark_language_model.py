@@ -1,109 +1,123 @@
 #!/usr/bin/env python3
-"""Time a training step of a language model here and with PyTorch's nn.LSTM: the same weights, batches and optimizer.
+"""Time a language model: a training step here and with PyTorch's nn.LSTM, or with --generate, writing.
 
-Each contender runs in its own process. They take turns step by step, so that a slow phase of the machine affects all
-of them. The results are medians. Run nothing else at the same time.
+Training: the same weights, batches and optimizer; each contender runs in its own process, and they take turns step by
+step, so that a slow phase of the machine affects all of them. Writing: one text at a time, and many at once. To write
+one token, all weights are read once, so a single text takes about as long per token as one product of a vector with a
+matrix of that size, which is timed in turns with it. The results are medians. Run nothing else at the same time.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import click
-from contenders.table import json_option, print_table
-from contenders.text_workload import TEXT_SIZES
-from contenders.worker import Contender, Worker
-from contenders.workload import PEAK_FLOP, write_workload_in_subprocess
+import numpy as np
+from contenders import TOLERANCE, WARM_UP, Contender, json_option, print_table, time_steps
+from contenders.workload import TEXT_SIZES
 from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.config import Decoding, Model
+from seq2seq_chat.data.codec import Codec
+from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.files import write_json
-from seq2seq_chat.training.precision import why_unavailable
 
-WARM_UP = 2  # steps
-TOLERANCE = {"float32": 2e-3, "bfloat16": 1e-2}  # relative, of the losses of the first two steps
-COLUMNS = ["contender", "ms", "tokens/s", "GFLOP/s", "% of peak", "GB", "loss", "ours is"]
+TRAINING_COLUMNS = ["contender", "ms", "tokens/s", "GFLOP/s", "% of peak", "GB", "loss", "ours is"]
+COLUMNS = ["texts", "tokens/s", "µs per step", "µs of one product", "product, % of step"]
+TEXTS = (1, 64)  # written at once
+TURNS = 5  # of writing
+WORDS = [chr(code) for code in range(ord("!"), ord("!") + 65)]
 
 
 @click.command(help=__doc__)
-@click.option("--size", type=click.Choice(list(TEXT_SIZES)), default="quick", show_default=True)
-@click.option("--steps", type=click.IntRange(1), default=15, show_default=True, help="steps to time")
+@click.option("--generate", is_flag=True, help="time writing instead of training")
+@click.option("--size", type=click.Choice(list(TEXT_SIZES)), default="quick", show_default=True, help="for training")
+@click.option("--steps", type=click.IntRange(1), default=15, show_default=True, help="training steps to time")
+@click.option("--hidden-size", type=click.IntRange(1), default=512, show_default=True, help="for writing")
+@click.option("--length", type=click.IntRange(32), default=512, show_default=True, help="tokens per text")
 @json_option
-def main(size: str, steps: int, json_file: Path | None) -> None:
-    """Run the contenders and print the results."""
-    precisions = [name for name in ("float32", "bfloat16") if why_unavailable(name) is None]
-    has_torch = importlib.util.find_spec("torch") is not None
-    if not has_torch:
-        click.echo("skipped: PyTorch (torch is not installed)", err=True)
-    systems = {"ours": "text_ours", **({"PyTorch nn.LSTM": "text_pytorch"} if has_torch else {})}
-    contenders = [
-        Contender(f"{name}, {precision}", module, {"size": size, "precision": precision})
-        for precision in precisions
-        for name, module in systems.items()
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        write_workload_in_subprocess(Path(folder), "tiny", 1)  # which every worker reads; sizes are those of --size
-        rows = measure(contenders, precisions, Path(folder), size, steps)
-    print_table(rows, COLUMNS)
+def main(generate: bool, size: str, steps: int, hidden_size: int, length: int, json_file: Path | None) -> None:
+    """Time training or writing, and print the results."""
+    results = time_generation(hidden_size, length) if generate else time_training(size, steps)
     if json_file:
-        write_json(json_file, {"size": size, **TEXT_SIZES[size]._asdict(), "steps": steps, "contenders": rows})
-    for row in rows:
-        pairs = zip(row["first losses"], rows[0]["first losses"], strict=True)
+        write_json(json_file, results)
+    for row in results.get("contenders", []):
+        pairs = zip(row["first losses"], results["contenders"][0]["first losses"], strict=True)
         if any(abs(loss / expected - 1) > TOLERANCE[row["precision"]] for loss, expected in pairs):
             raise click.ClickException(f"the first losses of {row['contender']} differ from ours in float32")
 
 
-def measure(
-    contenders: list[Contender], precisions: list[str], folder: Path, size: str, steps: int
-) -> list[dict[str, Any]]:
-    """Time contenders in turns; one row each."""
-    with ExitStack() as stack, tqdm(total=(steps + WARM_UP) * len(contenders), unit="step", disable=None) as bar:
-        peaks = {
-            precision: stack.enter_context(
-                Worker(Contender(f"peak, {precision}", "peak", {"precision": precision}), "TrainingStep", folder)
-            )
-            for precision in precisions
-        }
-        workers = [stack.enter_context(Worker(contender, "TextStep", folder)) for contender in contenders]
-        everyone = [*workers, *peaks.values()]
-        seconds: dict[str, list[float]] = {worker.contender.label: [] for worker in everyone}
-        losses: dict[str, list[float]] = {worker.contender.label: [] for worker in everyone}
-        for number in range(steps + WARM_UP):
-            for worker in everyone:
-                label = worker.contender.label
-                bar.set_description(label)
-                if number < WARM_UP:
-                    losses[label].append(worker.call("step", number))
-                else:
-                    seconds[label].append(worker.time_call("step", number))
-                bar.update(worker in workers)
-        memory = {worker.contender.label: worker.peak_memory() for worker in workers}
-    text, rows = TEXT_SIZES[size], []
-    medians = {label: median(times) for label, times in seconds.items()}
+def time_training(size: str, steps: int) -> dict[str, Any]:
+    """Time training steps of all available contenders."""
+    contenders = [
+        Contender(f"{name}, {precision}", module, {"size": size, "precision": precision})
+        for precision in ("float32", "bfloat16")
+        for name, module in (("ours", "contenders.ours"), ("PyTorch nn.LSTM", "contenders.pytorch"))
+    ]
     for contender in contenders:
-        label, precision = contender.label, contender.arguments["precision"]
-        time = medians[label]
-        rows.append(
-            {
-                "contender": label,
-                "precision": precision,
-                "ms": 1e3 * time,
-                "tokens/s": text.streams * text.steps / time,
-                "GFLOP/s": text.step_flop() / time / 1e9,
-                "% of peak": 100 * text.step_flop() / time / (PEAK_FLOP / medians[f"peak, {precision}"]),
-                "GB": memory[label] / 1e9,
-                "loss": losses[label][0],
-                "ours is": time / medians[f"ours, {precision}"],
-                "first losses": losses[label],
-                "seconds": seconds[label],
-            }
-        )
-    return rows
+        if reason := contender.unavailable_reason():
+            click.echo(f"skipped: {contender.label} ({reason})", err=True)
+    contenders = [contender for contender in contenders if contender.unavailable_reason() is None]
+    text = TEXT_SIZES[size]
+    with tqdm(total=(steps + WARM_UP) * len(contenders), unit="step", disable=None) as bar:
+        rows = time_steps(contenders, "TextStep", None, text.streams * text.steps, text.step_flop(), steps, bar)
+    print_table(rows, TRAINING_COLUMNS)
+    return {"size": size, **text._asdict(), "steps": steps, "contenders": rows}
+
+
+def time_generation(hidden_size: int, length: int) -> dict[str, Any]:
+    """Time writing by a model of 69 characters with random weights."""
+    config = Model(hidden_size=hidden_size, embedding_size=128, projection_size=None, attention="none")
+    vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
+    model = LanguageModel(config, len(vocabulary), 1)
+    generator = Generator(TensorFlowTextEngine(model), Codec(CharacterTokenizer(), vocabulary))
+    read_weights = weight_reader(model)
+    rows = []
+    for count in TEXTS:
+        write_texts(generator, count, 64)  # traces the graph
+        seconds: list[list[float]] = [[], []]
+        for _ in range(TURNS):
+            seconds[0].append(timed(partial(write_texts, generator, count, length)))
+            seconds[1].append(median(timed(read_weights) for _ in range(20)))
+        step, limit = median(seconds[0]) / length, median(seconds[1])
+        values = (count, count / step, 1e6 * step, 1e6 * limit, 100 * limit / step)
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
+    print_table(rows, COLUMNS)
+    return {"length": length, "turns": TURNS, "results": rows}
+
+
+def write_texts(generator: Generator, count: int, length: int) -> None:
+    """Write ``count`` texts of ``length`` tokens together."""
+    for _ in generator.blocks([[]] * count, length, Decoding(method="sample"), list(range(count))):
+        pass
+
+
+def weight_reader(model: LanguageModel) -> Callable[[], object]:
+    """A product of a vector with a matrix that has as many numbers as the weights that are read at each step."""
+    import tensorflow as tf  # after seq2seq_chat, which chooses its kernels
+
+    size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    size -= int(np.prod(model.target_embedding.table.shape))  # of which a step reads one row for each text
+    vector, matrix = tf.random.normal([1, 512], seed=1), tf.random.normal([512, size // 512], seed=2)
+    product = tf.function(lambda: tf.matmul(vector, matrix)[0])
+    return lambda: product().numpy()
+
+
+def timed(action: Callable[[], object]) -> float:
+    """The seconds that an action takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 import click
-from contenders.table import json_option
+from contenders import json_option, print_table
 from tqdm import tqdm
 
 from seq2seq_chat.cli.running import run_command
@@ -30,12 +30,11 @@ from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import write_json
-from seq2seq_chat.system.tables import format_table
 
 HOST = "127.0.0.1"
 TIMEOUT = 300.0  # seconds for all measurements
-COUNTS = ["clients", "utterances", "replies", "503", "errors", "wrong replies"]
-COLUMNS = [*COUNTS, "median ms", "95 % ms", "replies/s", "server MB"]
+COLUMNS = ["clients", "utterances", "replies", "503", "errors", "wrong replies"]
+COLUMNS += ["median ms", "95 % ms", "replies/s", "server MB"]
 CHAT, STREAM = "/api/chat", "/api/chat/stream"
 
 
@@ -88,7 +87,7 @@ def main(
     with server(run) as (process, port):
         target = Target(process.pid, port, STREAM if stream else CHAT, run.path.resolve().name)
         rows = asyncio.run(asyncio.wait_for(measure(target, texts, clients, utterances, burst), TIMEOUT))
-    print(format_table([COLUMNS, *([_format(row[column]) for column in COLUMNS] for row in rows)], "lr", "markdown"))
+    print_table(rows, COLUMNS)
     one, many = rows[0], rows[1]
     latency, throughput = many["95 % ms"] / one["median ms"], many["replies/s"] / one["replies/s"]
     print(
@@ -237,10 +236,6 @@ def _is_wrong(result: Result, expected: dict[str, str]) -> bool:
     words = EnglishTokenizer().encode(result.text)
     source = result.body["source_words"]
     return source != words[-len(source) :] or result.body["reply"] != expected.get(result.text, result.body["reply"])
-
-
-def _format(value: Any) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shared by the scripts that analyze corpora: options, input and output."""
+"""Shared by the scripts that analyze corpora: options, the table of utterances, and output."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import ibis.expr.types as ir
+import pyarrow as pa
 
 from seq2seq_chat.cli.options import log_to_stderr
 from seq2seq_chat.cli.streams import is_write_error
+from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.codec import load_tokenizer
+from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
+from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer
 from seq2seq_chat.data.vocabulary import TARGET_PREFIX
-from seq2seq_chat.prepare.corpus_table import prepared_utterances
 from seq2seq_chat.prepare.engine import EngineName, QueryEngine, fetch_rows, open_engine
-from seq2seq_chat.prepare.queries import filter_side, filter_splits
+from seq2seq_chat.prepare.utterances import PREPARED, PREPARED_WITH_TOKENS, UTTERANCES_FILE, UtterancesWriter
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically, write_json
 from seq2seq_chat.system.tables import format_table
+
+_ROWS_PER_BATCH = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,67 @@ def open_utterances(path: str | Path, options: CorpusOptions) -> Iterator[Uttera
         ):
             table = engine.table(file)
             if options.split != "all":
-                table = filter_splits(table, [options.split])
+                table = table.filter(table.split == options.split)
             if options.side is not None:
-                table = filter_side(table, options.side)
+                table = table.filter(table.position % 2 == ("source", "target").index(options.side))
             yield Utterances(table, engine, folder)
+
+
+@contextmanager
+def prepared_utterances(path: Path, folder: Path, tokenizer: Tokenizer) -> Iterator[Path]:
+    """The Parquet file of utterances for a prepared folder, or for a corpus file.
+
+    A corpus file is tokenized and converted to Parquet in ``folder``, with all utterances in the split ``train``.
+
+    Raises:
+        CorpusError: There is no corpus at ``path``, or it cannot be read.
+    """
+    if path.is_dir():
+        table = path / UTTERANCES_FILE
+        if not table.is_file():
+            raise CorpusError(
+                f"{path} contains no {UTTERANCES_FILE}. Name an output folder of prepare, or a corpus file."
+            )
+        yield table
+    else:
+        table = folder / UTTERANCES_FILE
+        with UtterancesWriter(table, has_tokens=not tokenizer.cleans) as writer:
+            for batch in _read_corpus_file(path, tokenizer):
+                writer.write(batch)
+        yield table
+
+
+def _read_corpus_file(path: Path, tokenizer: Tokenizer) -> Iterator[pa.RecordBatch]:
+    """The utterances of a corpus file that have tokens; each conversation, or each pair of a .tsv, is a thread."""
+    last, position = -1, -1
+    tokenized = _tokenize(path, tokenizer)
+    while block := list(islice(tokenized, _ROWS_PER_BATCH)):
+        rows: list[list[Any]] = []
+        for conversation, text, tokens in block:
+            position = position + 1 if conversation == last else 0
+            last = conversation
+            line = tokens if tokenizer.cleans else text.strip()
+            words = tokens.count(" ") + 1
+            rows.append(["train", str(conversation), conversation, position, line, words, None, None, tokens])
+        schema = PREPARED if tokenizer.cleans else PREPARED_WITH_TOKENS
+        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=False)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _tokenize(path: Path, tokenizer: Tokenizer) -> Iterator[tuple[int, str, str]]:
+    """The number of the conversation, the text and the tokens of each utterance; of pairs, both sides or neither."""
+    texts: Iterator[tuple[int, tuple[str, ...]]]
+    if is_pairs(path):
+        texts = ((number, (pair.source, pair.target)) for number, pair in enumerate(read_pairs(path, progress=True)))
+    else:
+        texts = ((number, (text,)) for number, text in read_utterances(path, progress=True))
+    while block := list(islice(texts, _ROWS_PER_BATCH)):
+        lines = iter(tokenizer.encode_lines([text for _, sides in block for text in sides]))
+        for number, sides in block:
+            tokens = [next(lines) for _ in sides]
+            if all(tokens):
+                yield from ((number, *side) for side in zip(sides, tokens, strict=True))
 
 
 def corpus_options(command: Callable[..., None]) -> Callable[..., None]:

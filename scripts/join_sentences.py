@@ -1,6 +1,6 @@
 """Join short pairs of sentences into longer ones, for corpora that lack long sentences.
 
-python scripts/join_sentences.py data/fra/train.tsv data/fra_long/train.tsv --pairs 100000 --words 1-60
+python scripts/join_sentences.py data/fra/train.tsv data/fra_long/train.tsv --pairs 100000 --words 1 60
 
 The lengths of the new sources are uniformly distributed. Each new pair joins pairs in random order; every pair is used
 once before any is used again.
@@ -8,8 +8,8 @@ once before any is used again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -23,30 +23,21 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_write
 
 
-class WordRange(click.ParamType):
-    """A range of positive integers such as 1-60."""
-
-    name = "range"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Convert to the first and the last number."""
-        match = re.fullmatch(r"(\d+)-(\d+)", str(value))
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            self.fail(f"{value!r} must be a range such as 1-60", param, ctx)
-        return int(match[1]), int(match[2])
-
-
 @click.command()
 @click.argument("pairs_file", metavar="INPUT")
 @click.argument("output", metavar="OUTPUT")
 @click.option("--pairs", default=100_000, show_default=True, type=click.IntRange(1), help="Pairs to write.")
-@click.option("--words", default="1-60", show_default=True, type=WordRange(), help="Range of source lengths, in words.")
+@click.option(
+    "--words", nargs=2, default=(1, 60), show_default=True, type=click.IntRange(1), help="Range of source lengths."
+)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 def main(pairs_file: str, output: str, pairs: int, words: tuple[int, int], seed: int) -> None:
     """Join the pairs of INPUT, a .tsv of two columns, into longer ones, and write them to OUTPUT.
 
     Words and punctuation marks are counted by the `unicode` tokenizer.
     """
+    if words[0] > words[1]:
+        raise click.UsageError(f"--words {words[0]} {words[1]}: the first must not exceed the second")
     sentences = list(read_pairs(pairs_file, progress=True))
     encode = create_tokenizer(TokenizerSettings("unicode")).encode
     lengths = [len(encode(pair.source)) for pair in sentences]
@@ -76,7 +67,8 @@ def join_sentences(
         lengths: [sentences] Words of each source.
         words: Least and greatest length to draw, in words.
     """
-    order = _endless_permutations([n for n, length in enumerate(lengths) if length <= words[1]], random)
+    usable = [n for n, length in enumerate(lengths) if length <= words[1]]
+    order = chain.from_iterable(random.permutation(usable).tolist() for _ in count())
     sentence = next(order)
     while True:
         limit = max(random.integers(words[0], words[1], endpoint=True), lengths[sentence])
@@ -86,11 +78,6 @@ def join_sentences(
             length += lengths[sentence]
             sentence = next(order)
         yield Pair(" ".join(part.source for part in parts), " ".join(part.target for part in parts)), length
-
-
-def _endless_permutations(values: list[int], random: np.random.Generator) -> Iterator[int]:
-    while True:
-        yield from random.permutation(values).tolist()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from PIL import Image
@@ -39,17 +39,6 @@ except ImportError as error:
     ) from error
 
 DESKTOP, PHONE = (1180, 900), (360, 740)
-DOCUMENTED = {
-    "web_chat_desktop_light",
-    "web_chat_phone_dark",
-    "web_chat_phone_light",
-    "web_compare_desktop_dark",
-    "web_run_phone_dark",
-    "web_search_desktop_light",
-    "web_settings_phone_light",
-    "web_translate_desktop_light",
-    "web_translate_phone_dark",
-}
 UTTERANCES = ["Hello!", "Tell me a joke."]
 
 
@@ -60,18 +49,13 @@ UTTERANCES = ["Hello!", "Tell me a joke."]
 @click.option(
     "--source", "sources", multiple=True, help="A text to translate; can be repeated.  [default: a validation sample]"
 )
-@click.option(
-    "--all",
-    "take_all",
-    is_flag=True,
-    help="Every page in every size and color scheme, not only those in the documentation.",
-)
-def main(run: str, results: str, output: Path, sources: tuple[str, ...], take_all: bool) -> None:
+def main(run: str, results: str, output: Path, sources: tuple[str, ...]) -> None:
     """Take screenshots of a conversation with RUN, or of translations by it."""
     selected = find_run(run, results)
-    pages = PAGES
+    screenshots = SCREENSHOTS
     if selected.config.task == "translation":
-        pages = {"translate": functools.partial(translate, sources=sources)}
+        names = ("translate_desktop_light", "translate_phone_dark")
+        screenshots = dict.fromkeys(names, functools.partial(translate, sources=sources))
     elif sources:
         raise UserError("--source applies to translation runs only")
     chromium = find_chromium()
@@ -82,23 +66,17 @@ def main(run: str, results: str, output: Path, sources: tuple[str, ...], take_al
         with running(create_app(served, limits), "127.0.0.1", 0, limits) as server, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             address = f"http://127.0.0.1:{server.effective_port}"
-            schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-            screenshots = [
-                (f"web_{name}_{size}_{colors}", take, shape, colors)
-                for name, take in pages.items()
-                for size, shape in (("desktop", DESKTOP), ("phone", PHONE))
-                for colors in schemes
-            ]
-            screenshots = [one for one in screenshots if take_all or one[0] in DOCUMENTED]
-            for name, take, shape, colors in tqdm(screenshots, unit="screenshot", disable=None):
+            for name, take in tqdm(screenshots.items(), unit="screenshot", disable=None):
+                _, device, colors = name.split("_")
+                width, height = DESKTOP if device == "desktop" else PHONE
                 context = browser.new_context(
-                    viewport={"width": shape[0], "height": shape[1]},
-                    color_scheme=colors,
-                    device_scale_factor=1 if shape is DESKTOP else 2,
+                    viewport={"width": width, "height": height},
+                    color_scheme="dark" if colors == "dark" else "light",
+                    device_scale_factor=1 if device == "desktop" else 2,
                 )
                 page = context.new_page()
                 take(page, address)
-                save(page, output / f"{name}.png")
+                save(page, output / f"web_{name}.png")
                 context.close()
             browser.close()
 
@@ -163,25 +141,11 @@ def search(page: Page, address: str) -> None:
     page.locator(".tree-word.outranked").first.click()
 
 
-def talk(page: Page, address: str) -> None:
-    """A model talks with itself."""
-    page.goto(f"{address}/talk")
-    page.locator("#snapshot option").first.wait_for(state="attached")
-    page.get_by_role("button", name="Talk").click()
-    page.locator("#copy").wait_for(timeout=120_000)
-
-
 def run_page(page: Page, address: str) -> None:
     """The page of a run."""
     page.goto(f"{address}/runs")
     page.locator("#runs tbody th a").first.click()
     page.locator("#curves canvas").wait_for()
-
-
-def runs_page(page: Page, address: str) -> None:
-    """The table of runs."""
-    page.goto(f"{address}/runs")
-    page.locator("#runs tbody tr").first.wait_for()
 
 
 def settings(page: Page, address: str) -> None:
@@ -190,15 +154,16 @@ def settings(page: Page, address: str) -> None:
     choose_beam(page, close=False)
 
 
-PAGES: dict[str, Callable[[Page, str], None]] = {
-    "chat": chat,
-    "compare": compare,
-    "run": run_page,
-    "runs": runs_page,
-    "search": search,
-    "settings": settings,
-    "talk": talk,
+SCREENSHOTS: dict[str, Callable[[Page, str], None]] = {
+    "chat_desktop_light": chat,
+    "chat_phone_dark": chat,
+    "chat_phone_light": chat,
+    "compare_desktop_dark": compare,
+    "run_phone_dark": run_page,
+    "search_desktop_light": search,
+    "settings_phone_light": settings,
 }
+"""The names, of page, device and colors, and what opens the page."""
 
 
 def choose_beam(page: Page, close: bool = True) -> None:

@@ -1,32 +1,28 @@
 """What can a recurrent network remember? Gradients by distance, and the copy-memory task at growing gaps.
 
 Vanilla cells with random, orthogonal and identity matrices, GRU and LSTM learn to recall some symbols after a gap. The
-pictures show how far back the gradient of a prediction reaches, before and after training, and who solves the task.
+table shows who solves the task, the picture how far back the gradient of a prediction reaches, before and after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from contenders.table import json_option
 from matplotlib.figure import Figure
-from picture_script import Pictures, picture_options
 from tqdm import tqdm
 
 from seq2seq_chat.analysis.figures.model_internals import draw_gradients_by_distance
-from seq2seq_chat.analysis.figures.style import line_style, new_figure
+from seq2seq_chat.analysis.figures.style import new_figure, save
 from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Model, Training
-from seq2seq_chat.data.copy_memory import KINDS, VOCABULARY_SIZE, copy_memory_batch
 from seq2seq_chat.data.streams import TextBatch
+from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import share_cores
-from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
@@ -52,10 +48,18 @@ NETWORKS = (
 ROWS, TEST_ROWS = 64, 512
 TEST_EVERY, SOLVED = 250, 0.995  # steps; share of recalled symbols at which training stops
 TEST_BATCH = 2**31  # beyond those of training
+KINDS = 8  # of symbols
+FIRST = len(SPECIAL_WORDS)
+BLANK, RECALL = FIRST + KINDS, FIRST + KINDS + 1
+VOCABULARY_SIZE = RECALL + 1
 
 
 class Task(NamedTuple):
-    """The copy-memory task of one gap, and the size of the networks that learn it."""
+    """The copy-memory task of one gap, and the size of the networks that learn it.
+
+    Remember some symbols while blanks pass (Hochreiter & Schmidhuber 1997; as here: Arjovsky et al. 2016, "Unitary
+    evolution recurrent neural networks").
+    """
 
     gap: int
     symbols: int
@@ -63,8 +67,22 @@ class Task(NamedTuple):
     seed: int
 
     def batch(self, rows: int, number: int) -> TextBatch:
-        """A batch of sequences."""
-        return copy_memory_batch(rows, self.symbols, self.gap, self.seed, number)
+        """A batch of sequences, a function of (seed, number).
+
+        A sequence is some random symbols, ``gap`` - 1 blanks, a mark, and as many blanks as there are symbols, during
+        which they have to be recalled; everything else is to be answered with a blank.
+
+        Returns:
+            Ids, [rows, gap + 2 · symbols] each.
+        """
+        symbols, gap = self.symbols, self.gap
+        remembered = np.random.default_rng([self.seed, number]).integers(FIRST, BLANK, (rows, symbols))
+        inputs = np.full([rows, gap + 2 * symbols], BLANK, np.int32)
+        inputs[:, :symbols] = remembered
+        inputs[:, symbols + gap - 1] = RECALL
+        targets = np.full_like(inputs, BLANK)
+        targets[:, -symbols:] = remembered
+        return TextBatch(inputs, targets, np.int32(0), np.int32(inputs.shape[1]), np.bool_(True))
 
 
 class Result(NamedTuple):
@@ -75,10 +93,6 @@ class Result(NamedTuple):
     before: np.ndarray  # gradient norm by distance, at the start
     after: np.ndarray
 
-    def to_json(self) -> dict[str, Any]:
-        """The values for a JSON file."""
-        return {**self._asdict(), "before": self.before.tolist(), "after": self.after.tolist()}
-
 
 @click.command(help=__doc__)
 @click.option("--gap", "gaps", multiple=True, type=click.IntRange(1), default=(20, 50, 100, 200), show_default=True)
@@ -86,18 +100,9 @@ class Result(NamedTuple):
 @click.option("--steps", type=click.IntRange(1), default=4000, show_default=True, help="Training steps, at most.")
 @click.option("--hidden-size", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@json_option
-@picture_options
-def main(
-    pictures: Pictures,
-    gaps: tuple[int, ...],
-    symbols: int,
-    steps: int,
-    hidden_size: int,
-    seed: int,
-    json_file: Path | None,
-) -> None:
-    """Train the networks, print who solves the task, and draw the pictures."""
+@click.option("--output", default="memory.png", show_default=True, metavar="FILE", help="Picture to write.")
+def main(gaps: tuple[int, ...], symbols: int, steps: int, hidden_size: int, seed: int, output: str) -> None:
+    """Train the networks, print who solves the task, and draw the picture."""
     share_cores(2)
     results: dict[str, dict[int, Result]] = {network.label: {} for network in NETWORKS}
     with tqdm(total=len(NETWORKS) * len(gaps) * steps, unit="step", disable=None) as bar:
@@ -111,12 +116,8 @@ def main(
     rows += [[label, *map(describe, by_gap.values())] for label, by_gap in results.items()]
     click.echo(format_table(rows, "lr"))
     middle = sorted(gaps)[len(gaps) // 2]
-    of_middle = {label: by_gap[middle] for label, by_gap in results.items()}
-    pictures.write(draw_gradients(middle, of_middle), "memory", main=True)
-    pictures.write(draw_recall(results), "recall")
-    if json_file:
-        found = {label: {str(gap): each.to_json() for gap, each in by_gap.items()} for label, by_gap in results.items()}
-        write_json(json_file, {"symbols": symbols, "steps": steps, "hidden_size": hidden_size, "results": found})
+    save(draw_gradients(middle, {label: by_gap[middle] for label, by_gap in results.items()}), output)
+    click.echo(f"written: {output}")
 
 
 def train(network: Network, task: Task, steps: int, bar: Any) -> Result:
@@ -179,21 +180,6 @@ def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
     draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
     at_start.set(title="At the start", ylim=(1e-12, 10))
     after_training.set(title=f"After learning to recall after {gap} tokens", ylabel=None)
-    return figure
-
-
-def draw_recall(results: Mapping[str, Mapping[int, Result]]) -> Figure:
-    """The share of recalled symbols by the length of the gap."""
-    figure = new_figure(7, 4.4)
-    axes = figure.subplots()
-    for index, (label, by_gap) in enumerate(results.items()):
-        axes.plot(list(by_gap), [100 * r.recalled for r in by_gap.values()], label=label, **line_style(index))
-    axes.axhline(100 / KINDS, color="gray", linestyle=":", label="chance")
-    axes.set(xscale="log", xlabel="gap, tokens", ylabel="symbols recalled, %", ylim=(0, 103))
-    axes.set_xticks(list(next(iter(results.values()))), [str(gap) for gap in next(iter(results.values()))])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

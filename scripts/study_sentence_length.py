@@ -15,13 +15,16 @@ import sys
 from pathlib import Path
 
 import click
-from picture_script import results_option
 
+from seq2seq_chat.cli.options import log_to_stderr, results_option
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically, write_json
+from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.training.precision import why_unavailable
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -52,6 +55,7 @@ def main(
     results: str,
 ) -> None:
     """Prepare the corpora, train the four models, and draw the figure."""
+    log_to_stderr()
     corpora = prepare_corpora(pairs, Path(folder))
     precision = precision or ("float32" if why_unavailable("bfloat16") else "bfloat16")
     overrides = [f"training.precision={precision}", *([f"training.steps={steps}"] if steps else [])]
@@ -62,10 +66,37 @@ def main(
     status = train_all(experiments, results)
     if status:
         sys.exit(status)
-    runs = [find_started(config, results) for _, config in experiments]
-    names = [run.name for run in runs if run is not None]
-    arguments = ["--results", results, "--snapshot", "best", "--beam-width", str(beam_width), "--output", output]
-    sys.exit(run_script("plot_bleu_by_length", *names, *arguments))
+    runs = [run for _, config in experiments if (run := find_started(config, results))]
+    draw_bleu(runs, beam_width, output)
+
+
+def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
+    """Translate the test corpora with the best weights of each run; print and draw BLEU by the length of the source."""
+    load_tensorflow()
+    from seq2seq_chat.analysis.evaluate import FOLDER, evaluation_corpus
+    from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
+    from seq2seq_chat.analysis.figures.style import save
+    from seq2seq_chat.analysis.loaded_run import LoadedRun
+    from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length, length_bins
+    from seq2seq_chat.analysis.metrics_table import format_lengths
+    from seq2seq_chat.analysis.predictions import beam, predict
+    from seq2seq_chat.analysis.scoring import score_predictions
+
+    scores = {}
+    for run in runs:
+        decoding = beam(run.config.decoding, beam_width)
+        predictions = predict(
+            LoadedRun(run, "best"), evaluation_corpus(run, None), run.path / FOLDER, decoding=decoding
+        )
+        scores[run.config.name] = score_predictions(predictions, run.config.task)
+    bins = length_bins(*(each.source_lengths for each in scores.values()))
+    curves = {name: bleu_by_source_length(each, bins, lowercase=True) for name, each in scores.items()}
+    for name, each in scores.items():
+        bleu = each.bleu(lowercase=True)
+        click.echo(f"{name}: {bleu.kind.label}, {bleu.signature}")
+        click.echo(format_table(format_lengths(curves[name], "source", bleu.kind.label), "lr"))
+    save(draw_bleu_by_length(curves, "source", bleu.kind.label), output)
+    click.echo(f"written: {output}")
 
 
 def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
@@ -88,8 +119,9 @@ def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
         )
     write_json(record, inputs)
     for split, path in corpora.items():
-        options = ["--pairs", str(PAIRS[split]), "--words", f"1-{LONGEST}"]
-        if not path.exists() and run_script("join_sentences", str(short / path.name), str(path), *options):
+        options = ["--pairs", str(PAIRS[split]), "--words", "1", str(LONGEST)]
+        command = [sys.executable, str(SCRIPTS / "join_sentences.py"), str(short / path.name), str(path), *options]
+        if not path.exists() and subprocess.call(command):
             raise UserError(f"{path} could not be written")
     return corpora
 
@@ -102,11 +134,6 @@ def write_experiment(kind: str, length: int, overrides: list[str], folder: Path)
     path = folder / f"{name}.json"
     write_atomically(path, config.to_json())
     return Experiment(path, config)
-
-
-def run_script(name: str, *arguments: str) -> int:
-    """Run another script, and return its exit status."""
-    return subprocess.call([sys.executable, str(SCRIPTS / f"{name}.py"), *arguments])
 
 
 if __name__ == "__main__":

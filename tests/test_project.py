@@ -353,7 +353,7 @@ def test_tests_know_every_shipped_experiment() -> None:
 def test_what_scripts_write_by_default_is_ignored_by_git() -> None:
     written = [
         *("corpora.json", "corpora.csv", "corpora.png", "coverage.json", "time_lags.json", "ngrams.json"),
-        *("ngrams_bars.png", "replies.csv", "weights.svg", "model.pdf", "word_frequencies.json"),
+        *("ngrams_bars.png", "ngrams.csv", "word_frequencies.json"),
         *("vocabulary_25000.txt", "benchmark_prepare/RC_2015-01", "data/copy_task/train.txt"),
         *("configs/schema.json", "results/run/config.json", "configs/sample/conversations.txt.cache/0/tokens.npy"),
     ]

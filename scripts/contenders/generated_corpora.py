@@ -101,13 +101,8 @@ def generate_opensubtitles(folder: Path, megabytes: float) -> None:
             if rng.random() < 0.9:
                 lines.append(f'    <time id="T{number}E" value="{stamp(clock)}" />')
             lines.append("  </s>")
-        lines += [
-            "  <meta>",
-            f"    <subtitle><blocks>{len(sentences)}</blocks></subtitle>",
-            "  </meta>",
-            "</document>",
-            "",
-        ]
+        subtitle = f"    <subtitle><blocks>{len(sentences)}</blocks></subtitle>"
+        lines += ["  <meta>", subtitle, "  </meta>", "</document>", ""]
         path = folder / "xml" / "en" / str(1990 + film % 25) / str(film) / f"{film}.xml"
         path.parent.mkdir(parents=True, exist_ok=True)
         total += path.write_text("\n".join(lines), encoding="ascii")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -159,23 +159,16 @@ def lengths_of(ids: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1)
 
 
-class Replies(NamedTuple):
-    """The replies to a batch of utterances, best first."""
-
-    words: np.ndarray  # int32 [batch, n, steps]; including the end marker, then padding
-    scores: np.ndarray  # float32 [batch, n]; log-probabilities in nats
-
-
-class Decoding:
-    """Greedy search and beam search; beam search is compiled once per width.
+class Search:
+    """Greedy search and beam search; each is compiled once per width.
 
     Args:
-        weights: Weights by the names of our variables.
-        size: Model size; ``steps`` is the maximum length of utterances and replies.
+        workload: Weights and sources; ``size.steps`` is the maximum length of utterances and replies.
     """
 
-    def __init__(self, weights: Mapping[str, np.ndarray], size: Size) -> None:
-        self._steps, self._network = size.steps, Network(weights, size)
+    def __init__(self, workload: Workload) -> None:
+        weights, size = workload.weights, workload.size
+        self._workload, self._network = workload, Network(weights, size)
         words = tf.keras.layers.Dense(size.vocabulary)
         words.build([None, size.projection])
         bias = np.array(weights["output/bias:0"])
@@ -183,24 +176,32 @@ class Decoding:
         words.set_weights([np.transpose(weights["output/words:0"]), bias])
         self._logits = tf.keras.Sequential([self._network.projection, words])
         self._limits = {"maximum_iterations": size.steps, "parallel_iterations": 1}
-        self._greedy = self._compiled(self._search_greedily)
-        self._beams: dict[int, Any] = {}
+        self._searches: dict[int | None, Any] = {}
 
-    def greedy(self, source: np.ndarray, lengths: np.ndarray) -> Replies:
-        """source: ids int32 [batch, source steps], lengths: int32 [batch] → one reply for each."""
-        return Replies(*(part.numpy() for part in self._greedy(source, lengths)))
+    def search(self, first: int, count: int, width: int) -> list[float]:
+        """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""
+        _, scores = self.replies(*self._workload.sources(first, count), None if width == 1 else width)
+        return [float(score) for score in scores[:, 0]]
 
-    def beam(self, source: np.ndarray, lengths: np.ndarray, width: int) -> Replies:
-        """source: ids int32 [batch, source steps], lengths: int32 [batch] → ``width`` replies for each."""
-        if width not in self._beams:
-            self._beams[width] = self._compiled(functools.partial(self._search_beam, width=width))
-        return Replies(*(part.numpy() for part in self._beams[width](source, lengths)))
+    def replies(self, source: np.ndarray, lengths: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Reply to utterances, best reply first.
 
-    def _compiled(self, search: Any) -> Any:
-        return tf.function(
-            search,
-            input_signature=[tf.TensorSpec([None, self._steps], tf.int32), tf.TensorSpec([None], tf.int32)],
-        )
+        Args:
+            source: [batch, source steps] Ids, int32.
+            lengths: [batch] int32.
+            width: Number of hypotheses and replies of a beam search; None for greedy search.
+
+        Returns:
+            Words, int32 [batch, n, steps], with the end marker and then padding, and log-probabilities in nats,
+            float32 [batch, n].
+        """
+        if width not in self._searches:
+            search = functools.partial(self._search_beam, width=width) if width else self._search_greedily
+            steps = self._workload.size.steps
+            signature = [tf.TensorSpec([None, steps], tf.int32), tf.TensorSpec([None], tf.int32)]
+            self._searches[width] = tf.function(search, input_signature=signature)
+        words, scores = self._searches[width](source, lengths)
+        return words.numpy(), scores.numpy()
 
     def _search_greedily(self, source: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         decoder = tfa.seq2seq.BasicDecoder(
@@ -240,18 +241,5 @@ class Decoding:
     def _padded(self, words: tf.Tensor) -> tf.Tensor:
         """Put padding after the end markers. words: [batch, n, steps of the longest] → [batch, n, steps]."""
         after = tf.cumsum(tf.cast(words == EOS, tf.int32), axis=2, exclusive=True) > 0
-        missing = self._steps - tf.shape(words)[2]
+        missing = self._workload.size.steps - tf.shape(words)[2]
         return tf.pad(tf.where(after, PAD, words), [[0, 0], [0, 0], [0, missing]], constant_values=PAD)
-
-
-class Search:
-    """The interface of the benchmark."""
-
-    def __init__(self, workload: Workload) -> None:
-        self._workload, self._decoding = workload, Decoding(workload.weights, workload.size)
-
-    def search(self, first: int, count: int, width: int) -> list[float]:
-        """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""
-        source, lengths = self._workload.sources(first, count)
-        replies = self._decoding.greedy(source, lengths) if width == 1 else self._decoding.beam(source, lengths, width)
-        return [float(score) for score in replies.scores[:, 0]]

@@ -1,18 +1,30 @@
-"""This project's training step and search."""
+"""This project's training steps and search."""
 
 from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
 
-from contenders.workload import Workload, decoding_config, model_config
-from seq2seq_chat.config import Config
+from contenders.workload import (
+    TEXT_LEARNING_RATE,
+    TEXT_MAX_NORM,
+    TEXT_SIZES,
+    Workload,
+    decoding_config,
+    model_config,
+    text_batch,
+    text_weights,
+)
+from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.dataset import Batch
+from seq2seq_chat.data.streams import TextBatch
 from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
 from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.text_loss import TextLoss
 
 
 def build_model(workload: Workload) -> Seq2Seq:
@@ -36,28 +48,19 @@ class TrainingStep:
         self, workload: Workload, precision: str = "float32", deferred: bool = True, micro_batches: int | None = None
     ) -> None:
         self._workload = workload
-        size = workload.size
-        config = Config.model_validate(
-            {
-                "name": "benchmark",
-                "seed": 1,
-                "data": {"train": "none"},
-                "model": model_config(size).model_dump(),
-                "training": {
-                    "batch_size": size.batch,
-                    "optimizer": "adagrad",
-                    "learning_rate": 0.01,
-                    "gradient_clipping": 10.0,
-                    "sampled_softmax": size.sampled,
-                    "precision": precision,
-                    "micro_batches": micro_batches,
-                },
-            }
+        model, size = model_config(workload.size), workload.size
+        training = Training(
+            batch_size=size.batch,
+            optimizer="adagrad",
+            learning_rate=0.01,
+            gradient_clipping=10.0,
+            sampled_softmax=size.sampled,
+            precision=precision,  # type: ignore[arg-type]
+            micro_batches=micro_batches,
         )
-        share_cores(micro_batch_count(config.model, config.training))
-        self._model = build_model(workload)
+        share_cores(micro_batch_count(model, training))
         kind = step_module.TrainingStep if deferred else _PlainStep
-        self._step = kind(self._model, build_optimizer(config.training), config.training)
+        self._step = kind(build_model(workload), build_optimizer(training), training)
 
     def step(self, number: int) -> float:
         """Train on batch ``number``; the loss in nats per target token before the update."""
@@ -72,6 +75,50 @@ class _PlainStep(step_module.TrainingStep):
 
     def _tape(self) -> tf.GradientTape:
         return tf.GradientTape()
+
+
+class TextStep:
+    """One training step of a language model, with carried state.
+
+    Args:
+        size: A key of ``TEXT_SIZES``.
+        precision: Of matrix products.
+    """
+
+    def __init__(self, size: str, precision: str = "float32") -> None:
+        self._size = TEXT_SIZES[size]
+        settings = Training(
+            batch_size=self._size.streams,
+            bptt_forward=self._size.steps,
+            optimizer="adam",
+            learning_rate=TEXT_LEARNING_RATE,
+            gradient_clipping=TEXT_MAX_NORM,
+            sampled_softmax=None,
+            precision=precision,  # type: ignore[arg-type]
+        )
+        config = Model(
+            attention="none",
+            layers=self._size.layers,
+            hidden_size=self._size.hidden,
+            embedding_size=self._size.embedding,
+            projection_size=None,
+        )
+        share_cores(micro_batch_count(config, settings))
+        model = LanguageModel(config, self._size.vocabulary, seed=1)
+        values = text_weights(self._size)
+        for variable in model.trainable_variables:
+            variable.assign(values[variable.name.split(":")[0]])
+        self._step = step_module.TrainingStep(
+            model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings)
+        )
+
+    def step(self, number: int) -> float:
+        """Train on a batch; the loss before the update, in nats per token."""
+        tokens = text_batch(self._size, number)
+        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        arrays = TextBatch(inputs, targets, np.int32(0), np.int32(self._size.steps), np.bool_(number == 0))
+        loss = self._step(arrays, number).loss
+        return float(loss.nats / loss.tokens)
 
 
 class Search:

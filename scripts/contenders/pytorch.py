@@ -1,4 +1,4 @@
-"""The training step as commonly written in PyTorch: modules, a loop over ``nn.LSTMCell``, ``torch.optim``.
+"""The training steps as commonly written in PyTorch: modules, a loop over ``nn.LSTMCell``, ``torch.optim``.
 
 It computes the same as ours, from the same weights. Two things need care:
 
@@ -10,12 +10,23 @@ It computes the same as ours, from the same weights. Two things need care:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from contenders.workload import Size, Workload
+from contenders.workload import (
+    TEXT_LEARNING_RATE,
+    TEXT_MAX_NORM,
+    TEXT_SIZES,
+    Size,
+    TextSize,
+    Workload,
+    text_batch,
+    text_weights,
+)
 
 PAD, GO = 0, 1
 MAX_NORM = 10.0
@@ -162,3 +173,70 @@ def load(network: Network, workload: Workload) -> None:
     )
     for name in biases:
         network.get_parameter(name.format("h")).requires_grad_(False)
+
+
+class TextNetwork(nn.Module):
+    """A language model: embedding, ``nn.LSTM`` over whole chunks, output."""
+
+    def __init__(self, size: TextSize) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(size.vocabulary, size.embedding)
+        self.lstm = nn.LSTM(size.embedding, size.hidden, size.layers, batch_first=True)
+        self.output = nn.Linear(size.hidden, size.vocabulary)
+
+    def forward(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """inputs: ids [streams, steps] → logits [streams, steps, vocabulary] and the next state."""
+        hidden, state = self.lstm(self.embedding(inputs), state)
+        return self.output(hidden), state
+
+
+class TextStep:
+    """Loss, gradients, clipping and update of a language model on a batch, with detached states.
+
+    Args:
+        size: A key of ``TEXT_SIZES``.
+        precision: "float32", or "bfloat16" for ``torch.autocast``.
+    """
+
+    def __init__(self, size: str, precision: str = "float32") -> None:
+        self._size, self._reduced = TEXT_SIZES[size], precision == "bfloat16"
+        self._network = TextNetwork(self._size)
+        load_text(self._network, self._size)
+        self._parameters = [p for p in self._network.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.Adam(self._parameters, lr=TEXT_LEARNING_RATE, eps=1e-7)
+        self._state: Any = None
+
+    def step(self, number: int) -> float:
+        """Train on a batch; the loss before the update, in nats per token."""
+        tokens = torch.from_numpy(text_batch(self._size, number)).long()
+        self._optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._reduced):
+            logits, state = self._network(tokens[:, :-1], self._state)
+            loss = functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._parameters, TEXT_MAX_NORM)
+        self._optimizer.step()
+        self._state = tuple(part.detach() for part in state)
+        return loss.item()
+
+
+@torch.no_grad()
+def load_text(network: TextNetwork, size: TextSize) -> None:
+    """Copy the weights of the language model; PyTorch's gates are in the order i, f, g, o."""
+    values = text_weights(size)
+
+    def gates(name: str, rows: slice = slice(None)) -> Tensor:
+        i, f, o, g = np.split(values[name][rows], 4, axis=-1)
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(np.concatenate([i, f, g, o], -1), -1, 0)))
+
+    network.embedding.weight.copy_(torch.from_numpy(values["embedding/target"]))
+    network.output.weight.copy_(torch.from_numpy(values["output/words"]))
+    network.output.bias.copy_(torch.from_numpy(values["output/bias"]))
+    for layer in range(size.layers):
+        name, parts = f"decoder/layer{layer}", dict(network.lstm.named_parameters())
+        below = gates("decoder/layer0/input") if layer == 0 else gates(f"{name}/recurrent", slice(None, size.hidden))
+        parts[f"weight_ih_l{layer}"].copy_(below)
+        parts[f"weight_hh_l{layer}"].copy_(gates(f"{name}/recurrent", slice(-size.hidden, None)))
+        parts[f"bias_ih_l{layer}"].copy_(gates(f"{name}/bias"))
+        parts[f"bias_hh_l{layer}"].zero_()
+        parts[f"bias_hh_l{layer}"].requires_grad = False

@@ -1,6 +1,7 @@
 """The workload of the benchmarks: model sizes, and the weights, batches and sampled words that all contenders share.
 
-It is written to a folder once, so that a contender needs neither TensorFlow nor this project to read it.
+That of Seq2Seq models is written to a folder once, so that a contender needs neither TensorFlow nor this project to
+read it. That of language models is a function of the size and the number of a step.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PEAK_MATRIX_SIZE = 4096  # rows and columns of the matrix product that measures the peak speed
-PEAK_FLOP = 2 * PEAK_MATRIX_SIZE**3
-PEAK_BYTES = 2**28  # of the array that measures the memory bandwidth; more than any cache
+TEXT_LEARNING_RATE, TEXT_MAX_NORM = 0.002, 1.0  # of the training of language models
 
 
 class Size(NamedTuple):
@@ -149,51 +148,11 @@ def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forb
     (folder / "workload.json").write_text(json.dumps({"size": size_name, "weights": [v.name for v in variables]}))
 
 
-def write_run(folder: Path, run: Any) -> None:
-    """Write a workload with the weights of a run and utterances of its validation corpus.
-
-    Raises:
-        UserError: The contenders do not implement the architecture of the run.
-    """
-    from seq2seq_chat.data.dataset import Dataset
-    from seq2seq_chat.inference.restore import load_trained_model
-    from seq2seq_chat.system.errors import UserError
-
-    trained, config = load_trained_model(run), run.config
-    model, data = config.model, config.data
-    if not (model.projection_size and model.attention == "additive" and model.layers == 1):
-        raise UserError(f"run {run.name}: the contenders need one layer, additive attention and a projection")
-    if model.encoder_steps != model.decoder_steps:
-        raise UserError(f"run {run.name}: the contenders need equal encoder_steps and decoder_steps")
-    sizes = model.embedding_size, model.hidden_size, model.projection_size
-    size = Size(*sizes, len(trained.codecs.target.vocabulary), sampled=1, batch=32, steps=model.encoder_steps)
-    variables = list(trained.model.trainable_variables)
-    shared = {"source": trained.model.source_embedding, "target": trained.model.target_embedding}
-    weights = {v.name: v.numpy() for v in variables} | {f"embedding/{k}:0": e.table.numpy() for k, e in shared.items()}
-    for number, values in enumerate(weights.values()):
-        np.save(folder / f"weight{number}.npy", values)
-    file = data.validation or data.train
-    corpus = Dataset.open(file, trained.codecs, data)
-    steps = {"source_steps": model.encoder_steps, "target_steps": model.decoder_steps}
-    chosen = np.arange(64) * len(corpus) // 64
-    batch = corpus.batch(chosen, size=64, reverse=data.reverse_input, **steps)
-    zero = np.zeros([1, 1], np.int64)
-    np.savez(
-        folder / "batches.npz",
-        source=batch.source[np.newaxis],
-        target=batch.target[np.newaxis],
-        sampled_words=zero,
-        expected_counts=zero[0],
-    )
-    (folder / "workload.json").write_text(json.dumps({"size": size, "weights": list(weights)}))
-
-
 def read_workload(folder: Path) -> Workload:
     """Read a workload; needs only NumPy."""
     metadata = json.loads((folder / "workload.json").read_text())
     with np.load(folder / "batches.npz") as batches:
-        size = SIZES[metadata["size"]] if isinstance(metadata["size"], str) else Size(*metadata["size"])
-        return Workload(size, _WeightFiles(folder, metadata["weights"]), **batches)
+        return Workload(SIZES[metadata["size"]], _WeightFiles(folder, metadata["weights"]), **batches)
 
 
 def model_config(size: Size) -> Any:
@@ -215,6 +174,52 @@ def decoding_config(width: int, n_best: int | None = None) -> Any:
 
     method: Any = {"method": "beam", "beam_width": width} if width > 1 else {"method": "greedy"}
     return Decoding(**method, n_best=n_best or width, allow_unknown=True)
+
+
+class TextSize(NamedTuple):
+    """Sizes of an LSTM language model and of a batch."""
+
+    embedding: int
+    hidden: int
+    layers: int
+    vocabulary: int
+    streams: int
+    steps: int  # tokens of each stream
+
+    def step_flop(self) -> int:
+        """Floating-point operations of a training step: the backward pass has two products per forward product."""
+        gates = (self.embedding + self.hidden) * 4 * self.hidden
+        gates += (self.layers - 1) * 2 * self.hidden * 4 * self.hidden
+        return 3 * 2 * self.streams * self.steps * (gates + self.hidden * self.vocabulary)
+
+
+TEXT_SIZES = {
+    "quick": TextSize(128, 512, 1, 69, 64, 64),  # configs/shakespeare_quick.json
+    "shakespeare": TextSize(128, 512, 2, 69, 64, 128),  # configs/shakespeare.json, without dropout
+    "tiny": TextSize(6, 8, 2, 11, 4, 5),  # for tests
+}
+
+
+def text_weights(size: TextSize) -> Mapping[str, np.ndarray]:
+    """Initial weights by the names of our variables; gates in the order i, f, o, g."""
+    rng = np.random.default_rng(1)
+    shapes = {
+        "embedding/target": (size.vocabulary, size.embedding),
+        "output/words": (size.vocabulary, size.hidden),
+        "output/bias": (size.vocabulary,),
+        "decoder/layer0/input": (size.embedding, 4 * size.hidden),
+    }
+    for layer in range(size.layers):
+        inputs = size.hidden * (1 if layer == 0 else 2)  # the layer below and the state
+        shapes |= {f"decoder/layer{layer}/recurrent": (inputs, 4 * size.hidden)}
+        shapes |= {f"decoder/layer{layer}/bias": (4 * size.hidden,)}
+    return {name: rng.uniform(-0.08, 0.08, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def text_batch(size: TextSize, number: int) -> np.ndarray:
+    """Token ids of a step, one more than its inputs: int32 [streams, steps + 1]."""
+    rng = np.random.default_rng([2, number])
+    return rng.integers(4, size.vocabulary, (size.streams, size.steps + 1)).astype(np.int32)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ are in the order of the corpus. If there is a column ``cut``, a new conversation
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import ibis
 import ibis.expr.types as ir
@@ -194,31 +194,6 @@ def vocabulary_words(counts: ir.Table, vocabulary_size: int) -> ir.Table:
     return most_frequent(words, vocabulary_size - len(SPECIAL_WORDS))
 
 
-def ngram_counts(utterances: ir.Table, size: int) -> ir.Table:
-    """The number of occurrences (``count``) of each ``ngram`` of ``size`` words within utterances."""
-    long_enough = utterances.filter(utterances.words >= size)
-    words = token_lists(long_enough)
-    if size == 1:
-        ngrams = long_enough.select(ngram=words.unnest())
-    else:
-        starts = ibis.range(0, words.length() - size + 1)
-        ngrams = long_enough.select(ngram=starts.map(lambda start: words[start : start + size].join(" ")).unnest())
-    return ngrams.group_by("ngram").agg(count=ngrams.count())
-
-
-def missing_words(utterances: ir.Table, vocabulary: ir.Table) -> ir.Table:
-    """The number of ``utterances`` that have 0, 1, 2, … words (``missing``) that are not in ``vocabulary.word``."""
-    numbered = utterances.select("conversation", "position", word=token_lists(utterances).unnest())
-    unknown = numbered.anti_join(vocabulary, "word")
-    per_utterance = unknown.group_by(["conversation", "position"]).agg(missing=unknown.count())
-    some = per_utterance.group_by("missing").agg(utterances=per_utterance.count())
-    total = utterances.agg(total=utterances.count())
-    incomplete = per_utterance.agg(incomplete=per_utterance.count())
-    none = total.cross_join(incomplete)
-    none = none.select(missing=ibis.literal(0, "int64"), utterances=none.total - none.incomplete)
-    return some.union(none.filter(none.utterances > 0)).order_by("missing")
-
-
 def samples(utterances: ir.Table, pairing: Pairing) -> ir.Table:
     """The source utterances of the samples, with the number of words of their target (``target_words``)."""
     order = ibis.window(group_by="conversation", order_by="position")
@@ -248,35 +223,3 @@ def split_statistics(utterances: ir.Table, pairing: Pairing, encoder_steps: int,
         samples=ibis.coalesce(joined.samples, 0),
         too_long=ibis.coalesce(joined.too_long, 0),
     )
-
-
-def time_lags(utterances: ir.Table, between: str) -> ir.Table:
-    """The number of ``pairs`` of consecutive utterances for each time lag, rounded to ``seconds``; null if unknown.
-
-    The utterances of a film are consecutive whether or not a silence between them starts a new conversation.
-
-    Args:
-        between: ``starts`` of both utterances, or ``silence`` from the end of the first to the start of the second.
-    """
-    order = ibis.window(group_by="thread", order_by=["conversation", "position"])
-    first = utterances.start if between == "starts" else utterances.end
-    # A Reddit submission has several conversations, too: pairs of comments, whose ends are unknown.
-    is_film = (utterances.end.notnull() | (utterances.position > 1)).any()
-    lagged = utterances.mutate(
-        is_film=is_film.over(ibis.window(group_by="thread")),
-        is_later=utterances.conversation.lag().over(order).notnull(),
-        previous=first.lag().over(order),
-    )
-    later = lagged.filter(lagged.is_later & (lagged.is_film | (lagged.position > 0)))
-    later = later.mutate(seconds=(later.start - later.previous).round().cast("int64"))
-    return later.group_by("seconds").agg(pairs=later.count()).order_by("seconds")
-
-
-def filter_side(utterances: ir.Table, side: str) -> ir.Table:
-    """The sources or the targets of pairs."""
-    return utterances.filter(utterances.position % 2 == ("source", "target").index(side))
-
-
-def filter_splits(utterances: ir.Table, splits: Sequence[str]) -> ir.Table:
-    """The utterances of these splits."""
-    return utterances.filter(utterances.split.isin(splits))

@@ -15,7 +15,6 @@ import click
 import pytest
 
 from seq2seq_chat.cli import commands, main
-from tests.scripts.test_analysis_scripts import SCRIPT_RUNS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(path for path in (REPOSITORY / "scripts").glob("*.py") if "__main__" in path.read_text("utf-8"))
@@ -111,20 +110,6 @@ def test_scripts_that_analyze_corpora(
     for name in ("analyze_ngrams", "corpus_statistics"):
         check_script(name, corpora / "train.txt")
     check_script("generate_copy_task")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in ("plot_attention", "inspect_model") else pytest.param(name, marks=pytest.mark.exhaustive)
-        for name in SCRIPT_RUNS
-    ],
-)
-def test_scripts_that_analyze_runs(
-    check_script: Callable[..., None], run_copy: Path, tmp_path: Path, name: str
-) -> None:
-    check_script(name, run_copy, *SCRIPT_RUNS[name][1], "--output", tmp_path)
 
 
 def test_a_process_prints_nothing_when_it_exits(corpora: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 import pytest
+from analyze_ngrams import ngram_counts
+from analyze_time_lags import time_lags
 
 from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare import queries
@@ -115,9 +117,9 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
         prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=300, **options), [source], output)
     assert contents(outputs["duckdb"]) == contents(outputs["spark"])
     query_functions: dict[str, Callable[[ir.Table], ir.Table]] = {
-        "bigrams": lambda table: queries.most_frequent(queries.ngram_counts(table, 2), 50, "ngram"),
-        "lags": lambda table: queries.time_lags(table, "starts"),
-        "silences": lambda table: queries.time_lags(table, "silence"),
+        "bigrams": lambda table: queries.most_frequent(ngram_counts(table, 2), 50, "ngram"),
+        "lags": lambda table: time_lags(table, "starts"),
+        "silences": lambda table: time_lags(table, "silence"),
     }
     results: dict[str, list[Any]] = {name: [] for name in query_functions}
     for name in ("duckdb", "spark"):

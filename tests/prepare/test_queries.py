@@ -1,4 +1,4 @@
-"""Compare the results of queries to those of plain Python, on real and on generated corpora."""
+"""Compare the results of queries, also those of scripts, to results of plain Python, on real and generated corpora."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from analyze_coverage import missing_words
+from analyze_ngrams import ngram_counts
+from analyze_time_lags import time_lags
 
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import queries
@@ -74,9 +77,9 @@ def test_ngrams(counted: Any, tmp_path: Path, size: int) -> None:
         for text, _ in texts:
             words = text.split()
             expected.update(" ".join(words[start : start + size]) for start in range(len(words) - size + 1))
-    result = rows(lambda table, _: queries.ngram_counts(table, size), folder, tmp_path)
+    result = rows(lambda table, _: ngram_counts(table, size), folder, tmp_path)
     assert dict(result) == expected
-    top = rows(lambda table, _: queries.most_frequent(queries.ngram_counts(table, size), 7, "ngram"), folder, tmp_path)
+    top = rows(lambda table, _: queries.most_frequent(ngram_counts(table, size), 7, "ngram"), folder, tmp_path)
     assert top == sorted(expected.items(), key=lambda item: (-item[1], item[0]))[:7]
 
 
@@ -86,9 +89,7 @@ def test_missing_words(counted: Any, tmp_path: Path) -> None:
     known = set(vocabulary.words[4:])
     assert len(known) == 5
     expected = Counter(sum(word not in known for word in text.split()) for texts in conversations for text, _ in texts)
-    result = rows(
-        lambda t, engine: queries.missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path
-    )
+    result = rows(lambda t, engine: missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path)
     assert result == sorted(expected.items())
 
 
@@ -99,7 +100,7 @@ def test_time_lags(counted: Any, tmp_path: Path) -> None:
         for (_, before), (_, start) in pairwise(texts):
             expected[None if before is None or start is None else math.floor(start - before + 0.5)] += 1
     assert len(expected) > 8
-    assert dict(rows(lambda table, _: queries.time_lags(table, "starts"), folder, tmp_path)) == expected
+    assert dict(rows(lambda table, _: time_lags(table, "starts"), folder, tmp_path)) == expected
 
 
 def write_times(folder: Path, utterances: list[tuple[str, int, int, float | None, float | None]]) -> None:
@@ -119,7 +120,7 @@ def test_time_lags_by_hand(tmp_path: Path, between: str, lags: list[tuple[int | 
     film += [("A", 1, 0, 36.0, 41.0), ("A", 1, 1, 40.0, 43.0), ("A", 2, 0, None, 50.0), ("A", 2, 1, 60.0, 61.0)]
     write_times(tmp_path, [*film, ("B", 3, 0, 1.0, 2.0)])
     (scratch := tmp_path / "scratch").mkdir()
-    assert rows(lambda table, _: queries.time_lags(table, between), tmp_path, scratch) == lags
+    assert rows(lambda table, _: time_lags(table, between), tmp_path, scratch) == lags
 
 
 def test_time_lags_of_replies(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_time_lags_of_replies(tmp_path: Path) -> None:
     pairs = [("s", 0, 0, 100.0, None), ("s", 0, 1, 107.0, None), ("s", 1, 0, 100.0, None), ("s", 1, 1, 130.0, None)]
     write_times(tmp_path, [*pairs, ("t", 2, 0, 140.0, None), ("t", 2, 1, 141.0, None)])
     (scratch := tmp_path / "scratch").mkdir()
-    found = rows(lambda table, _: queries.time_lags(table, "starts"), tmp_path, scratch)
+    found = rows(lambda table, _: time_lags(table, "starts"), tmp_path, scratch)
     assert found == [(1, 1), (7, 1), (30, 1)]
 
 
@@ -188,13 +189,11 @@ def test_real_counts(tmp_path: Path, corpus: str) -> None:
     for size in (1, 2, 3):
         grams = Counter(" ".join(t[start : start + size]) for t in texts for start in range(len(t) - size + 1))
         assert len(grams) > 1000
-        assert dict(rows(lambda table, _, size=size: queries.ngram_counts(table, size), folder, tmp_path)) == grams
+        assert dict(rows(lambda table, _, size=size: ngram_counts(table, size), folder, tmp_path)) == grams
     vocabulary = Vocabulary.load(folder / "vocabulary.txt")
     known = set(vocabulary.words[4:])
     missing = Counter(sum(word not in known for word in text) for text in texts)
-    result = rows(
-        lambda t, engine: queries.missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path
-    )
+    result = rows(lambda t, engine: missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path)
     assert result == sorted(missing.items())
     if not films:
         return
@@ -205,5 +204,5 @@ def test_real_counts(tmp_path: Path, corpus: str) -> None:
             lag = after[1] - before[place] if known_times else 0.0
             lags[int(math.copysign(math.floor(abs(lag) + 0.5), lag)) if known_times else None] += 1
         assert sum(pairs for lag, pairs in lags.items() if lag is not None and lag > 10) > 40, "the cuts hide them"
-        by_engine = rows(lambda table, _, between=between: queries.time_lags(table, between), folder, tmp_path)
+        by_engine = rows(lambda table, _, between=between: time_lags(table, between), folder, tmp_path)
         assert dict(by_engine) == lags

@@ -42,7 +42,7 @@ def test_results_are_written_though_one_fails(tmp_path: Path) -> None:
     arguments = {name: result["results"]["arguments"] for name, result in results["benchmarks"].items()}
     assert arguments == {"training-small": ["--size", "small"], "serving": ["latest"]}
     assert results["machine"]["cores"] >= 1
-    assert results["machine"]["versions"]["numpy"] == np.__version__
+    assert results["machine"]["packages"]["numpy"] == np.__version__
 
 
 @pytest.mark.usefixtures("benchmarks")

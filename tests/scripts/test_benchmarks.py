@@ -35,14 +35,6 @@ def test_benchmark_training(tmp_path: Path) -> None:
         assert len(row["seconds"]) == 2 and row["first step s"] > max(row["seconds"]) and row["GB"] > 0.1
 
 
-@pytest.mark.slow
-def test_benchmark_building(tmp_path: Path) -> None:
-    config = str(SCRIPTS.parent / "configs" / "copy_task.json")
-    steps = ["--source-steps", "2", "--target-steps", "3", "--graphs", "1"]
-    results = run("benchmark_building.py", config, *steps, folder=tmp_path)
-    assert results["operations"] > 100 and results["tracing s"] > 0 and results["first call s"] > 0
-
-
 @pytest.mark.parametrize(
     "widths",
     [pytest.param([5], marks=pytest.mark.slow), pytest.param([1, 5, 10], marks=pytest.mark.exhaustive)],
@@ -58,38 +50,6 @@ def test_benchmark_decoding(tmp_path: Path, widths: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_benchmark_distribution_computes_traffic(tmp_path: Path) -> None:
-    """The thesis model, counted by hand: gradients of embeddings are sent as rows, all others as dense tensors."""
-    config = str(SCRIPTS.parent / "configs" / "thesis_reddit.json")
-    results = run("benchmark_distribution.py", config, "--rounds", "0", folder=tmp_path)
-    hidden, embedding, gates = 2048, 1024, 4 * 2048
-    encoder = (embedding + hidden + 1) * gates
-    decoder = (embedding + 2 * hidden + 1) * gates
-    attention = 2 * hidden * hidden + hidden + 2 * hidden * hidden  # W1, W2, v and W_c
-    projection = hidden * 1024
-    dense = 4 * (encoder + decoder + attention + projection)
-    samples = 64 // 8
-    rows = 2 * samples * 30 * (4 * embedding + 8) + (samples * 30 + 512) * (4 * 1024 + 8 + 4 + 8)
-    row = results["computed"][0]
-    assert row["devices"].startswith("8 GPUs")
-    assert row["batch"] == "64 (divided)"
-    assert row["dense MB"] == pytest.approx(dense / 1e6, rel=1e-3)
-    assert row["sparse MB"] == pytest.approx(rows / 1e6, rel=1e-3)
-    assert row["sent MB"] == pytest.approx((2 * 7 / 8 * dense + 7 * rows) / 1e6, rel=1e-3)
-
-
-@pytest.mark.exhaustive
-def test_benchmark_distribution_times_two_workers(tmp_path: Path) -> None:
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("needs two cores")
-    config = str(SCRIPTS.parent / "configs" / "thesis_reddit.json")
-    small = ["--hidden", "16", "--rounds", "1", "--steps", "10"]
-    (row,) = run("benchmark_distribution.py", config, *small, folder=tmp_path)["measured"]
-    assert row["speedup"] == f"{row['one core ms'] / row['two workers ms']:.2f}"
-    assert row["waiting ms"] == pytest.approx(row["two workers ms"] - row["half a batch ms"])
-
-
-@pytest.mark.slow
 def test_benchmark_language_model(tmp_path: Path) -> None:
     results = run("benchmark_language_model.py", "--size", "tiny", "--steps", "2", folder=tmp_path)
     rows = {row["contender"]: row for row in results["contenders"]}
@@ -100,8 +60,9 @@ def test_benchmark_language_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_benchmark_generation(tmp_path: Path) -> None:
-    results = run("benchmark_generation.py", "--hidden-size", "64", "--length", "32", "--turns", "1", folder=tmp_path)
+def test_generation(tmp_path: Path) -> None:
+    options = ("--generate", "--hidden-size", "64", "--length", "32")
+    results = run("benchmark_language_model.py", *options, folder=tmp_path)
     assert [row["texts"] for row in results["results"]] == [1, 64]
     for row in results["results"]:
         assert row["tokens/s"] == pytest.approx(row["texts"] / row["µs per step"] * 1e6)
@@ -109,16 +70,8 @@ def test_benchmark_generation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_benchmark_products(tmp_path: Path) -> None:
-    results = run("benchmark_products.py", "--rows", "2", "--rows", "30", "--turns", "1", folder=tmp_path)["results"]
-    assert [row["rows"] for row in results] == [2, 30] * len({row["matrix"] for row in results})
-    assert all(value > 0 for row in results for column, value in row.items() if column.endswith("µs"))
-
-
-@pytest.mark.slow
-def test_benchmark_engines(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="Spark is not installed")
-    options = ("--reddit-mb", "1", "--rounds", "1", "--folder", str(tmp_path / "dumps"))
-    duckdb, spark = run("benchmark_engines.py", *options, folder=tmp_path)
-    assert (duckdb["engine"], spark["engine"]) == ("duckdb", "spark")
-    assert all(row["MB/s"] == pytest.approx(row["MB"] / row["s"]) and 1 <= row["MB"] < 1.01 for row in (duckdb, spark))
+def test_benchmark_prepare(tmp_path: Path) -> None:
+    options = ("--reddit-mb", "1", "--opensubtitles-mb", "0", "--rounds", "1", "--folder", str(tmp_path / "dumps"))
+    half, full = run("benchmark_prepare.py", *options, folder=tmp_path)
+    assert 0.5 <= half["MB"] < 0.51 and 1 <= full["MB"] < 1.01
+    assert float(full["MB/s"]) == pytest.approx(full["MB"] / full["seconds"][0], abs=0.05)

@@ -110,31 +110,37 @@ def peaked_model(special_word_bias: float) -> Seq2Seq:
     return model
 
 
+def workload_of(workload: Workload, model: Seq2Seq) -> Workload:
+    return workload._replace(weights={variable.name: variable.numpy() for variable in model.trainable_variables})
+
+
 @pytest.mark.parametrize("likely", [True, False])
-def test_addons_greedy_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarray], likely: bool) -> None:
+def test_addons_greedy_replies_equal_ours(
+    workload: Workload, utterances: tuple[np.ndarray, np.ndarray], likely: bool
+) -> None:
     """Also if padding and start marker are likely; the addons' scores are then higher, as they exclude these words."""
-    from contenders.keras_addons import Decoding as Contender
+    from contenders.keras_addons import Search
 
     model = peaked_model(5.0 if likely else -50.0)
     ours = ReplySearch(model, Decoding(method="greedy", allow_unknown=True))(*utterances)
-    theirs = Contender({v.name: v.numpy() for v in model.trainable_variables}, SIZE).greedy(*utterances)
-    np.testing.assert_array_equal(theirs.words, ours.words)
+    words, scores = Search(workload_of(workload, model)).replies(*utterances, width=None)
+    np.testing.assert_array_equal(words, ours.words)
     assert 0 < ours.ended.mean() < 1
     if likely:
-        assert np.all(theirs.scores > ours.scores)
+        assert np.all(scores > ours.scores)
     else:
-        np.testing.assert_allclose(theirs.scores, ours.scores, rtol=1e-4)
+        np.testing.assert_allclose(scores, ours.scores, rtol=1e-4)
 
 
-def test_addons_beam_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarray]) -> None:
-    from contenders.keras_addons import Decoding as Contender
+def test_addons_beam_replies_equal_ours(workload: Workload, utterances: tuple[np.ndarray, np.ndarray]) -> None:
+    from contenders.keras_addons import Search
 
     model = peaked_model(-50.0)
-    contender = Contender({v.name: v.numpy() for v in model.trainable_variables}, SIZE)
+    contender = Search(workload_of(workload, model))
     for width in (4, 1):
         decoding = Decoding(method="beam", beam_width=width, n_best=width, allow_unknown=True)
-        ours, theirs = ReplySearch(model, decoding)(*utterances), contender.beam(*utterances, width)
-        np.testing.assert_array_equal(theirs.words, ours.words)
-        np.testing.assert_allclose(theirs.scores, ours.scores, rtol=1e-4)
+        ours, (words, scores) = ReplySearch(model, decoding)(*utterances), contender.replies(*utterances, width)
+        np.testing.assert_array_equal(words, ours.words)
+        np.testing.assert_allclose(scores, ours.scores, rtol=1e-4)
         assert 0 < ours.ended.mean() < 1
-    np.testing.assert_array_equal(contender.greedy(*utterances).words, theirs.words)
+    np.testing.assert_array_equal(contender.replies(*utterances, width=None)[0], words)

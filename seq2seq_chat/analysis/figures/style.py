@@ -22,7 +22,6 @@ from matplotlib.font_manager import fontManager as font_manager
 from seq2seq_chat.system.files import write_atomically
 
 Format = Literal["png", "svg", "pdf"]
-FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
 DPI = 130  # of PNG files
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -20,6 +21,13 @@ def draw(label: str) -> bytes:
 @pytest.mark.parametrize("label", ["costs $5_{ or $\\frac", "\x00\x1b[31m\x85", "e\u0301", "שלום", "<b>&", "a" * 200])
 def test_any_label(label: str) -> None:
     ElementTree.fromstring(draw(label).decode())
+
+
+@pytest.mark.parametrize(("file_format", "signature"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_formats_of_files(tmp_path: Path, file_format: style.Format, signature: bytes) -> None:
+    figure = style.new_figure(4, 3)
+    style.save(figure, tmp_path / "figure", file_format)
+    assert (tmp_path / "figure").read_bytes().startswith(signature)
 
 
 def test_one_warning_for_missing_fonts(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

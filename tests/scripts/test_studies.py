@@ -1,0 +1,97 @@
+"""The studies, on tiny models."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from join_sentences import main as join_sentences
+from study_memory import BLANK, FIRST, KINDS, NETWORKS, RECALL, VOCABULARY_SIZE, Task, train
+from study_sentence_length import draw_bleu
+
+from seq2seq_chat.runs.run import Run
+
+
+def test_symbols_are_recalled_after_the_gap() -> None:
+    batch = Task(gap=7, symbols=10, hidden_size=8, seed=3).batch(rows=50, number=1)
+    assert batch.inputs.shape == batch.targets.shape == (50, 7 + 2 * 10)
+    assert np.all((batch.inputs == RECALL).sum(axis=1) == 1)
+    for inputs, targets in zip(batch.inputs, batch.targets, strict=True):
+        assert inputs[:10].tolist() == targets[-10:].tolist()
+        assert (inputs[10:16] == BLANK).all()
+        assert inputs[16] == RECALL  # is read in the step before the first symbol is expected
+        assert (inputs[17:] == BLANK).all()
+        assert (targets[:-10] == BLANK).all()
+    assert set(np.unique(batch.inputs[:, :10])) == set(range(FIRST, FIRST + KINDS))
+    assert max(RECALL, BLANK) < VOCABULARY_SIZE
+
+
+def test_batches_are_a_function_of_seed_and_number() -> None:
+    def inputs(seed: int, number: int) -> np.ndarray:
+        return Task(gap=3, symbols=10, hidden_size=8, seed=seed).batch(4, number).inputs
+
+    np.testing.assert_array_equal(inputs(1, 5), inputs(1, 5))
+    assert (inputs(1, 5) != inputs(2, 5)).any()
+    assert (inputs(1, 5) != inputs(1, 6)).any()
+
+
+@pytest.mark.slow
+def test_study_of_memory(tmp_path: Path) -> None:
+    options = ["--gap", "1", "--gap", "3", "--symbols", "2", "--steps", "2", "--hidden-size", "8"]
+    picture = tmp_path / "memory.png"
+    result = CliRunner().invoke(import_module("study_memory").main, [*options, "--output", str(picture)])
+    assert result.exit_code == 0, result.exception
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    first_cells = [line.split("  ")[0] for line in result.stdout.splitlines()]
+    assert first_cells == ["symbols recalled after", *(each.label for each in NETWORKS), f"written: {picture}"]
+
+
+@pytest.mark.slow
+def test_results_of_the_study_of_memory() -> None:
+    bar: Any = SimpleNamespace(update=lambda: None)
+    result = train(NETWORKS[-1], Task(gap=3, symbols=2, hidden_size=8, seed=1), 2, bar)
+    assert 0 <= result.recalled <= 1
+    assert result.steps == 2
+    for norms in (result.before, result.after):
+        assert len(norms) == 3 + 3
+        assert min(norms) >= 0 < norms[0]
+
+
+@pytest.mark.slow
+def test_bleu_of_the_study_of_sentence_lengths(run_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    draw_bleu([Run(run_copy)], 2, str(tmp_path / "bleu.png"))
+    assert (tmp_path / "bleu.png").read_bytes().startswith(b"\x89PNG")
+    assert f"written: {tmp_path / 'bleu.png'}" in capsys.readouterr().out
+
+
+def test_joined_sentences(tmp_path: Path) -> None:
+    (tmp_path / "short.tsv").write_text("".join(f"{'a ' * n}b\t{'c ' * n}d\n" for n in range(4)), encoding="utf-8")
+    arguments = [str(tmp_path / "short.tsv"), str(tmp_path / "long.tsv"), "--pairs", "50", "--words", "5", "9"]
+    result = CliRunner().invoke(join_sentences, arguments)
+    assert result.exit_code == 0, result.output
+    pairs = [line.split("\t") for line in (tmp_path / "long.tsv").read_text(encoding="utf-8").splitlines()]
+    lengths = [len(source.split()) for source, _ in pairs]
+    assert len(pairs) == 50 and 9 in lengths and max(lengths) <= 9
+    assert all(source.replace("a", "c").replace("b", "d") == target for source, target in pairs)
+    result = CliRunner().invoke(join_sentences, [*arguments[:-2], "9", "5"])
+    assert result.exit_code == 2 and "the first must not exceed the second" in result.output
+
+
+def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.mkdir()
+    pairs = {"train": 240, "validation": 30, "test": 19}
+    (short / "statistics.json").write_text(json.dumps({split: {"pairs": number} for split, number in pairs.items()}))
+    study = import_module("study_sentence_length").main
+    result = CliRunner().invoke(study, ["pairs.tsv", "--folder", str(tmp_path)])
+    assert "30 validation and 19 test pairs, but at least 20 of each are needed" in str(result.exception)
+    assert list(tmp_path.iterdir()) == [short]
+    (tmp_path / "inputs.json").write_text('{"others.tsv": 7}')
+    result = CliRunner().invoke(study, ["pairs.tsv", "--folder", str(tmp_path)])
+    assert "has the study of other inputs, see inputs.json" in str(result.exception)
