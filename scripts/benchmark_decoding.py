@@ -34,10 +34,10 @@ from contenders.workload import (
 )
 from tqdm import tqdm
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

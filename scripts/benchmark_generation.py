@@ -17,13 +17,13 @@ import click
 import numpy as np
 from contenders.table import json_option, print_table
 
+from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.files import write_json
@@ -53,7 +53,7 @@ def main(
 ) -> None:
     """Time generation and print the results."""
     generator = Generator.load(find_run(run_name, results)) if run_name else untrained(hidden_size, layers)
-    if not isinstance(generator.engine, TensorFlowTextEngine):
+    if not isinstance(generator.engine, TensorFlowLanguageModel):
         raise click.UsageError(f"{run_name} is an exported model; specify a run")
     read_weights = weight_reader(generator.engine.model)
     rows = []
@@ -76,7 +76,7 @@ def untrained(hidden_size: int, layers: int) -> Generator:
     config = Model(hidden_size=hidden_size, layers=layers, embedding_size=128, projection_size=None, attention="none")
     vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
     return Generator(
-        TensorFlowTextEngine(LanguageModel(config, len(vocabulary), 1)), Codec(CharacterTokenizer(), vocabulary)
+        TensorFlowLanguageModel(LanguageModel(config, len(vocabulary), 1)), Codec(CharacterTokenizer(), vocabulary)
     )
 
 

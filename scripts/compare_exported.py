@@ -22,9 +22,9 @@ from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.search.hypotheses import Hypotheses
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json
 

@@ -42,7 +42,7 @@ def main(
     decoding = override_decoding(trained_run.config.decoding, **changes)
     load_tensorflow()
     from seq2seq_chat.analysis.figures.attention import draw_heat_maps, draw_overlay, ensure_attention
-    from seq2seq_chat.inference.chatbot import Chatbot
+    from seq2seq_chat.chat.chatbot import Chatbot
 
     reply = Chatbot.load(trained_run, snapshot).reply(utterance, decoding)
     ensure_attention(reply)

@@ -17,6 +17,7 @@ from seq2seq_chat.config import Config, TextSettings
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, VOCABULARY_FILE
+from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.export.onnx_graph import OPSET
 from seq2seq_chat.export.onnx_model import decoder_graph, encoder_graph, memory_tensors, state_tensors
 from seq2seq_chat.export.onnx_weights import Float32Weights, Int8Weights, WeightFormat
@@ -24,7 +25,6 @@ from seq2seq_chat.export.portable_usage import readme, requirements
 from seq2seq_chat.export.saved_model import ExportError, ensure_empty
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq, parameter_counts
-from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import atomic_folder, write_atomically
 

@@ -18,9 +18,9 @@ from seq2seq_chat.checkpoint.restore import TrainedModel, load_language_model, l
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.export.reply_model import ReplyModel, has_equal_tokenizers, text_format
 from seq2seq_chat.export.text_model import TextModel, running_text_format
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.seq2seq import parameter_counts
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
@@ -93,7 +93,7 @@ def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict
     """Write a language model; see :func:`export_saved_model`."""
     trained, data = load_language_model(run, snapshot), run.config.data
     codec = trained.codecs.source
-    engine = TensorFlowTextEngine(trained.model)
+    engine = TensorFlowLanguageModel(trained.model)
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,

@@ -127,8 +127,8 @@ def test_generate(trained_text: tuple[Run, CommandResult]) -> None:
 
 def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tuple[Run, CommandResult]) -> None:
     """Of the first character after a prompt, over many seeds, against NumPy."""
+    from seq2seq_chat.chat.generator import Generator
     from seq2seq_chat.config import override_decoding
-    from seq2seq_chat.inference.generator import Generator
 
     run, _ = trained_text
     generator, count = Generator.load(run), 4000

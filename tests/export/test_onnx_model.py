@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
+from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
 from seq2seq_chat.export.onnx_graph import OPSET
 from seq2seq_chat.export.portable_model import model_graphs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE
 from tests.random_weights import randomize
 
 VOCABULARY, SOURCE_VOCABULARY = 13, 12

@@ -9,7 +9,7 @@ from contenders.workload import SIZES, Workload, model_config, read_workload, wr
 from seq2seq_chat.config import Config, Data, Decoding, Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
-from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import why_unavailable
@@ -116,7 +116,7 @@ def test_addons_greedy_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarr
     from contenders.keras_addons import Decoding as Contender
 
     model = peaked_model(5.0 if likely else -50.0)
-    ours = ReplySearch(model, Decoding(method="greedy", allow_unknown=True))(*utterances)
+    ours = GraphSearch(model, Decoding(method="greedy", allow_unknown=True))(*utterances)
     theirs = Contender({v.name: v.numpy() for v in model.trainable_variables}, SIZE).greedy(*utterances)
     np.testing.assert_array_equal(theirs.words, ours.words)
     assert 0 < ours.ended.mean() < 1
@@ -133,7 +133,7 @@ def test_addons_beam_replies_equal_ours(utterances: tuple[np.ndarray, np.ndarray
     contender = Contender({v.name: v.numpy() for v in model.trainable_variables}, SIZE)
     for width in (4, 1):
         decoding = Decoding(method="beam", beam_width=width, n_best=width, allow_unknown=True)
-        ours, theirs = ReplySearch(model, decoding)(*utterances), contender.beam(*utterances, width)
+        ours, theirs = GraphSearch(model, decoding)(*utterances), contender.beam(*utterances, width)
         np.testing.assert_array_equal(theirs.words, ours.words)
         np.testing.assert_allclose(theirs.scores, ours.scores, rtol=1e-4)
         assert 0 < ours.ended.mean() < 1
