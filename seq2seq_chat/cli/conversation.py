@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
-from seq2seq_chat.cli.terminal import ReplyFormat, explain, notes
+from seq2seq_chat.chat.notes import notes
+from seq2seq_chat.cli.terminal import ReplyFormat, explain
 from seq2seq_chat.config import OPTIONS_OF_METHOD, Decoding, override_decoding
 from seq2seq_chat.data.codec import replace_surrogates
 from seq2seq_chat.system.errors import UserError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from io import BufferedIOBase
@@ -12,13 +11,10 @@ from typing import IO, NamedTuple
 from tqdm import tqdm
 
 from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
+from seq2seq_chat.chat.notes import UNKNOWN_LANGUAGE, unknown_note, unread_note
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.system.pipes import available_lines
-
-_CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the tab
-
-UNKNOWN_LANGUAGE = 0.8
-"""Share of unknown words from which on an utterance is taken for one in another language or script."""
+from seq2seq_chat.system.tables import one_line
 
 LINES_AT_ONCE = 256
 
@@ -39,11 +35,6 @@ class ReplyFormat(NamedTuple):
 
     def _line(self, hypothesis: Hypothesis) -> str:
         return " ".join(hypothesis.words) if self.tokens else one_line(hypothesis.text)
-
-
-def one_line(text: str) -> str:
-    """The text with spaces for line breaks and other control characters, which would confuse terminals and programs."""
-    return _CONTROL.sub(" ", text)
 
 
 def answer_lines(
@@ -98,24 +89,6 @@ def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, st
     if text.strip() and not reply.hypotheses:
         reason = bot.unreadable[0].lower() + bot.unreadable[1:]
         yield "unreadable", f"has no {bot.config.labels.output}, only an empty line: {reason}"
-
-
-def notes(reply: Reply) -> list[str]:
-    """What a person should know about how the model reads an utterance."""
-    unread = [unread_note(reply)] if reply.unread_words else []
-    return [*unread, *([f"the text has {unknown_note(reply)}"] if reply.unknown_share >= UNKNOWN_LANGUAGE else [])]
-
-
-def unknown_note(reply: Reply) -> str:
-    """What an utterance has that is in another language or script than the model was trained on."""
-    share = f"{100 * reply.unknown_share:.0f} %"
-    return f"hardly any known words ({share} are not in the vocabulary); it may be in another language or script"
-
-
-def unread_note(reply: Reply) -> str:
-    """What a model does with an utterance that is longer than model.encoder_steps."""
-    read = len(reply.source_words)
-    return f"the model reads only the last {read} of {read + reply.unread_words} tokens"
 
 
 def explain(reply: Reply) -> str:

@@ -12,7 +12,7 @@ A run trained with either can be decoded with the other, so each implementation 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -301,7 +301,7 @@ class FunctionLayer(tf.keras.layers.Layer):
 class LogitsLayer(tf.keras.layers.Layer):
     """From h̃ to logits; forbidden words get :data:`MASK_VALUE`."""
 
-    def __init__(self, model: Seq2Seq, forbidden: list[int]) -> None:
+    def __init__(self, model: Seq2Seq, forbidden: Sequence[int]) -> None:
         super().__init__()
         self._model, self._forbidden = model, forbidden
 

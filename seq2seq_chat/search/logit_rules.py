@@ -29,6 +29,10 @@ class Edits(NamedTuple):
     penalty: float = 1.0
 
 
+PORTED_RULES = frozenset({"allow_unknown", "min_length", "no_repeat_ngram_size", "repetition_penalty"})
+"""Settings whose rules the search as one graph (``decoding/``) and the one in JavaScript have, too."""
+
+
 class LogitRule(NamedTuple):
     """A rule, and the decoding setting that it implements."""
 
@@ -47,6 +51,11 @@ def logit_rules(decoding: Decoding) -> list[LogitRule]:
     if decoding.repetition_penalty != 1:
         rules.append(LogitRule("repetition_penalty", penalize_repetition(decoding.repetition_penalty)))
     return rules
+
+
+def rule_without_port(decoding: Decoding) -> str | None:
+    """Name a setting whose rule only the search of this package has; None if there is none."""
+    return next((rule.setting for rule in logit_rules(decoding) if rule.setting not in PORTED_RULES), None)
 
 
 def combined_edits(rules: Sequence[LogitRule], words: npt.NDArray[np.int32]) -> Edits:

@@ -9,7 +9,8 @@ from seq2seq_chat.config import Config, override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.protocols import ReplySearch
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.model.seq2seq import Seq2Seq, abstract_model, parameter_counts
@@ -85,13 +86,13 @@ class SampleSetup:
             return None
         training, data = config.training, config.data
         scorer = Scorer(model, micro_batch_count(config.model, training))
-        search = GraphSearch(model, override_decoding(config.decoding, method="greedy", n_best=1))
+        search = TensorFlowEngine(model).search(override_decoding(config.decoding, method="greedy", n_best=1))
         replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies, self._reader)
         bleu = self._build_bleu_scorer(corpus, search) if config.task == "translation" else None
         buckets, limit = self._batches.buckets, training.validation_limit
         return SampleValidator(scorer, replies, bleu, corpus, buckets, data.reverse_input, limit)
 
-    def _build_bleu_scorer(self, corpus: Dataset, search: GraphSearch) -> BleuScorer:
+    def _build_bleu_scorer(self, corpus: Dataset, search: ReplySearch) -> BleuScorer:
         data, codecs, reader = self._config.data, self._codecs, self._reader
         samples = evenly_spaced(len(corpus), self._config.training.bleu_limit)
         references = read_references(data.validation, data, codecs, samples) if data.validation else []

@@ -17,7 +17,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import samples_at
 from seq2seq_chat.data.source_text import SourceText, read_source_texts
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.protocols import ReplySearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search.hypotheses import Hypotheses
@@ -70,7 +70,7 @@ class ReplySampler:
     def __init__(
         self,
         model: Seq2Seq,
-        search: GraphSearch,
+        search: ReplySearch,
         codecs: Codecs,
         corpus: Dataset,
         data: Data,
@@ -123,7 +123,7 @@ class BleuScorer:
 
     def __init__(
         self,
-        search: GraphSearch,
+        search: ReplySearch,
         codec: Codec,
         corpus: Dataset,
         samples: np.ndarray,

@@ -17,6 +17,7 @@ from seq2seq_chat.engines.tensorflow.steps import TensorFlowSteps
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.search.batches import NumPySearch, Seeds
 from seq2seq_chat.search.hypotheses import Hypotheses, OnStep
+from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.search.records import SearchStep
 
 MAX_SEARCHES = 8  # compiled graphs that are cached, as people try out settings
@@ -47,6 +48,8 @@ class TensorFlowEngine:
         One that reports its steps computes them one by one, any other one as a single graph; the most recently used
         graphs are cached.
         """
+        if rule_without_port(decoding):
+            return self._search_by_steps(decoding)
         graph = self._graph_search(decoding)
 
         def search(

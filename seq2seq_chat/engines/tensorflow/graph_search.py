@@ -20,6 +20,7 @@ from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.search.batches import BatchSizes, Seeds, search_in_batches
 from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.system.errors import UserError
 
 
@@ -33,7 +34,8 @@ class GraphSearch:
         weights: of a model whose variables do not change, to search faster.
 
     Raises:
-        UserError: the settings require the dynamic decoder, which does not support the model.
+        UserError: the settings require the dynamic decoder, which does not support the model, or a logit rule that
+            this search does not have.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class GraphSearch:
     ) -> None:
         if decoding.unrolling == "dynamic" and model.config.static_only:
             raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
+        if setting := rule_without_port(decoding):
+            raise UserError(f"decoding.{setting} is not supported by a search that is one graph; remove it")
         self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
         self._parameters = SearchParameters.of_settings(decoding)
         signature = [
