@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +10,11 @@ import numpy.typing as npt
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.search.engine import Search, StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Hypotheses
+from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Candidates, Hypotheses
 from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
 from seq2seq_chat.search.logits import top_k
 from seq2seq_chat.search.records import REPORTED_CANDIDATES, Recorder
 from seq2seq_chat.search.sequential import OnHypotheses, SearchSize, empty_hypotheses, forced_at, forced_words
-
-
-class Candidates(NamedTuple):
-    """The best continuations of each hypothesis of a beam, [batch, width, n]; one that has ended has one, itself."""
-
-    words: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float32]
-    ranks: npt.NDArray[np.float32]
 
 
 def beam_search(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
 NO_WORD = -1  # an id that no word has
@@ -25,6 +26,14 @@ class Hypotheses(NamedTuple):
     def at(self, index: Any) -> Hypotheses:
         """Select hypotheses: ``at(row)`` those of an utterance, ``at(np.s_[:, :n])`` the first n of each, …"""
         return Hypotheses(*(field[index] for field in self))
+
+
+class Candidates(NamedTuple):
+    """The best continuations of each hypothesis of a beam, [batch, width, n]; one that has ended has one, itself."""
+
+    words: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    ranks: npt.NDArray[np.float32]
 
 
 OnStep = Callable[[int, Hypotheses], bool]

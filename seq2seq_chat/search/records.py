@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.search.engine import StepOutput
-
-if TYPE_CHECKING:
-    from seq2seq_chat.search.beam import Candidates
+from seq2seq_chat.search.hypotheses import Candidates
 
 SHOWN_CANDIDATES = 10  # of the most probable words, which are shown whatever becomes of them
 REPORTED_CANDIDATES = SHOWN_CANDIDATES + 2  # <pad> and <go> may be among them

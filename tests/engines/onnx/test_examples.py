@@ -16,7 +16,7 @@ from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
 MODULE = "onnxruntime-node"
 INPUT = "i like the Tree1?\nthey want thé song3 !\n\n☃\nyou see what ? " + "the house7 " * 9 + "\nYOU, SEE\n"
 
