@@ -60,9 +60,9 @@ def training_growth(config_file: Path, results: Path) -> float:
 def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
     """Bytes per reply of ``seq2seq-chat chat`` in a pipeline."""
     load_tensorflow()
+    from seq2seq_chat.chat.chatbot import Chatbot
+    from seq2seq_chat.cli.terminal import ReplyFormat, answer_lines
     from seq2seq_chat.config import override_decoding
-    from seq2seq_chat.inference.chatbot import Chatbot
-    from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines
     from seq2seq_chat.runs.run import Run
 
     memory = Memory()

@@ -18,7 +18,7 @@ TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LAYERS = re.findall(r"^\| `(?:seq2seq_chat/)?(\w+)/` \|", TEXT, re.MULTILINE)
 """Packages, bottom to top, as the table of CONTRIBUTING.md lists them."""
 
-WITHOUT_TENSORFLOW = ["system", "config", "architecture", "data", "prepare", "runs", "checkpoint"]
+WITHOUT_TENSORFLOW = ["system", "config", "architecture", "data", "prepare", "runs", "checkpoint", "search"]
 MAX_SHARE = 0.2  # of the package's lines, for one of its packages
 RECIPES = re.findall(r"^```diff\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
@@ -157,7 +157,10 @@ PROGRAM = """
 import contextlib, io, json, sys
 from pathlib import Path
 import numpy as np
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.cli import main
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.runs.find import find_run
 
 def run(*words, stdin=""):
     sys.argv, sys.stdin, output = ["seq2seq-chat", *words], io.TextIOWrapper(io.BytesIO(stdin.encode())), io.StringIO()
@@ -171,9 +174,12 @@ def run(*words, stdin=""):
 run("prepare", "columns", "pairs.tsv", "--output", "data", "--split", "80,10,10")
 question, *answer = Path("data/train.txt").read_text().splitlines()[:3]
 assert question.startswith("do you see tree"), question
-assert answer == ["yes , i see the tree !", "<<<<<END-CONV>>>>>"], answer
+assert answer == ["yes yes i see the tree !", "<<<<<END-CONV>>>>>"], answer
 run("train", "new.json")
-assert run("chat", "latest", stdin="do you see tree3 ?\\n") == "yes, i\\n"
+question = "do you see tree3 ?\\n"
+assert run("chat", "latest", stdin=question).split().count("yes") == 1
+bot = Chatbot.load(find_run("latest"))
+assert bot.reply(question, Decoding()).hypotheses[0].words.count("yes") == 2
 run("check", "new.json", "--only", "gradients")
 
 import tensorflow as tf
@@ -202,13 +208,13 @@ SETTINGS = {
         **{"encoder_steps": 6, "decoder_steps": 8},
     },
     "training": {"batch_size": 8, "steps": 100, "optimizer": "adam", "learning_rate": 0.02},
-    "decoding": {"max_length": 3},
+    "decoding": {"max_repetitions": 1},
 }
 
 
 @pytest.mark.slow
 def test_new_cell_score_reader_and_option_work_together(patched: Path) -> None:
-    rows = [f"do you see tree{n % 7} ?\tyes , i see the tree !" for n in range(60)]
+    rows = [f"do you see tree{n % 7} ?\tyes yes i see the tree !" for n in range(60)]
     (patched / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (patched / "new.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     command = [sys.executable, "-c", PROGRAM]  # imports from the working directory

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from tests.conftest import REPOSITORY
 

@@ -19,8 +19,8 @@ from tensorflow.python.framework import kernels
 
 from seq2seq_chat.architecture.memory import SLOTS
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.inference.reply_search import ReplySearch
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.optimizers import build_optimizer
@@ -88,7 +88,7 @@ def scoring(config: Config, model: Seq2Seq) -> Any:
 def search(**decoding: Any) -> Callable[[Config, Seq2Seq], Any]:
     def graph(config: Config, model: Seq2Seq) -> Any:
         settings = config.decoding.model_copy(update=decoding)
-        return ReplySearch(model, settings)._compiled.get_concrete_function()
+        return GraphSearch(model, settings)._compiled.get_concrete_function()
 
     return graph
 

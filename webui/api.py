@@ -15,9 +15,9 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
+from seq2seq_chat.chat.generator import Generator, random_seed
 from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.data.vocabulary import VocabularyError
-from seq2seq_chat.inference.generator import Generator, random_seed
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.packages import MissingPackage

@@ -15,9 +15,9 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from typing import Any
 
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.generator import Generator
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
 from webui.model_stream import ModelStream

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.generator import Generator
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.generator import Generator
 from webui.stream import Stream
 
 Block = TypeVar("Block")

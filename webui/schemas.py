@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from seq2seq_chat.chat.generator import Alternative as Choice
+from seq2seq_chat.chat.generator import GeneratedToken
 from seq2seq_chat.data.codec import replace_surrogates
-from seq2seq_chat.inference.generator import Alternative as Choice
-from seq2seq_chat.inference.generator import GeneratedToken
 from webui.limits import Limits
 from webui.model_worker import Answer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.chat.chatbot import Chatbot
 from webui.api import check_task, find_run, request_json
 from webui.app_state import get_state
 from webui.decoding_options import requested_decoding
@@ -36,10 +36,6 @@ def search() -> Response:
     body = parse_chat_request(request_json(), state.limits, SearchRequest)
     run, config = find_run(body.run)
     check_task(run, config, body)
-    if run.is_exported:
-        raise InvalidRequest(
-            f"run {run.name} is an exported model, whose search cannot be watched; use the run it is from."
-        )
     if body.decoding.get("method", "beam") != "beam":
         raise InvalidRequest("decoding: only beam search can be watched; leave method out.")
     decoding = requested_decoding(config, {**body.decoding, "method": "beam"}, state.limits)

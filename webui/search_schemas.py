@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.data.codec import replace_surrogates
-from seq2seq_chat.decoding.search_steps import Expansion, Fate, Node, SearchStep
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.watched_search import WatchedSearch
+from seq2seq_chat.search.records import Expansion, Fate, Node, SearchStep
 from webui.schemas import ChatRequest, Text
 
 DIGITS = 5
@@ -105,7 +105,7 @@ def search_lines(bot: Chatbot, body: SearchRequest, decoding: Any) -> Iterator[d
                 "node": node.number,
                 "text": search.text(node),
                 "score": _rounded(node.score),
-                "divisor": _rounded(node.divisor),
+                "divisor": _rounded(search.divisor(node)),
                 "rank": _rounded(node.rank),
                 "ended": node.ended,
             }

@@ -17,7 +17,7 @@ import waitress.server
 from flask import Flask
 
 from seq2seq_chat.config import ConfigError
-from seq2seq_chat.portable.threads import limit_threads
+from seq2seq_chat.engines.onnx.model import limit_threads
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from contenders.workload import Workload, decoding_config, model_config
-from seq2seq_chat.portable.reply_engine import OnnxEngine
-from seq2seq_chat.portable.sessions import ExportedModel
+from seq2seq_chat.engines.onnx.engine import OnnxEngine
+from seq2seq_chat.engines.onnx.model import ExportedModel
 
 
 class Search:

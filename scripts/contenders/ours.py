@@ -18,7 +18,7 @@ from contenders.workload import (
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.streams import TextBatch
-from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -134,12 +134,12 @@ class Search:
         self._model = build_model(workload)
         self._search_weights = self._model.search_weights()  # once for all searches, as a chatbot does
         self._n_best = n_best
-        self._searches: dict[int, ReplySearch] = {}
+        self._searches: dict[int, GraphSearch] = {}
 
     def search(self, first: int, count: int, width: int) -> list[float]:
         """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""
         if width not in self._searches:
             decoding = decoding_config(width, self._n_best)
-            self._searches[width] = ReplySearch(self._model, decoding, weights=self._search_weights)
+            self._searches[width] = GraphSearch(self._model, decoding, weights=self._search_weights)
         hypotheses = self._searches[width](*self._workload.sources(first, count))
         return [float(score) for score in hypotheses.scores[:, 0]]

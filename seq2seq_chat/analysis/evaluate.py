@@ -20,11 +20,11 @@ from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.analysis.predictions import Predictions, beam, predict
 from seq2seq_chat.analysis.scoring import read_references, score_predictions, writes_lower_case
+from seq2seq_chat.chat.corpus_loss import perplexity
 from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.leakage import Leakage, LeakageFinder
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import read_samples, samples_at
-from seq2seq_chat.inference.corpus_loss import perplexity
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

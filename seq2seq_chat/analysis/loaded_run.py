@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.engine import ExactScorer, load_engine
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.load import load_engine
+from seq2seq_chat.engines.protocols import ExactScorer
 from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
 
 if TYPE_CHECKING:
-    from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
+    from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
     from seq2seq_chat.model.seq2seq import Seq2Seq
 
 
@@ -57,7 +58,7 @@ class LoadedRun:
         """Replace the weights; see :func:`load_trained_model` for the exceptions raised."""
         if name == self.snapshot:
             return
-        from seq2seq_chat.inference.restore import load_trained_model
+        from seq2seq_chat.engines.tensorflow.restore import load_trained_model
 
         trained = load_trained_model(self.run, name)
         self._engine.assign(trained.model)

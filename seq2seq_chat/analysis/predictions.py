@@ -29,7 +29,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Sample, samples_at
 from seq2seq_chat.data.source_text import SourceText, source_text
-from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.search.hypotheses import Hypotheses
 from seq2seq_chat.system.errors import UserError
 
 BLOCK = 640  # samples decoded together, and again after an interruption

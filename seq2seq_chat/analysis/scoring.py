@@ -18,8 +18,8 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.lines import numbered_lines
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.tokenizers import Tokenizer
-from seq2seq_chat.inference.terminal import one_line
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import one_line
 
 
 class References(NamedTuple):

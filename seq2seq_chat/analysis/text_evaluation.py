@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from seq2seq_chat.chat.corpus_loss import CorpusLoss
+from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
+from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.inference.corpus_loss import CorpusLoss
-from seq2seq_chat.inference.text_engine import load_text_engine
-from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
@@ -43,9 +43,9 @@ def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None
         UserError: There is no text to evaluate on, or the run cannot be loaded.
     """
     config, file = run.config, evaluation_text(run, data)
-    loaded = load_text_engine(run, snapshot)
+    loaded = load_language_model_engine(run, snapshot)
     text = RunningText.open(file, loaded.codecs, config.data)
-    score = TextScorer(loaded.engine).score(text.tokens)
+    score = LanguageModelScorer(loaded.engine).score(text.tokens)
     loss = CorpusLoss(score.nats, score.tokens, None)
     return {
         "run": run.name,

@@ -6,10 +6,10 @@ import numpy as np
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, scale_weights
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.decoding.result import Hypotheses
-from seq2seq_chat.inference.reply_search import ReplySearch
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.search.hypotheses import Hypotheses
 
 VOCABULARY_SIZE, STEPS, SAMPLES, WIDTH = 40, 8, 16, 40
 TOLERANCE = 1e-3  # nats per reply
@@ -27,7 +27,7 @@ def check_decoding(context: CheckContext, on_progress: OnProgress) -> CheckResul
 
     def search(**decoding: object) -> Hypotheses:
         settings = Decoding.model_validate({"allow_unknown": True, **decoding})
-        return ReplySearch(model, settings)(batch.source, batch.source_length)
+        return GraphSearch(model, settings)(batch.source, batch.source_length)
 
     greedy = search(method="greedy")
     on_progress("beam search")

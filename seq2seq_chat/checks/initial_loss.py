@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.validation import corpus_loss
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.vocabulary import Vocabulary
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.sampler import training_batches
 

@@ -7,7 +7,7 @@ import numpy as np
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, scale_weights
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
 VOCABULARY_SIZE, STEPS, PADDED_STEPS, SAMPLES = 60, 8, 13, 16
@@ -51,6 +51,6 @@ def check_padding(context: CheckContext, on_progress: OnProgress) -> CheckResult
 def _changed_replies(model: Seq2Seq, padded_model: Seq2Seq, batch: Batch, padded: Batch) -> int:
     """The number of greedy replies that padding changes, up to the shorter model's step limit."""
     decoding = Decoding(method="greedy", allow_unknown=True)
-    replies = ReplySearch(model, decoding)(batch.source, batch.source_length).words[:, 0]
-    padded_replies = ReplySearch(padded_model, decoding)(padded.source, padded.source_length).words[:, 0, :STEPS]
+    replies = GraphSearch(model, decoding)(batch.source, batch.source_length).words[:, 0]
+    padded_replies = GraphSearch(padded_model, decoding)(padded.source, padded.source_length).words[:, 0, :STEPS]
     return int(np.any(replies != padded_replies, axis=1).sum())

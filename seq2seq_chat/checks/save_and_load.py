@@ -16,7 +16,7 @@ from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.inference.restore import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.engines.tensorflow.restore import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import load_variables, save_variables

@@ -9,6 +9,8 @@ from itertools import islice
 import numpy as np
 import tensorflow as tf
 
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.bundled import bundled_conversations
@@ -17,9 +19,7 @@ from seq2seq_chat.data.running_text import encode_text, read_text
 from seq2seq_chat.data.streams import Streams
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
-from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.learner import Learner
@@ -49,7 +49,9 @@ def check_text_initial_loss(context: CheckContext, on_progress: OnProgress) -> C
     """The loss before any training is ln(vocabulary size)."""
     config = context.small_config(INITIAL_VOCABULARY, hidden_size=128, embedding_size=64, steps=10)
     model = LanguageModel(config.model, INITIAL_VOCABULARY, config.seed)
-    score = TextScorer(TensorFlowTextEngine(model)).score(_random_tokens(config.seed, INITIAL_VOCABULARY, 2000))
+    score = LanguageModelScorer(TensorFlowLanguageModel(model)).score(
+        _random_tokens(config.seed, INITIAL_VOCABULARY, 2000)
+    )
     loss, expected = score.nats / score.tokens, math.log(INITIAL_VOCABULARY)
     return CheckResult(
         passed=abs(loss / expected - 1) <= INITIAL_TOLERANCE,
@@ -99,7 +101,7 @@ def check_text_overfitting(context: CheckContext, on_progress: OnProgress) -> Ch
     model = LanguageModel(config.model, len(codec.vocabulary), config.seed)
     loss = TextLoss(model, config.training)
     learner = Learner(model, Streams(tokens, 1, 50, 50), config.training, task_loss=loss, carried=loss.variables)
-    generator, share, curve = Generator(TensorFlowTextEngine(model), codec), 0.0, []
+    generator, share, curve = Generator(TensorFlowLanguageModel(model), codec), 0.0, []
     nats = count = 0.0
     while learner.step < MAX_STEPS and share < 1:
         result = learner.train_step().loss

@@ -62,9 +62,9 @@ def chat(
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
     load_tensorflow_for(run)
-    from seq2seq_chat.inference.chatbot import Chatbot
-    from seq2seq_chat.inference.conversation import converse
-    from seq2seq_chat.inference.terminal import ReplyFormat, answer_lines
+    from seq2seq_chat.chat.chatbot import Chatbot
+    from seq2seq_chat.cli.conversation import converse
+    from seq2seq_chat.cli.terminal import ReplyFormat, answer_lines
 
     bot = Chatbot.load(run, snapshot)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance

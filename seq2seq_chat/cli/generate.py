@@ -60,7 +60,7 @@ def generate(
     decoding = override_decoding(run.config.decoding, **{k: v for k, v in given.items() if v is not None})
     text = _read_prompt(prompt)
     load_tensorflow_for(run)
-    from seq2seq_chat.inference.generator import Generator, random_seed
+    from seq2seq_chat.chat.generator import Generator, random_seed
 
     generator = Generator.load(run, snapshot)
     generator.warn_of_unknown_tokens(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
@@ -17,15 +18,16 @@ from seq2seq_chat.decoding.hypotheses import (
     top_k_words,
 )
 from seq2seq_chat.decoding.parameters import Scalar
-from seq2seq_chat.decoding.result import NEG_INF, NO_WORD, Hypotheses
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
     SearchInputs,
     first_active,
     next_active,
     scatter_rows,
+    search_loop,
     step_active,
 )
+from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Hypotheses
 
 
 def beam_search(
@@ -62,9 +64,9 @@ def beam_search(
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
     scores = tf.where(tf.range(max_width) % search.group_size == 0, 0.0, NEG_INF)
     partial = inputs.no_words(scores + tf.zeros([search.batch, 1]))
-    partial = inputs.run(search.extend, partial, first_active(inputs, max_width, groups))
+    partial = search_loop(search.extend, partial, first_active(inputs, max_width, groups), inputs.steps)
     beam = _merge_groups(partial.hypotheses) if groups > 1 else partial.hypotheses
-    return partial.completed(Hypotheses(*(part[:, :n_best] for part in beam)), inputs.source_steps)
+    return partial.completed(beam.at(np.s_[:, :n_best]), inputs.source_steps)
 
 
 class _Candidates(NamedTuple):

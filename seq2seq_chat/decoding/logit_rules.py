@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer
-from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose, forbidden_ids
-from seq2seq_chat.decoding.result import NEG_INF, NO_WORD
+from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose
+from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD
+from seq2seq_chat.search.logit_rules import forbidden_ids
 
 LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
@@ -51,7 +52,7 @@ def apply_if(condition: Condition, rule: LogitRule) -> LogitRule:
     return conditional
 
 
-def forbidden_words(allow_unknown: Condition) -> list[Any]:
+def forbidden_words(allow_unknown: Condition) -> Sequence[Any]:
     """See :func:`forbidden_ids`; a tensor decides in the graph."""
     if isinstance(allow_unknown, bool):
         return forbidden_ids(allow_unknown)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import GO, PAD, UNKNOWN
-
-if TYPE_CHECKING:  # engines without TensorFlow use the parameters, too
-    import tensorflow as tf
+from seq2seq_chat.search.engine import Distribution
 
 Scalar: TypeAlias = "float | tf.Tensor"
 Condition: TypeAlias = "bool | tf.Tensor"
 Result = TypeVar("Result")
 
-ALL_WORDS = int(np.iinfo(np.int32).max)  # top_k that truncates nothing
-ALL_PROBABILITY = math.inf  # top_p that truncates nothing, even if rounded probabilities add up to more than 1
-MIN_TEMPERATURE = 1e-6  # logits divided by less could overflow, and the most probable word is certain already
 BEAM_WIDTHS = (5, 10, 20, 50, 100, 200, 500, 1000)  # that are compiled; other widths use a part of the next one
 
 
@@ -42,12 +36,8 @@ class SearchParameters(NamedTuple):
     @classmethod
     def of_settings(cls, decoding: Decoding) -> SearchParameters:
         """The values of settings."""
-        top_k, top_p = decoding.top_k, decoding.top_p
         values = {name: getattr(decoding, name) for name in cls._fields}
-        values["temperature"] = max(decoding.temperature, MIN_TEMPERATURE)
-        values["top_k"] = ALL_WORDS if top_k is None else min(top_k, ALL_WORDS)
-        values["top_p"] = ALL_PROBABILITY if top_p is None else top_p
-        return cls(**values)
+        return cls(**(values | Distribution.of_settings(decoding)._asdict()))
 
     def arrays(self) -> list[np.generic]:
         """The values as inputs of a graph with the signature :meth:`specs`."""
@@ -56,16 +46,9 @@ class SearchParameters(NamedTuple):
     @classmethod
     def specs(cls) -> list[tf.TensorSpec]:
         """The types of the scalars, in the order of the fields."""
-        import tensorflow as tf
-
         types = {bool: tf.bool, int: tf.int32, float: tf.float32}
         defaults = cls.of_settings(Decoding())
         return [tf.TensorSpec([], types[type(value)], name) for name, value in zip(cls._fields, defaults, strict=True)]
-
-
-def forbidden_ids(allow_unknown: bool) -> list[int]:
-    """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
-    return [PAD, GO] if allow_unknown else [PAD, GO, UNKNOWN]
 
 
 def graph_settings(decoding: Decoding) -> Decoding:
@@ -86,7 +69,5 @@ def choose(condition: Condition, yes: Callable[[], Result], no: Callable[[], Res
     """``yes()`` if the condition holds, else ``no()``; the graph has only one of them if the condition is constant."""
     if isinstance(condition, bool):
         return yes() if condition else no()
-    import tensorflow as tf
-
     result: Result = tf.cond(condition, yes, no)
     return result

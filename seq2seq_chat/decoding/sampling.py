@@ -11,16 +11,17 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from seq2seq_chat.decoding.hypotheses import StepOutput, allowed_logits, repeat_rows
-from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS, Scalar, choose
-from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
+from seq2seq_chat.decoding.parameters import Scalar, choose
 from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.decoding.sequential import sequential_search
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS
+from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
 
-Distribution = Callable[[tf.Tensor], tf.Tensor]
+TruncatedSoftmax = Callable[[tf.Tensor], tf.Tensor]
 """Logits → probabilities of the next word, both [rows, vocabulary]."""
 
 
-def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Distribution) -> Hypotheses:
+def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: TruncatedSoftmax) -> Hypotheses:
     """Several sampled hypotheses for each utterance, in the order in which they were sampled.
 
     So the first one is a fair sample; the most probable of several would not be.
@@ -43,13 +44,10 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Dist
     return Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
 
 
-def truncated_softmax(temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Scalar = ALL_PROBABILITY) -> Distribution:
-    """The distribution to sample from.
-
-    softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
-    whose probabilities add up to at least ``top_p`` (nucleus sampling, Holtzman et al. 2020), and renormalized. Of
-    equally probable words, those with lower ids come first.
-    """
+def truncated_softmax(
+    temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Scalar = ALL_PROBABILITY
+) -> TruncatedSoftmax:
+    """See :class:`seq2seq_chat.search.engine.Distribution`."""
     is_truncated = (top_k < ALL_WORDS) | (top_p < ALL_PROBABILITY)
 
     def truncate(logits: tf.Tensor) -> tf.Tensor:

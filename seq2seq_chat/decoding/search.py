@@ -31,7 +31,6 @@ class SearchInputs(NamedTuple):
     steps: int  # maximum length of a reply, including the end marker
     source_steps: int  # width of the attention, which may be 0
     logit_rules: Sequence[LogitRule] = ()  # constraints on the next word
-    loop: SearchLoop | None = None  # instead of search_loop
     attended_steps: int | tf.Tensor | None = None  # width of the attention of a step, if the rest is padding
 
     @property
@@ -44,10 +43,6 @@ class SearchInputs(NamedTuple):
         width = self.source_steps if self.attended_steps is None else self.attended_steps
         return PartialHypotheses.empty(scores, self.steps, width)
 
-    def run(self, extend: Extend, partial: PartialHypotheses, active: ActiveHypotheses) -> PartialHypotheses:
-        """Extend hypotheses as long as any is active."""
-        return (self.loop or search_loop)(extend, partial, active, self.steps)
-
 
 class ActiveHypotheses(NamedTuple):
     """Rows among [batch · width], the hypotheses of an utterance side by side, and the model's tensors for them."""
@@ -59,8 +54,6 @@ class ActiveHypotheses(NamedTuple):
 
 Extend = Callable[[tf.Tensor, PartialHypotheses, ActiveHypotheses], tuple[PartialHypotheses, ActiveHypotheses]]
 """(t, all hypotheses, the active ones) → both after one more word."""
-SearchLoop = Callable[[Extend, PartialHypotheses, ActiveHypotheses, int], PartialHypotheses]
-"""See :func:`search_loop`."""
 
 
 def search_loop(

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import PartialHypotheses, StepOutput, reorder_state, top_k_words
-from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
-from seq2seq_chat.decoding.search import ActiveHypotheses, SearchInputs, first_active, step_active
+from seq2seq_chat.decoding.search import ActiveHypotheses, SearchInputs, first_active, search_loop, step_active
+from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
 
 ChooseWords = Callable[[StepOutput, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """(step output, row of each active hypothesis: [active], t) → log-probabilities and ids of the next words: [active]."""
@@ -45,7 +45,8 @@ def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_
         ended = (words == EOS) | (log_probabilities == NEG_INF)
         return after, _without(ended, active._replace(state=output.state))
 
-    partial = inputs.run(extend, inputs.no_words(tf.zeros([inputs.batch, 1])), first_active(inputs, width=1))
+    no_words = inputs.no_words(tf.zeros([inputs.batch, 1]))
+    partial = search_loop(extend, no_words, first_active(inputs, width=1), inputs.steps)
     return partial.completed(partial.hypotheses, inputs.source_steps)
 
 

@@ -1,11 +1,19 @@
-"""Tables of text with aligned columns, for the terminal and for Markdown."""
+"""Text for the terminal: tables with aligned columns, also for Markdown, and single lines."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
 NO_VALUE = "–"
+
+_CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the tab
+
+
+def one_line(text: str) -> str:
+    """The text with spaces for line breaks and other control characters, which would confuse terminals and programs."""
+    return _CONTROL.sub(" ", text)
 
 
 def format_table(

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.inference.dynamic import build_model
+from seq2seq_chat.engines.addons import build_model
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq

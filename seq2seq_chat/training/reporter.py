@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
-from seq2seq_chat.inference.corpus_loss import CorpusLoss
+from seq2seq_chat.chat.corpus_loss import CorpusLoss
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seq2seq_chat.chat.detokenize import HypothesisReader
 from seq2seq_chat.config import Config, override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.inference.reply_search import ReplySearch
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.protocols import ReplySearch
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.corpus import open_training_corpus
@@ -70,7 +71,7 @@ class SampleSetup:
             return None
         training, data = config.training, config.data
         scorer = Scorer(model, micro_batch_count(config.model, training))
-        search = ReplySearch(model, override_decoding(config.decoding, method="greedy", n_best=1))
+        search = TensorFlowEngine(model).search(override_decoding(config.decoding, method="greedy", n_best=1))
         replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies, self._reader)
         bleu = self._build_bleu_scorer(corpus, search) if config.task == "translation" else None
         buckets, limit = self._batches.buckets, training.validation_limit

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.data.streams import Streams
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
-from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.learner import Learner
@@ -59,11 +59,11 @@ class TextSetup:
         """What validates the model of the learner; None without a validation text."""
         if self._validation_text is None:
             return None
-        engine = TensorFlowTextEngine(self._model)
+        engine = TensorFlowLanguageModel(self._model)
         generator = Generator(engine, self.codecs.source)
         training, decoding = self._config.training, self._config.decoding
         tokens = self._validation_text.tokens
-        return TextValidator(TextScorer(engine), generator, tokens, decoding, training.sample_replies)
+        return TextValidator(LanguageModelScorer(engine), generator, tokens, decoding, training.sample_replies)
 
 
 def _divide(text: RunningText, config: Config) -> Streams:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seq2seq_chat.chat.corpus_loss import CorpusLoss
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.running_text import TextDecoder
-from seq2seq_chat.inference.corpus_loss import CorpusLoss
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.text_scorer import TextScorer
 from seq2seq_chat.training.validation import Reply
 
 PROMPT, CONTINUATION = 50, 150  # tokens
@@ -30,7 +30,12 @@ class TextValidator:
     """
 
     def __init__(
-        self, scorer: TextScorer, generator: Generator, tokens: npt.NDArray[Any], decoding: Decoding, samples: int
+        self,
+        scorer: LanguageModelScorer,
+        generator: Generator,
+        tokens: npt.NDArray[Any],
+        decoding: Decoding,
+        samples: int,
     ) -> None:
         self._scorer, self._generator, self._tokens, self._decoding = scorer, generator, tokens, decoding
         self._starts = evenly_spaced(max(0, len(tokens) - PROMPT - CONTINUATION), samples)

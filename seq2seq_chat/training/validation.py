@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from seq2seq_chat.chat.corpus_loss import CorpusLoss
+from seq2seq_chat.chat.detokenize import HypothesisReader
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import Bucket
@@ -15,12 +17,10 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.samples import samples_at
 from seq2seq_chat.data.source_text import SourceText, read_source_texts
-from seq2seq_chat.decoding.result import Hypotheses
-from seq2seq_chat.inference.corpus_loss import CorpusLoss
-from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
-from seq2seq_chat.inference.reply_search import ReplySearch
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.protocols import ReplySearch
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.search.hypotheses import Hypotheses
 from seq2seq_chat.training.bleu import Bleu
 
 TRANSLATED_ROWS = 128  # sources translated together, of similar length

@@ -24,7 +24,7 @@ from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples, samples_at
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.validation import corpus_loss

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seq2seq_chat.chat import chatbot
 from seq2seq_chat.checks import alignment
 from seq2seq_chat.checks.check_context import SAMPLE_CORPUS, CheckContext
 from seq2seq_chat.checks.suite import run_checks
@@ -22,8 +23,7 @@ from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.vocabulary import EOS, PAD
 from seq2seq_chat.decoding import search
-from seq2seq_chat.inference import chatbot
-from seq2seq_chat.inference.scorer import Scorer, Scores
+from seq2seq_chat.engines.tensorflow.scorer import Scorer, Scores
 from seq2seq_chat.model import attention, deferred, encoder, seq2seq
 from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler

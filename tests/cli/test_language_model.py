@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.data.running_text import encode_text
-from seq2seq_chat.inference.restore import load_language_model
+from seq2seq_chat.engines.tensorflow.restore import load_language_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult, run_command
@@ -127,8 +127,8 @@ def test_generate(trained_text: tuple[Run, CommandResult]) -> None:
 
 def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tuple[Run, CommandResult]) -> None:
     """Of the first character after a prompt, over many seeds, against NumPy."""
+    from seq2seq_chat.chat.generator import Generator
     from seq2seq_chat.config import override_decoding
-    from seq2seq_chat.inference.generator import Generator
 
     run, _ = trained_text
     generator, count = Generator.load(run), 4000

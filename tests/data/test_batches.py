@@ -12,7 +12,7 @@ from seq2seq_chat.data.batches import Batches, evenly_spaced
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
-from seq2seq_chat.inference.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.validation import SampleValidator, corpus_loss
 

@@ -9,7 +9,7 @@ from contenders.workload import SIZES, Workload, model_config, read_workload, wr
 from seq2seq_chat.config import Config, Data, Decoding, Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
-from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.precision import why_unavailable
@@ -122,7 +122,7 @@ def test_addons_greedy_replies_equal_ours(
     from contenders.keras_addons import Search
 
     model = peaked_model(5.0 if likely else -50.0)
-    ours = ReplySearch(model, Decoding(method="greedy", allow_unknown=True))(*utterances)
+    ours = GraphSearch(model, Decoding(method="greedy", allow_unknown=True))(*utterances)
     words, scores = Search(workload_of(workload, model)).replies(*utterances, width=None)
     np.testing.assert_array_equal(words, ours.words)
     assert 0 < ours.ended.mean() < 1
@@ -139,7 +139,7 @@ def test_addons_beam_replies_equal_ours(workload: Workload, utterances: tuple[np
     contender = Search(workload_of(workload, model))
     for width in (4, 1):
         decoding = Decoding(method="beam", beam_width=width, n_best=width, allow_unknown=True)
-        ours, (words, scores) = ReplySearch(model, decoding)(*utterances), contender.replies(*utterances, width)
+        ours, (words, scores) = GraphSearch(model, decoding)(*utterances), contender.replies(*utterances, width)
         np.testing.assert_array_equal(words, ours.words)
         np.testing.assert_allclose(scores, ours.scores, rtol=1e-4)
         assert 0 < ours.ended.mean() < 1

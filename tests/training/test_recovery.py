@@ -40,7 +40,7 @@ from seq2seq_chat.system.versions import load_tensorflow
 load_tensorflow()
 from seq2seq_chat.cli import main
 from seq2seq_chat.data.streams import Streams
-from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.training import saving, validation
 from seq2seq_chat.training.sampler import ShuffledBatches
 
@@ -71,7 +71,8 @@ def reported(measure):
 
 ShuffledBatches.batch, Streams.batch = recorded(ShuffledBatches.batch), recorded(Streams.batch)
 saving.write_arrays = reported_write
-validation.corpus_loss, TextScorer.score = reported(validation.corpus_loss), reported(TextScorer.score)
+validation.corpus_loss = reported(validation.corpus_loss)
+LanguageModelScorer.score = reported(LanguageModelScorer.score)
 main()
 '''
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from seq2seq_chat.inference.chatbot import Reply
+from seq2seq_chat.chat.chatbot import Reply
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.server import running

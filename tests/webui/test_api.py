@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.reply_search import ReplySearch
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import error_of
@@ -339,8 +339,8 @@ def test_other_settings_build_no_other_graph(
 ) -> None:
     """Twelve of each method: more than the searches that a chatbot keeps."""
     built: list[Decoding] = []
-    original = ReplySearch.__init__
-    monkeypatch.setattr(ReplySearch, "__init__", lambda *args: built.append(args[2]) or original(*args))
+    original = GraphSearch.__init__
+    monkeypatch.setattr(GraphSearch, "__init__", lambda *args: built.append(args[2]) or original(*args))
     client = make_client()
     for number in range(1, 13):
         rules = {"min_length": number % 3, "no_repeat_ngram_size": number % 4, "repetition_penalty": 1 + number / 10}

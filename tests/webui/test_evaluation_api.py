@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import error_of
 from webui.evaluation_schemas import EvaluationResults

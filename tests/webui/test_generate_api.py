@@ -16,9 +16,9 @@ import pytest
 import tensorflow as tf
 from flask.testing import FlaskClient
 
+from seq2seq_chat.chat.generator import Alternative, GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
-from seq2seq_chat.inference.generator import Alternative, GeneratedToken, Generator
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from tests.random_runs import random_language_run

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from seq2seq_chat.chat.chatbot import Hypothesis, Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.inference.chatbot import Hypothesis, Reply
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import resident_memory

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.inference.chatbot import Chatbot
-from seq2seq_chat.inference.observed_search import ObservedSearch
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import LIMITS, error_of
+from tests.webui.conftest import LIMITS
 from webui.schemas import ChatReply
 from webui.search_schemas import SearchEnd, SearchStart, SearchStepLine
 
@@ -167,19 +168,24 @@ def test_errors(shared_client: FlaskClient, body: dict[str, Any], status: int, m
     assert message in response.get_json()["error"]
 
 
-def test_the_search_of_an_exported_model_cannot_be_watched(client: FlaskClient, results: Path) -> None:
-    (results / "tiny" / "model.json").write_text("{}", encoding="utf-8")
-    message = error_of(post(client), 400)
-    assert message == "run tiny is an exported model, whose search cannot be watched; use the run it is from."
+def test_the_search_of_an_exported_model_is_that_of_its_run(
+    shared_client: FlaskClient, make_client: Callable[..., FlaskClient], tiny_run: Path, tmp_path: Path
+) -> None:
+    export_onnx(Run(tiny_run), tmp_path / "exported" / "tiny")
+    _, _, expected = lines_of(post(shared_client))
+    start, steps, found = lines_of(post(make_client(tmp_path / "exported")))
+    assert (start.step, len(steps[0].expansions)) == (20, 1)
+    assert [one.text for one in found.ranking] == [one.text for one in expected.ranking]
+    assert [one.score for one in found.ranking] == pytest.approx([one.score for one in expected.ranking], abs=1e-3)
 
 
 def test_closing_the_connection_stops_the_search(
     serve: Callable[..., AbstractContextManager[str]], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, read = threading.Event(), threading.Event()
-    original = ObservedSearch.__call__
+    original = TensorFlowEngine.watch
 
-    def slow(self: ObservedSearch, *arguments: Any) -> Iterator[Any]:
+    def slow(self: TensorFlowEngine, *arguments: Any) -> Iterator[Any]:
         try:
             for step in original(self, *arguments):
                 yield step
@@ -190,7 +196,7 @@ def test_closing_the_connection_stops_the_search(
             stopped.set()
 
     closed = threading.Event()
-    monkeypatch.setattr(ObservedSearch, "__call__", slow)
+    monkeypatch.setattr(TensorFlowEngine, "watch", slow)
     with serve(results, limits=LIMITS) as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=TIMEOUT)
         body = json.dumps({"run": "tiny", "text": QUESTION})

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 from flask.testing import FlaskClient
 
-from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.runs.notes import Notes, read_notes, write_notes
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from seq2seq_chat.chat.generator import Alternative, GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.inference.generator import Alternative, GeneratedToken, Generator
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
 from tests.webui.conftest import REPLY_TIMEOUT, open_page, serving

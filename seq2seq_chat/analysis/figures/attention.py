@@ -17,7 +17,7 @@ from seq2seq_chat.analysis.figures.style import (
     new_figure,
     plot_label,
 )
-from seq2seq_chat.inference.chatbot import Hypothesis, Reply
+from seq2seq_chat.chat.chatbot import Hypothesis, Reply
 from seq2seq_chat.system.errors import UserError
 
 NO_ATTENTION = 'this model has no attention (model.attention is "none")'

@@ -31,10 +31,10 @@ from seq2seq_chat.analysis.report.page import (
 )
 from seq2seq_chat.analysis.text_evaluation import evaluate_text, evaluation_text
 from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.restore import load_language_model
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
+from seq2seq_chat.engines.tensorflow.restore import load_language_model
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.json_lines import read_json_lines
@@ -109,7 +109,7 @@ def _measure(run: RunMeasurements, prompts: Sequence[str], report: Report) -> li
         report.on_progress(f"{run.name}: measuring snapshot {snapshot.label}")
         with run.record_errors(f"snapshot {snapshot.label}"):
             trained = load_language_model(run.run, snapshot.name)
-            generator = Generator(TensorFlowTextEngine(trained.model), trained.codecs.source)
+            generator = Generator(TensorFlowLanguageModel(trained.model), trained.codecs.source)
             decoding = run.config.decoding
             texts = ["".join(generator.stream(prompt, LENGTH, decoding, SEED)) for prompt in prompts]
             metrics, gradients = None, None

@@ -19,10 +19,11 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.engines.tensorflow.restore import TrainedModel
 from seq2seq_chat.export.html.tokenizers import describe_tokenizer
 from seq2seq_chat.export.onnx.quantization import MAX_INT8, QuantizedMatrix, quantize, relative_error
-from seq2seq_chat.inference.restore import TrainedModel
 from seq2seq_chat.model.variables import variable_name
+from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.system.errors import UserError
 
 FORMAT = 1
@@ -139,6 +140,8 @@ def _ensure_supported(config: Config, name: str) -> None:
     for setting, values in SUPPORTED.items():
         if (value := getattr(config.model, setting)) not in values:
             raise UserError(f"run {name} has model.{setting} {value}, which pages do not support; use another --format")
+    if setting := rule_without_port(config.decoding):
+        raise UserError(f"run {name} cannot be exported as a page, whose search does not have decoding.{setting}")
 
 
 def _ensure_exportable(weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:

@@ -19,12 +19,12 @@ from seq2seq_chat.config import Config, TextSettings
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, VOCABULARY_FILE
+from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.export.onnx.graph import OPSET
 from seq2seq_chat.export.onnx.model import decoder_graph, encoder_graph, memory_tensors, state_tensors
 from seq2seq_chat.export.onnx.usage import readme, requirements
 from seq2seq_chat.export.onnx.weights import Float32Weights, Int8Weights, WeightFormat
 from seq2seq_chat.export.output_folder import ExportError, ensure_empty, new_folder
-from seq2seq_chat.portable.manifest import ENCODER_FILE, STEP_FILE, write_manifest
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import write_atomically
 

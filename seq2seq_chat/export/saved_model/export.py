@@ -18,11 +18,11 @@ from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
+from seq2seq_chat.engines.tensorflow.restore import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.export.output_folder import ensure_empty, new_folder, unwritable
 from seq2seq_chat.export.saved_model.reply_model import ReplyModel, has_equal_tokenizers, text_format
 from seq2seq_chat.export.saved_model.text_model import TextModel, running_text_format
-from seq2seq_chat.inference.restore import TrainedModel, load_language_model, load_trained_model
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import write_json
 
@@ -79,7 +79,7 @@ def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict
     """Write a language model; see :func:`export_saved_model`."""
     trained, data = load_language_model(run, snapshot), run.config.data
     codec = trained.codecs.source
-    engine = TensorFlowTextEngine(trained.model)
+    engine = TensorFlowLanguageModel(trained.model)
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, Data, Decoding
 from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
-from seq2seq_chat.decoding.result import NEG_INF, Hypotheses
+from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.export.saved_model.graph_tokenizer import (
     GRAPH_TOKENIZERS,
     TOKENS,
@@ -18,8 +18,8 @@ from seq2seq_chat.export.saved_model.graph_tokenizer import (
     ids_table,
     words_table,
 )
-from seq2seq_chat.inference.reply_search import ReplySearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
 
 
 def text_format(tokenizer: str) -> str:
@@ -104,7 +104,7 @@ class ReplyModel(tf.Module):
 
     def _signature(self, decoding: Decoding) -> Any:
         """The graph of one signature: text [batch] → reply and score [batch]; with a beam [batch, n_best]."""
-        search = ReplySearch(self.model, decoding)
+        search = GraphSearch(self.model, decoding)
         text = tf.TensorSpec([None], tf.string, text_format(self._data.source_text.tokenizer))
         history = tf.TensorSpec([None, None], tf.string, "history")
 
@@ -122,7 +122,7 @@ class ReplyModel(tf.Module):
         return tf.function(reply, autograph=False, input_signature=[text])
 
     def _replies(
-        self, search: ReplySearch, decoding: Decoding, text: tf.Tensor, history: tf.Tensor
+        self, search: GraphSearch, decoding: Decoding, text: tf.Tensor, history: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Replies, strings [batch, n], and their scores [batch, n]; "" and -inf for none."""
         tokens, has_words = self.source.tokens(text, history)

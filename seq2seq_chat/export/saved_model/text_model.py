@@ -7,14 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
-from seq2seq_chat.decoding.parameters import ALL_PROBABILITY, ALL_WORDS
 from seq2seq_chat.decoding.sampling import truncated_softmax
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.export.saved_model.graph_tokenizer import TOKENS, GraphTokenizer, ids_table, words_table
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS
 
 
 def running_text_format(codec: Codec) -> str:
@@ -32,7 +32,7 @@ class TextModel(tf.Module):
         decoding: Whether unknown tokens are allowed.
     """
 
-    def __init__(self, engine: TensorFlowTextEngine, codec: Codec, folder: Path, decoding: Decoding) -> None:
+    def __init__(self, engine: TensorFlowLanguageModel, codec: Codec, folder: Path, decoding: Decoding) -> None:
         super().__init__()
         self.model = engine.model
         self._engine, generator = engine, Generator(engine, codec)

@@ -7,8 +7,8 @@ import pytest
 
 from seq2seq_chat.analysis.figures import attention, style
 from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.chat.chatbot import Hypothesis
 from seq2seq_chat.config import override_decoding
-from seq2seq_chat.inference.chatbot import Hypothesis
 from seq2seq_chat.system.errors import UserError
 
 QUESTION = "you see the tree1 ?"

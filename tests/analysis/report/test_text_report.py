@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
 from seq2seq_chat.analysis.text_evaluation import evaluate_text
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.restore import load_language_model
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.engines.tensorflow.restore import load_language_model
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
 

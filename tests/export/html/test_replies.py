@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seq2seq_chat.chat.chatbot import Chatbot, Reply
+from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.sampling import truncated_softmax
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
+from seq2seq_chat.engines.tensorflow.restore import TrainedModel, load_trained_model
 from seq2seq_chat.export.html.model_file import round_weights
-from seq2seq_chat.inference.chatbot import Chatbot, Reply
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.restore import TrainedModel, load_trained_model
-from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
-from seq2seq_chat.inference.tensorflow_text_engine import TensorFlowTextEngine
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.search.engine import Distribution
 from tests.export.html.conftest import Evaluate, encode_model
 from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
@@ -133,7 +133,7 @@ def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dic
     """Sampled words are those of the truncated distribution, inverted at the same numbers."""
     rng = np.random.default_rng(2)
     logits, uniform = rng.normal(size=[40, 25]).astype(np.float32) * 3, rng.random(40)
-    parameters = SearchParameters.of_settings(Decoding(method="sample", **limits))
+    parameters = Distribution.of_settings(Decoding(method="sample", **limits))
     values = parameters.temperature, parameters.top_k, parameters.top_p
     probabilities = truncated_softmax(*values)(logits).numpy()
     settings = Decoding(method="sample", **limits).model_dump(mode="json")
@@ -208,7 +208,7 @@ def test_language_models_continue_a_text(javascript: Evaluate, tokenizer: Any) -
     for await (const token of text) tokens.push(token);
     return tokens;"""
     for prompt in prompts:
-        (block,) = Generator(TensorFlowTextEngine(model), codec).explained_stream(prompt, 30, decoding, 5)
+        (block,) = Generator(TensorFlowLanguageModel(model), codec).explained_stream(prompt, 30, decoding, 5)
         uniform = np.random.default_rng([5]).random(30).tolist()
         request = {"model": data, "prompt": prompt, "settings": decoding.model_dump(mode="json"), "uniform": uniform}
         tokens = javascript(write, request)

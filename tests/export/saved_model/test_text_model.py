@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.data.vocabulary import EOS
-from seq2seq_chat.inference.generator import Generator
-from seq2seq_chat.inference.text_scorer import TextScorer
 from tests.random_runs import random_language_run
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
@@ -84,7 +84,7 @@ def test_characters_are_those_of_generate(cli: Callable[..., Any], tmp_path: Pat
     for text, nats in zip(scored, scores, strict=True):
         ids = np.array(encode_text(text, generator.codec))
         assert len(nats) == len(ids) - 1 == len(text) - 1
-        assert np.sum(nats) == pytest.approx(TextScorer(generator.engine).score(ids).nats, rel=1e-5)
+        assert np.sum(nats) == pytest.approx(LanguageModelScorer(generator.engine).score(ids).nats, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -1,0 +1,289 @@
+"""Replies of a trained run, for the terminal, the web page and scripts.
+
+::
+
+    bot = Chatbot.load(find_run("latest"))
+    print(bot.reply("how are you?").text)
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.chat.load import load_engine
+from seq2seq_chat.chat.rerank import rerank_anti_lm, rerank_bidirectional
+from seq2seq_chat.chat.watched_search import WatchedSearch
+from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.data.codec import Codecs, convert_tokens
+from seq2seq_chat.data.dataset import fit_source
+from seq2seq_chat.data.source_text import SourceText
+from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
+from seq2seq_chat.engines.protocols import ReplyEngine, ReplySearch
+from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.search.batches import Seeds
+from seq2seq_chat.search.hypotheses import Hypotheses, OnStep
+from seq2seq_chat.system.errors import UserError
+
+MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
+
+OnTexts = Callable[[list[str]], bool]
+READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
+READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
+"""What tokenizers that remove most characters keep."""
+
+
+class Hypothesis(NamedTuple):
+    """One possible reply."""
+
+    text: str  # as people write it
+    words: list[str]  # tokens, without the end marker
+    score: float  # log-probability of the words and the end marker, nats
+    ended: bool  # true: by the end marker, false: truncated at the model's step limit
+    attention: list[list[float]]  # a row for each word, a column for each word of the source; empty without attention
+    rank: float  # what hypotheses are sorted by: the score, unless a setting adjusts it
+
+
+class Reply(NamedTuple):
+    """The reply to an utterance, and what explains it."""
+
+    text: str  # of the first hypothesis; empty if the utterance has no tokens
+    hypotheses: list[Hypothesis]  # best first, samples in the order of sampling; with distinct words
+    source_words: list[str]  # the tokens that the encoder read, in the order of the text
+    unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
+    seconds: float  # time for all utterances of the call
+    unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
+    unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; see Chatbot._unknown_share
+
+
+class Chatbot:
+    """A trained model that replies to any number of utterances."""
+
+    def __init__(
+        self,
+        engine: ReplyEngine,
+        codecs: Codecs,
+        config: Config,
+        step: int | None = None,
+        results: Path = Path("results"),
+    ) -> None:
+        self.config, self.codecs, self.engine, self._results = config, codecs, engine, results
+        self.step = step  # training steps of the weights, if they come from a run
+        self.warnings: list[str] = []  # damaged checkpoints that were skipped
+        self._backward: dict[str, Chatbot] = {}
+        self._readers: dict[tuple[bool, str | None], HypothesisReader] = {}
+
+    @classmethod
+    def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
+        """The chatbot of a run or an exported model; see :func:`load_engine` for the errors raised."""
+        loaded = load_engine(run, snapshot)
+        chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
+        chatbot.warnings = loaded.warnings
+        return chatbot
+
+    @property
+    def unreadable(self) -> str:
+        """The message about an utterance without tokens; it has no full stop."""
+        readable = READABLE.get(self.codecs.source.tokenizer.name)
+        return f"This model reads only {readable}" if readable else "There is nothing to read in this text"
+
+    def reply(self, text: str, decoding: Decoding | None = None, history: Sequence[str] = ()) -> Reply:
+        """Reply to one utterance; see :meth:`replies`."""
+        return self.replies([text], decoding, [history])[0]
+
+    def replies(
+        self,
+        texts: Sequence[str],
+        decoding: Decoding | None = None,
+        histories: Sequence[Sequence[str]] | None = None,
+        seeds: Sequence[int] | None = None,
+        on_step: OnTexts | None = None,
+    ) -> list[Reply]:
+        """Reply to several independent utterances at once.
+
+        Args:
+            texts: utterances, which may be any strings.
+            decoding: settings of the search; those of the run if None.
+            histories: the turns before each, oldest first; ignored by models that read a single turn
+                (data.context_turns).
+            seeds: of sampling, one for each; that of the settings if None.
+            on_step: called with the replies so far after each step of the search; the search ends early if it returns
+                False.
+
+        Raises:
+            UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
+        """
+        start = time.perf_counter()
+        decoding = decoding or self.config.decoding
+        reader = self.reader(decoding)
+        steps = self.config.model.encoder_steps
+        utterances = [self.codecs.source.tokenizer.encode(text) for text in texts]
+        sources = [
+            self._with_history(words, history)
+            for words, history in zip(utterances, histories or [()] * len(texts), strict=True)
+        ]
+        readable = [row for row, words in enumerate(utterances) if words]
+        results: dict[int, Hypotheses] = {}
+        if readable:
+            ids, lengths = self._source_ids([sources[row] for row in readable])
+            chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
+            report = on_step and self._report(on_step, readable, len(texts))
+            targets = [utterances[row] for row in readable]
+            hypotheses = self._search_and_rerank(ids, lengths, decoding, targets, chosen, report)
+            results = {row: hypotheses.at(n) for n, row in enumerate(readable)}
+        seconds = time.perf_counter() - start
+        replies = []
+        for row, words in enumerate(utterances):
+            source = sources[row][-steps:] if words else []
+            read = SourceText(source, texts[row])
+            candidates = self._hypotheses(results[row], read, reader) if row in results else []
+            unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
+            text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
+            replies.append(Reply(text, candidates, source, unknown, seconds, unread, self._unknown_share(words)))
+        return replies
+
+    def _report(self, on_step: OnTexts, rows: list[int], count: int) -> OnStep:
+        """Calls ``on_step`` with the text of each first hypothesis; ``rows`` are the utterances searched for."""
+        texts = [""] * count
+
+        def report(first: int, hypotheses: Hypotheses) -> bool:
+            words, lengths = np.asarray(hypotheses.words[:, 0]), np.asarray(hypotheses.lengths[:, 0])
+            for n, (ids, length) in enumerate(zip(words, lengths, strict=True), start=first):
+                texts[rows[n]] = self.codecs.target.decode(ids[:length])
+            return on_step(list(texts))
+
+        return report
+
+    def watch(
+        self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
+    ) -> WatchedSearch:
+        """The search for a reply to an utterance, step by step; see :class:`WatchedSearch`.
+
+        Raises:
+            LexiconError: The lexicon cannot be read.
+        """
+        words = self.codecs.source.tokenizer.encode(text)
+        source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
+        ids, length = self._source_ids([source])
+        read, reader = SourceText(source, text), self.reader(decoding)
+        return WatchedSearch(self.engine, ids, length, read, self.codecs.target, reader, decoding, prefix)
+
+    def _unknown_share(self, words: list[str]) -> float:
+        """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
+        words = [word for word in words if any(map(str.isalpha, word))]
+        if len(words) < MIN_WORDS:
+            letters = set(filter(str.isalpha, "".join(words)))
+            return float(bool(letters) and letters.isdisjoint(self._known_letters))
+        return sum(word not in self.codecs.source.vocabulary for word in words) / len(words)
+
+    @functools.cached_property
+    def _known_letters(self) -> frozenset[str]:
+        """The characters of the words that the model reads."""
+        return frozenset("".join(self.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :]))
+
+    def _with_history(self, words: list[str], history: Sequence[str]) -> list[str]:
+        """The words of an utterance, preceded by as many turns as the model reads."""
+        turns_before = self.config.data.context_turns - 1
+        if not turns_before:
+            return words
+        turns = [turn for text in history if (turn := self.codecs.source.tokenizer.encode(text))]
+        return [word for turn in turns[-turns_before:] for word in [*turn, TURN]] + words
+
+    def _source_ids(self, sources: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """The encoder's input: ids int32 [n, source steps], lengths int32 [n]."""
+        steps, reverse = self.config.model.encoder_steps, self.config.data.reverse_input
+        rows = [fit_source(self.codecs.source.vocabulary.ids(words), steps, reverse) for words in sources]
+        return np.stack([ids for ids, _ in rows]), np.array([length for _, length in rows], np.int32)
+
+    def _search_and_rerank(
+        self,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        decoding: Decoding,
+        utterances: list[list[str]],
+        seeds: Seeds | None,
+        on_step: OnStep | None,
+    ) -> Hypotheses:
+        """The hypotheses of encoded sources, reranked as configured."""
+        if decoding.rerank == "none":
+            return self.search(decoding)(source, lengths, seeds, on_step)
+        search = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))
+        hypotheses = search(source, lengths, on_step=on_step)
+        if decoding.rerank == "anti_language_model":
+            prefix_length = decoding.rerank_prefix_length
+            hypotheses = rerank_anti_lm(hypotheses, self.engine.scorer, decoding.rerank_weight, prefix_length)
+        else:
+            backward = self._backward_log_probabilities(self._backward_bot(decoding), hypotheses, utterances)
+            hypotheses = rerank_bidirectional(hypotheses, backward, decoding.rerank_weight)
+        return hypotheses.at(np.s_[:, : decoding.n_best])
+
+    def _backward_log_probabilities(
+        self, backward: Chatbot, hypotheses: Hypotheses, utterances: list[list[str]]
+    ) -> np.ndarray:
+        """log P(utterance | hypothesis) in nats, by a model with tokenizers and vocabularies of its own: [batch, n]."""
+        (source, target), (backward_source, backward_target) = self.codecs.tokenizers, backward.codecs.tokenizers
+        return backward.log_probabilities(
+            [[convert_tokens(words, target, backward_source) for words in group] for group in self._words(hypotheses)],
+            [convert_tokens(words, source, backward_target) for words in utterances],
+        )
+
+    def log_probabilities(self, sources: list[list[list[str]]], targets: list[list[str]]) -> np.ndarray:
+        """log P(target | source) in nats: [targets, sources]. sources: as tokens, several for each target."""
+        steps = self.engine.scorer.target_steps
+        source, source_lengths = self._source_ids([source for group in sources for source in group])
+        target, target_lengths = np.zeros([len(targets), steps], np.int32), np.zeros(len(targets), np.int32)
+        for row, words in enumerate(targets):
+            ids = [*self.codecs.target.vocabulary.ids(words), EOS][:steps]
+            target[row, : len(ids)], target_lengths[row] = ids, len(ids)
+        repeats = [len(group) for group in sources]
+        target, target_lengths = np.repeat(target, repeats, axis=0), np.repeat(target_lengths, repeats)
+        log_p = self.engine.scorer.log_probabilities(source, source_lengths, target, target_lengths)
+        return log_p.reshape(len(targets), -1)
+
+    def _words(self, hypotheses: Hypotheses) -> list[list[list[str]]]:
+        """The tokens of all hypotheses: [batch][n][words]."""
+        return [
+            [self.codecs.target.words(ids[:length]) for ids, length in zip(*row, strict=True)]
+            for row in zip(hypotheses.words, hypotheses.lengths, strict=True)
+        ]
+
+    def _backward_bot(self, decoding: Decoding) -> Chatbot:
+        name = str(decoding.backward_run)
+        if name not in self._backward:
+            run = find_run(name, self._results)
+            if not run.config.data.swap_source_target:
+                raise UserError(
+                    f"decoding.backward_run {name} was not trained with data.swap_source_target; use a run that was"
+                )
+            self._backward[name] = Chatbot.load(run)
+        return self._backward[name]
+
+    def search(self, decoding: Decoding) -> ReplySearch:
+        """The search with the given settings, without reranking."""
+        return self.engine.search(decoding)
+
+    def reader(self, decoding: Decoding) -> HypothesisReader:
+        """What turns hypotheses into tokens. Raises LexiconError."""
+        key = (decoding.replace_unknown, decoding.lexicon)
+        if key not in self._readers:
+            self._readers[key] = HypothesisReader.of_settings(self.config, decoding, self.codecs)
+        return self._readers[key]
+
+    def _hypotheses(self, hypotheses: Hypotheses, source: SourceText, reader: HypothesisReader) -> list[Hypothesis]:
+        """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
+        distinct: dict[tuple[int, ...], Hypothesis] = {}
+        for n in range(len(hypotheses.words)):
+            hypothesis = hypotheses.at(n)
+            ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
+            if np.isfinite(hypothesis.scores) and ids not in distinct:
+                words, rows = reader.read(hypothesis, source)
+                text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
+                distinct[ids] = Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
+        return list(distinct.values())

@@ -1,0 +1,118 @@
+"""From the ids of hypotheses to the tokens of the target, with unknown words replaced by what they attend to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.data.codec import Codecs, are_equal, convert_tokens
+from seq2seq_chat.data.lexicon import Lexicon, LexiconError
+from seq2seq_chat.data.source_text import SourceText, original_spelling
+from seq2seq_chat.data.vocabulary import TURN, UNKNOWN, strip_ids
+from seq2seq_chat.search.hypotheses import Hypotheses
+
+
+class HypothesisReader:
+    """Turns hypotheses into tokens.
+
+    Args:
+        codecs: Those of the model.
+        reverse_input: Whether the encoder reads the last token of a source first.
+        replaces_unknown: Whether a token replaces each ``<unknown>``, given the attention of the model.
+        lexicon: What replaces an unknown word that attends to one of its words; other words are copied.
+    """
+
+    def __init__(
+        self, codecs: Codecs, reverse_input: bool, replaces_unknown: bool = False, lexicon: Lexicon | None = None
+    ) -> None:
+        self._codecs, self._reverse_input = codecs, reverse_input
+        self.replaces_unknown, self.lexicon = replaces_unknown, lexicon
+
+    @classmethod
+    def of_settings(cls, config: Config, decoding: Decoding, codecs: Codecs) -> HypothesisReader:
+        """The reader for a model and settings of the search.
+
+        Raises:
+            LexiconError: ``decoding.lexicon`` cannot be read.
+        """
+        replaces, lexicon = decoding.replace_unknown and config.model.attention != "none", None
+        if replaces and decoding.lexicon is not None:
+            try:
+                lexicon = Lexicon.load(decoding.lexicon, codecs.source.tokenizer)
+            except LexiconError as error:
+                raise LexiconError(f"decoding.lexicon: {error}") from error
+        return cls(codecs, config.data.reverse_input, replaces, lexicon)
+
+    def read(self, hypothesis: Hypotheses, source: SourceText) -> tuple[list[str], list[list[float]]]:
+        """The tokens of one hypothesis, and the attention of each to the tokens of the source that were read.
+
+        Args:
+            hypothesis: Fields without batch and n: words [steps], attention [steps, source steps], …
+            source: Its tokens are in the order of the text. Those at its beginning that exceed the model's steps are
+                ignored.
+
+        Returns:
+            The tokens, and a row for each of them, with a column for each token of the source. There are no rows
+            without attention or source.
+        """
+        ids = strip_ids(hypothesis.words[: hypothesis.lengths])
+        words = self._codecs.target.words(ids)
+        rows = self.attention(hypothesis.attention[: len(ids)], source)
+        if not (self.replaces_unknown and rows and UNKNOWN in ids):
+            return words, rows
+        tokens = source.tokens[-hypothesis.attention.shape[1] :]
+        return self._replace_unknown(ids, rows, SourceText(tokens, source.text))
+
+    def attention(self, weights: np.ndarray, source: SourceText) -> list[list[float]]:
+        """The attention to each token of the source that was read, in the order of the text.
+
+        Args:
+            weights: Of the encoder's steps, [n, source steps].
+            source: See :meth:`read`.
+
+        Returns:
+            n rows with a column for each token, or none without attention or source.
+        """
+        weights = weights[:, : len(source.tokens)]
+        if self._reverse_input:
+            weights = weights[:, ::-1]
+        rows: list[list[float]] = weights.tolist() if weights.shape[1] else []
+        return rows
+
+    def _replace_unknown(
+        self, ids: list[int], rows: list[list[float]], source: SourceText
+    ) -> tuple[list[str], list[list[float]]]:
+        """The tokens of a hypothesis and their attention, where others replace unknown words.
+
+        Each may become several tokens, with the same attention.
+        """
+        words, attention = [], []
+        spelling = original_spelling(source.tokens, source.text)
+        for word_id, row in zip(ids, rows, strict=True):
+            tokens = self._codecs.target.words([word_id])
+            if word_id == UNKNOWN:
+                position = int(np.argmax(row))
+                tokens = self._replacement(source.tokens[position], spelling[position])
+            words += tokens
+            attention += [row] * len(tokens)
+        return words, attention
+
+    def _replacement(self, attended: str, spelled: str) -> list[str]:
+        """The tokens of the target for a token of the source: its entry in the lexicon, or a copy.
+
+        A copy may be several tokens if source and target have tokenizers of their own, and none of a turn marker.
+
+        Args:
+            attended: The token.
+            spelled: How it is written in the text, as the tokenizer of the target may keep capitals and accents that
+                the one of the source removes.
+        """
+        if attended == TURN:
+            return []
+        target = self._codecs.target.tokenizer
+        entry = self.lexicon.find(attended) if self.lexicon else None
+        if tokens := target.encode(entry) if entry is not None else []:
+            return tokens
+        if spelled == attended or are_equal(*self._codecs.tokenizers):
+            return convert_tokens([attended], *self._codecs.tokenizers)
+        return target.encode(spelled)

@@ -1,0 +1,1 @@
+"""Exported models, computed by ONNX Runtime where TensorFlow is not installed."""

@@ -1,0 +1,87 @@
+"""Replies of an exported model of conversations or translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.config import Decoding, Model
+from seq2seq_chat.engines.onnx.manifest import CHECKSUM
+from seq2seq_chat.engines.onnx.model import Arrays, ExportedModel, take_rows
+from seq2seq_chat.engines.onnx.scorer import ArrayScorer
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.search.batches import NumPySearch
+from seq2seq_chat.search.engine import StepOutput, StepRequest
+from seq2seq_chat.search.logits import choose_words
+from seq2seq_chat.search.records import SearchStep
+
+
+class Rows(NamedTuple):
+    """The state of a search between two steps."""
+
+    state: Arrays  # of the decoder, [rows, …] each
+    memory: Arrays  # what the decoder reads at every step, [rows, …] each
+    utterances: npt.NDArray[np.int32]  # of each row, [rows]
+
+
+class OnnxEngine:
+    """Searches and scores with an exported model.
+
+    Args:
+        model: The exported model.
+        config: Its architecture.
+    """
+
+    def __init__(self, model: ExportedModel, config: Model) -> None:
+        self.model, self._config = model, config
+        self.scorer = ArrayScorer(model, config)
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
+        """See :class:`Engine`."""
+        return Rows(*self.model.encode(source, lengths), np.arange(len(source), dtype=np.int32))
+
+    def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
+        """See :class:`Engine`."""
+        utterances = rows.utterances[request.parents]
+        memory = rows.memory
+        if not np.array_equal(utterances, rows.utterances):
+            memory = take_rows(memory, request.parents)
+        output = self.model.step(request.words, take_rows(rows.state, request.parents), memory)
+        chosen = choose_words(output.logits, output.normalizer, output.attention, request)
+        return chosen, Rows(output.state, memory, utterances)
+
+    def search(self, decoding: Decoding) -> NumPySearch:
+        """Return the search with the given settings, without reranking."""
+        source_steps = self._config.encoder_steps if self.model.has_attention else 0
+        return NumPySearch(self, decoding, self._config.decoder_steps, source_steps)
+
+    def watch(
+        self, decoding: Decoding, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()
+    ) -> Iterator[SearchStep]:
+        """Yield the steps of a beam search; see :meth:`NumPySearch.watch`."""
+        return self.search(decoding).watch(source, length, prefix)
+
+    def sample_scorer(self, max_rows: int) -> ArrayScorer:
+        """Return a scorer of samples, which counts correct tokens."""
+        return self.scorer
+
+    def fingerprint(self) -> str:
+        """SHA-256 of ``model.json``, which has those of the graphs, in hex."""
+        return str(self.model.manifest[CHECKSUM])
+
+
+def load_exported_engine(run: Run, snapshot: str | None = None) -> OnnxEngine:
+    """Load an exported model that replies.
+
+    Raises:
+        RunError: It is a language model, or has no such snapshot.
+        ExportedModelError: A file is damaged, or needs a newer version.
+    """
+    run.weight_files(snapshot)
+    model = ExportedModel(run.path)
+    if run.config.task == "language_model":
+        raise RunError(f"{run.name} is a language model, which has no replies; use seq2seq-chat generate")
+    return OnnxEngine(model, run.config.model)

@@ -1,0 +1,182 @@
+"""The steps of a search in TensorFlow: one graph reorders states, runs the decoder, and chooses the next words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from seq2seq_chat.decoding.hypotheses import StepOutput as ModelOutput
+from seq2seq_chat.decoding.hypotheses import allowed_logits, log_normalizer, top_k_words
+from seq2seq_chat.decoding.sampling import sample_words, truncated_softmax
+from seq2seq_chat.model.eager import call_with_arrays, free_attributes
+from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
+from seq2seq_chat.search.engine import Reported, StepOutput, StepRequest
+from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD
+
+MIN_BANNED = 4  # words that are forbidden in every row; shorter lists are padded, so that they share a graph
+
+
+class Rows(NamedTuple):
+    """The state of a search between two steps."""
+
+    state: Sequence[tf.Tensor]  # of the decoder, [rows, …] each
+    memory: Sequence[tf.Tensor]  # what the decoder reads at every step, [rows, …] each
+    utterances: npt.NDArray[np.int32]  # of each row, [rows]
+
+
+class _Variant(NamedTuple):
+    """What distinguishes the graphs of a step."""
+
+    k: int
+    banned: int
+    reported: int
+    samples: bool
+    has_forced: bool
+    moves_memory: bool  # whether rows read the memory of other rows than at the step before
+
+
+class TensorFlowSteps:
+    """An engine for searches, see :class:`Engine`; compiles a graph for the encoder and one for each kind of step.
+
+    Args:
+        model: Its variables may change between searches, unless there are ``weights``.
+        weights: Of :meth:`Seq2Seq.search_weights`, to search faster.
+    """
+
+    def __init__(self, model: Seq2Seq, weights: SearchWeights | None = None) -> None:
+        self._model, self._weights = model, weights
+        source, lengths = tf.TensorSpec([None, model.config.encoder_steps], tf.int32), tf.TensorSpec([None], tf.int32)
+        self._start = tf.function(self._encode, autograph=False, input_signature=[source, lengths])
+        self._structure: Any = None  # of state and memory
+        self._steps: dict[_Variant, Any] = {}
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
+        """Encode sources, for as many steps as the longest one has words."""
+        state, memory = call_with_arrays(self._start, source, lengths)
+        if self._structure is None:
+            self._structure = self._start.get_concrete_function().structured_outputs
+        return Rows(tf.nest.flatten(state), tf.nest.flatten(memory), np.arange(len(source), dtype=np.int32))
+
+    def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
+        """Compute a step of a search."""
+        utterances = rows.utterances[request.parents]
+        edits, sampling = request.edits, request.sampling
+        variant = _Variant(
+            request.k,
+            max(MIN_BANNED, len(edits.banned)),
+            request.reported,
+            sampling is not None,
+            request.forced is not None,
+            not np.array_equal(utterances, rows.utterances),
+        )
+        arrays: list[np.ndarray | np.generic] = [
+            np.stack([request.words, request.parents]),
+            np.array([*edits.banned, *[NO_WORD] * (variant.banned - len(edits.banned))], np.int32),
+            edits.forbidden,
+            edits.penalized,
+            np.float32(edits.penalty),
+        ]
+        if sampling is not None:
+            temperature, top_k, top_p = sampling.distribution
+            arrays += [sampling.uniform, np.float32(temperature), np.int32(top_k), np.float32(top_p)]
+        if request.forced is not None:
+            arrays.append(request.forced)
+        inputs = [tf.constant(array) for array in arrays]
+        outputs = self._graph(variant)(*inputs, *rows.state, *rows.memory)
+        free_attributes(inputs, outputs)
+        results, state, memory = outputs
+        words, log_probabilities, attention, *others = (result.numpy() for result in results)
+        forced = others.pop(0) if variant.has_forced else None
+        output = StepOutput(words, log_probabilities, attention, forced, Reported(*others) if others else None)
+        return output, Rows(state, memory or rows.memory, utterances)
+
+    def _encode(self, source: tf.Tensor, lengths: tf.Tensor) -> Any:
+        return self._model.start_search(source, lengths, self._weights)
+
+    def _graph(self, variant: _Variant) -> Any:
+        if variant not in self._steps:
+            specs = [
+                tf.TensorSpec([2, None], tf.int32),
+                tf.TensorSpec([variant.banned], tf.int32),
+                tf.TensorSpec([None, 2], tf.int32),
+                tf.TensorSpec([None, 2], tf.int32),
+                tf.TensorSpec([], tf.float32),
+            ]
+            if variant.samples:
+                specs += [tf.TensorSpec([None], tf.float64)]
+                specs += [tf.TensorSpec([], dtype) for dtype in (tf.float32, tf.int32, tf.float32)]
+            if variant.has_forced:
+                specs.append(tf.TensorSpec([None], tf.int32))
+            specs += [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in tf.nest.flatten(self._structure)]
+            graph = tf.function(lambda *inputs: self._compute(variant, *inputs), autograph=False, input_signature=specs)
+            self._steps[variant] = graph.get_concrete_function()
+        return self._steps[variant]
+
+    def _compute(
+        self,
+        variant: _Variant,
+        words_and_parents: tf.Tensor,
+        banned: tf.Tensor,
+        forbidden: tf.Tensor,
+        penalized: tf.Tensor,
+        penalty: tf.Tensor,
+        *others: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]:
+        """The step in a graph: results, state, and the memory if it moves."""
+        words, parents = tf.unstack(words_and_parents)
+        parts = list(others)
+        sampling = [parts.pop(0) for _ in range(4 if variant.samples else 0)]
+        forced = parts.pop(0) if variant.has_forced else None
+        state, memory = tf.nest.pack_sequence_as(self._structure, parts)
+        state = tf.nest.map_structure(lambda part: tf.gather(part, parents), state)
+        if variant.moves_memory:
+            memory = tf.nest.map_structure(lambda part: tf.gather(part, parents), memory)
+        original, state, attention = self._model.step(words, state, memory, self._weights)
+        before = log_normalizer(original)
+        logits, normalizer = tf.cond(
+            tf.size(penalized) > 0,
+            lambda: _penalized(original, penalized, penalty),
+            lambda: (original, before),
+        )
+        logits = tf.cond(
+            tf.size(forbidden) > 0,
+            lambda: tf.tensor_scatter_nd_update(logits, forbidden, tf.fill([tf.shape(forbidden)[0]], NEG_INF)),
+            lambda: logits,
+        )
+        logits = tf.ensure_shape(logits, original.shape)
+        output = ModelOutput(logits, normalizer, state, attention, tf.unstack(banned))
+        if variant.samples:
+            uniform, *limits = sampling
+            chosen = sample_words(truncated_softmax(*limits)(allowed_logits(output)), uniform)[:, tf.newaxis]
+            log_probabilities = tf.gather(logits, chosen, batch_dims=1) - normalizer[:, tf.newaxis]
+        else:
+            log_probabilities, chosen = top_k_words(output, variant.k)
+        if attention is None:
+            attention = tf.zeros([tf.shape(words)[0], 0])
+        results = [chosen, log_probabilities, attention]
+
+        def look_up(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """Log-probabilities of words, with the rules unless they forbid it, and whether they allow it."""
+            is_banned = tf.reduce_any(ids[:, :, tf.newaxis] == banned, axis=2)
+            after = tf.where(is_banned, NEG_INF, tf.gather(logits, ids, batch_dims=1)) - normalizer[:, tf.newaxis]
+            allowed = after > NEG_INF
+            return tf.where(allowed, after, tf.gather(original, ids, batch_dims=1) - before[:, tf.newaxis]), allowed
+
+        if forced is not None:
+            results.append(look_up(forced[:, tf.newaxis])[0][:, 0])
+        if variant.reported:
+            ids = tf.math.top_k(original, min(variant.reported, original.shape[1])).indices
+            results += [ids, *look_up(ids)]
+        return results, tf.nest.flatten(state), tf.nest.flatten(memory) if variant.moves_memory else []
+
+
+def _penalized(logits: tf.Tensor, entries: tf.Tensor, penalty: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Logits whose entries are penalized, and their normalizer."""
+    values = tf.gather_nd(logits, entries)
+    values = tf.where(values > 0, values / penalty, values * penalty)
+    logits = tf.tensor_scatter_nd_update(logits, entries, values)
+    return logits, log_normalizer(logits)

@@ -1,1 +1,0 @@
-"""From a trained run to replies."""

@@ -1,0 +1,129 @@
+"""Searches for any number of utterances: in batches that fit into memory, with the settings' method."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.search.beam import beam_search, length_divisor
+from seq2seq_chat.search.engine import Engine, Search, run_search, search_steps
+from seq2seq_chat.search.hypotheses import Hypotheses, OnStep
+from seq2seq_chat.search.records import Recorder, SearchStep
+from seq2seq_chat.search.sequential import OnHypotheses, SearchSize, greedy_search, sampling_search
+
+MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
+
+Seeds = int | Sequence[int] | npt.NDArray[np.int64]
+SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, OnHypotheses | None], Hypotheses]
+"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], on_step) → hypotheses."""
+
+
+class NumPySearch:
+    """A search with the given settings, without reranking, over an engine.
+
+    Args:
+        engine: Computes the steps.
+        decoding: The settings.
+        steps: Maximum length of a reply, including the end marker.
+        source_steps: Width of the attention; 0 without attention.
+    """
+
+    def __init__(self, engine: Engine, decoding: Decoding, steps: int, source_steps: int) -> None:
+        self._engine, self._decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
+
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+    ) -> Hypotheses:
+        """Search for replies to encoded utterances; see :func:`search_in_batches`."""
+        method, n_best, width = self._decoding.method, self._decoding.n_best, self._decoding.beam_width
+        sizes = BatchSizes(self._steps, width if method == "beam" else 1, n_best if method == "sample" else 0)
+        return search_in_batches(self._search, sizes, source, lengths, seed, on_step)
+
+    def watch(self, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()) -> Iterator[SearchStep]:
+        """Yield the steps of the beam search for one utterance.
+
+        Args:
+            source: Ids [1, source steps].
+            length: [1].
+            prefix: Ids of the words that a reply starts with.
+        """
+        recorder = Recorder(length_divisor(np.arange(self._steps + 1), self._decoding.length_penalty))
+        search = beam_search(self._size(1), self._decoding, [prefix], recorder=recorder)
+        for _ in search_steps(self._engine, search, self._engine.start(source, length)):
+            assert recorder.step is not None
+            yield recorder.step
+
+    def _search(
+        self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, on_step: OnHypotheses | None
+    ) -> Hypotheses:
+        decoding, size = self._decoding, self._size(len(source))
+        search: Search
+        if decoding.method == "sample":
+            search = sampling_search(size, decoding, uniform, on_step=on_step)
+        elif decoding.method == "beam":
+            search = beam_search(size, decoding, on_step=on_step)
+        else:
+            search = greedy_search(size, decoding, on_step=on_step)
+        return run_search(self._engine, search, self._engine.start(source, lengths))
+
+    def _size(self, batch: int) -> SearchSize:
+        return SearchSize(batch, self._steps, self._source_steps)
+
+
+class BatchSizes(NamedTuple):
+    """What the size of a batch depends on."""
+
+    steps: int  # maximum length of a reply, including the end marker
+    width: int = 1  # of the beam
+    samples: int = 0  # sampled for each utterance
+
+
+def search_in_batches(
+    search: SearchBatch,
+    sizes: BatchSizes,
+    source: np.ndarray,
+    lengths: np.ndarray,
+    seed: Seeds | None,
+    on_step: OnStep | None = None,
+) -> Hypotheses:
+    """Search for replies to encoded utterances: [n, n_best, …].
+
+    If they do not fit into one batch, those of similar lengths share one, which then takes fewer steps.
+
+    Args:
+        search: Searches a batch.
+        sizes: Of the search.
+        source: Ids int32 [n, source steps].
+        lengths: int32 [n].
+        seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
+        on_step: Called after every step of a batch, which ends early if it returns False.
+    """
+    size = max(1, MAX_ROWS // max(sizes.width, sizes.samples))
+    by_length = on_step is None and len(source) > size
+    order = np.argsort(lengths, kind="stable") if by_length else np.arange(len(source))
+    seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
+    batches: list[Hypotheses] = []
+    for start in range(0, max(1, len(source)), size):
+        rows = order[start : start + size]
+        uniform = uniform_numbers(seeds[rows], source[rows], sizes.samples, sizes.steps)
+        report = on_step and partial(on_step, start)
+        batches.append(search(source[rows], lengths[rows], uniform, report))
+    positions = np.argsort(order)
+    return Hypotheses(*(np.concatenate(field)[positions] for field in zip(*batches, strict=True)))
+
+
+def uniform_numbers(seeds: Seeds, source: np.ndarray, n: int, steps: int) -> npt.NDArray[np.float64]:
+    """Return random numbers in [0, 1) for each utterance.
+
+    seeds: one for each utterance, or one for all, source: ids int32 [batch, source steps] → float64 [batch, n, steps].
+    """
+    numbers = np.zeros([len(source), n, steps])
+    for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist() if n else ()):
+        numbers[row] = np.random.default_rng([seed, *source[row].tolist()]).random([n, steps])
+    return numbers

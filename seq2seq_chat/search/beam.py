@@ -1,0 +1,210 @@
+"""Beam search: keeps the best hypotheses of each utterance and extends them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.vocabulary import EOS, GO
+from seq2seq_chat.search.engine import Search, StepOutput, StepRequest
+from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Candidates, Hypotheses
+from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
+from seq2seq_chat.search.logits import top_k
+from seq2seq_chat.search.records import REPORTED_CANDIDATES, Recorder
+from seq2seq_chat.search.sequential import OnHypotheses, SearchSize, empty_hypotheses, forced_at, forced_words
+
+
+def beam_search(
+    size: SearchSize,
+    decoding: Decoding,
+    prefixes: Sequence[Sequence[int]] = (),
+    on_step: OnHypotheses | None = None,
+    recorder: Recorder | None = None,
+) -> Search:
+    """Find the ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
+
+    A hypothesis that has ended stays in the beam with its score and is never continued. The search of an utterance ends
+    when its first ``n_best`` hypotheses have ended and no other can overtake them.
+
+    Hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse beam search,
+    Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous ones, and the
+    choice, but not the score, penalizes a word by ``diversity_penalty`` nats for each hypothesis of a previous group
+    that has chosen it.
+
+    Args:
+        size: The sizes of the search.
+        decoding: The settings of beam and logit rules.
+        prefixes: Ids of the words that the reply to each utterance starts with; forbidden ones cost their
+            log-probability, too.
+        on_step: Watches the search, and can end it.
+        recorder: Records what becomes of every candidate, for a single utterance.
+    """
+    batch, width, rules = size.batch, decoding.beam_width, logit_rules(decoding)
+    forced = forced_words(prefixes, batch, size.steps)
+    # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
+    first = np.arange(width) % (width // decoding.beam_groups) == 0
+    beam = empty_hypotheses(np.where(first, 0.0, NEG_INF) + np.zeros([batch, 1]), size._replace(source_steps=0))
+    history = AttentionHistory(size, width)
+    active = np.flatnonzero(np.tile(first, batch)).astype(np.int32)  # rows of the flat beam, [batch · width]
+    parents, previous = active // width, np.full(len(active), GO, np.int32)
+    for t in range(size.steps if batch else 0):
+        words_so_far = beam.words.reshape(batch * width, -1)[active, :t]
+        output = yield StepRequest(
+            previous,
+            parents.astype(np.int32),
+            combined_edits(rules, words_so_far),
+            k=width + 1,  # one more, as the end marker, which is no word of the length, may rank lower than its score
+            forced=forced_at(forced, active // width, t),
+            reported=REPORTED_CANDIDATES if recorder else 0,
+        )
+        history.add(t, active, output.attention)
+        candidates, is_active = _candidates(beam, active, output, forced[:, t], decoding)
+        choices = _choose(candidates, is_active, decoding)
+        if recorder is not None:
+            is_forced = output.forced is not None
+            recorder.record(output, candidates, choices, is_active[0], active, int(forced[0, t]) if is_forced else None)
+        beam, origins = _extended(t, beam, candidates, choices, is_active)
+        history.reorder(origins, t, is_active)
+        is_running = ~(beam.ended | _is_finished(beam, decoding, size.steps)[:, np.newaxis])
+        positions = np.zeros(batch * width, np.int32)
+        positions[active] = np.arange(len(active))
+        active = np.flatnonzero(is_running).astype(np.int32)
+        parents, previous = positions[origins.reshape(-1)[active]], beam.words.reshape(batch * width, -1)[active, t]
+        if not len(active) or (on_step is not None and not on_step(_best(beam, decoding)[0])):
+            break
+    hypotheses, order = _best(beam, decoding)
+    return hypotheses._replace(attention=history.of(order, hypotheses.lengths))
+
+
+def length_divisor(words: npt.NDArray[np.int32] | int, penalty: float) -> npt.NDArray[np.float32]:
+    """((5 + words) / 6)^penalty: scores are divided by it so that long hypotheses can compete. Any shape.
+
+    Source: Wu et al. 2016, equation 14. The end marker does not count as a word.
+    """
+    base = (np.float32(5) + np.asarray(words, np.float32)) / np.float32(6)
+    divisor: npt.NDArray[np.float32] = np.asarray(base ** np.float32(penalty), np.float32)
+    return divisor
+
+
+class AttentionHistory:
+    """The attention of every hypothesis at every step.
+
+    When a beam is reordered, only row numbers move with the hypotheses; the much larger attention stays where it is.
+    """
+
+    def __init__(self, size: SearchSize, width: int) -> None:
+        rows = size.batch * width
+        self._attention = np.zeros([size.steps, rows, size.source_steps], np.float32)
+        own = np.arange(rows, dtype=np.int32).reshape(size.batch, width, 1)
+        self._rows = np.repeat(own, size.steps, axis=2)  # of each word of the hypotheses
+
+    def add(self, t: int, active: np.ndarray, attention: np.ndarray) -> None:
+        """Keep the attention of a step. attention: [active, source steps]."""
+        self._attention[t, active, : attention.shape[1]] = attention
+
+    def reorder(self, origins: np.ndarray, t: int, is_active: np.ndarray) -> None:
+        """Follow a beam whose hypotheses continue the rows ``origins``, [batch, width], by a word if active."""
+        batch, width = origins.shape
+        rows = self._rows.reshape(batch * width, -1)[origins]
+        extended = is_active.reshape(-1)[origins]
+        rows[extended, t] = origins[extended]
+        self._rows = rows
+
+    def of(self, order: np.ndarray, lengths: np.ndarray) -> npt.NDArray[np.float32]:
+        """Return the attention of hypotheses, [batch, n] in the beam: [batch, n, steps, source steps]."""
+        steps = np.arange(self._rows.shape[2])
+        attention = self._attention[steps, np.take_along_axis(self._rows, order[:, :, np.newaxis], axis=1)]
+        attention[steps >= lengths[:, :, np.newaxis]] = 0
+        return attention
+
+
+def _candidates(
+    beam: Hypotheses, active: np.ndarray, output: StepOutput, forced: np.ndarray, decoding: Decoding
+) -> tuple[Candidates, npt.NDArray[np.bool_]]:
+    """Return the candidates, and which hypotheses are active, [batch, width]. forced: a word or none, [batch]."""
+    batch, width = beam.scores.shape
+    words, changes = output.words, output.log_probabilities
+    if output.forced is not None:  # it is the only candidate of its utterance
+        of_row = forced[active // width]
+        is_forced = of_row != NO_WORD
+        words, changes = words.copy(), np.where(is_forced[:, np.newaxis], np.float32(NEG_INF), changes)
+        words[is_forced, 0], changes[is_forced, 0] = of_row[is_forced], output.forced[is_forced]
+    count = words.shape[1]
+    all_words = np.zeros([batch * width, count], np.int32)
+    all_words[active] = words
+    all_changes = np.full(all_words.shape, NEG_INF, np.float32)
+    all_changes[:, 0] = 0.0
+    all_changes[active] = changes
+    is_active = np.zeros(batch * width, bool)
+    is_active[active] = True
+    is_active, shape = is_active.reshape(batch, width), (batch, width, count)
+    all_words = all_words.reshape(shape)
+    scores = beam.scores[:, :, np.newaxis] + all_changes.reshape(shape)
+    ranks = scores
+    if decoding.length_penalty:
+        lengths = (beam.lengths - beam.ended)[:, :, np.newaxis] + (is_active[:, :, np.newaxis] & (all_words != EOS))
+        ranks = scores / length_divisor(lengths, decoding.length_penalty)
+    return Candidates(all_words, scores, ranks), is_active
+
+
+def _choose(candidates: Candidates, is_active: np.ndarray, decoding: Decoding) -> np.ndarray:
+    """Choose the candidates to keep, group by group, best first: [batch, width], indices into width · n."""
+    batch, width, count = candidates.words.shape
+    if decoding.beam_groups == 1:
+        return top_k(candidates.ranks.reshape(batch, -1), width)
+    words, size = np.where(is_active[:, :, np.newaxis], candidates.words, NO_WORD), width // decoding.beam_groups
+    chosen_words, choices = np.zeros([batch, 0], words.dtype), []
+    for first in range(0, width, size):
+        group = slice(first, first + size)
+        group_words, ranks = words[:, group].reshape(batch, -1), candidates.ranks[:, group].reshape(batch, -1)
+        same = group_words[:, :, np.newaxis] == chosen_words[:, np.newaxis]
+        same &= (group_words != NO_WORD)[:, :, np.newaxis]
+        penalties = np.float32(decoding.diversity_penalty) * same.sum(axis=2, dtype=np.float32)
+        chosen = top_k(ranks - penalties, size)
+        chosen_words = np.concatenate([chosen_words, np.take_along_axis(group_words, chosen, axis=1)], axis=1)
+        choices.append(chosen + first * count)
+    return np.concatenate(choices, axis=1)
+
+
+def _extended(
+    t: int, beam: Hypotheses, candidates: Candidates, choices: np.ndarray, is_active: np.ndarray
+) -> tuple[Hypotheses, np.ndarray]:
+    """Return the beam of the chosen candidates, and the rows of the hypotheses that they continue, [batch, width]."""
+    batch, width, count = candidates.words.shape
+
+    def chosen(values: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(values.reshape(batch, -1), choices, axis=1)
+
+    origins = choices // count + np.arange(batch)[:, np.newaxis] * width
+    flat = (field.reshape(batch * width, *field.shape[2:])[origins] for field in (beam.words, beam.lengths, beam.ended))
+    words, lengths, ended = flat
+    new_words, scores, extended = chosen(candidates.words), chosen(candidates.scores), is_active.reshape(-1)[origins]
+    words[:, :, t] = np.where(extended, new_words, words[:, :, t])
+    # a hypothesis of score -inf does not exist; it counts as ended so that the search does not wait for it
+    ended = ended | (extended & (new_words == EOS)) | (scores == NEG_INF)
+    return Hypotheses(words, lengths + extended, scores, ended, beam.attention, chosen(candidates.ranks)), origins
+
+
+def _is_finished(beam: Hypotheses, decoding: Decoding, steps: int) -> npt.NDArray[np.bool_]:
+    """Return whether the search of each utterance is finished: bool [batch]."""
+    if decoding.beam_groups > 1:
+        return np.asarray(beam.ended.all(axis=1))
+    # scores only decrease and divisors only increase, so this is an upper bound of the final rank
+    bound = np.where(beam.ended, NEG_INF, beam.scores / length_divisor(steps, decoding.length_penalty)).max(axis=1)
+    best_ended = beam.ended[:, : decoding.n_best].all(axis=1)
+    return np.asarray(best_ended & (bound <= beam.ranks[:, decoding.n_best - 1]))
+
+
+def _best(beam: Hypotheses, decoding: Decoding) -> tuple[Hypotheses, np.ndarray]:
+    """Return the hypotheses that a search returns, and their positions in the beam, [batch, n_best]."""
+    order = np.repeat(np.arange(decoding.beam_width)[np.newaxis], len(beam.words), axis=0)
+    if decoding.beam_groups > 1:  # the hypotheses of all groups, best first, without duplicates
+        equal = (beam.words[:, :, np.newaxis] == beam.words[:, np.newaxis]).all(axis=3)
+        is_duplicate = np.tril(equal, -1).any(axis=2)
+        scores, ranks = (np.where(is_duplicate, np.float32(NEG_INF), part) for part in (beam.scores, beam.ranks))
+        beam, order = beam._replace(scores=scores, ranks=ranks), top_k(ranks, decoding.beam_width)
+    order = order[:, : decoding.n_best]
+    return beam.at((np.arange(len(order))[:, np.newaxis], order)), order

@@ -1,0 +1,114 @@
+"""What a search asks of an engine at each step, and what the engine answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.logit_rules import Edits
+
+ALL_WORDS = int(np.iinfo(np.int32).max)  # top_k that truncates nothing
+ALL_PROBABILITY = math.inf  # top_p that truncates nothing, even if rounded probabilities add up to more than 1
+MIN_TEMPERATURE = 1e-6  # logits divided by less could overflow, and the most probable word is certain already
+
+State: TypeAlias = Any
+"""What an engine keeps for each active hypothesis; a search only hands it on."""
+
+
+class Distribution(NamedTuple):
+    """The distribution to sample from.
+
+    softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
+    whose probabilities add up to at least ``top_p`` (nucleus sampling, Holtzman et al. 2020), and renormalized. Of
+    equally probable words, those with lower ids come first.
+    """
+
+    temperature: float
+    top_k: int  # ALL_WORDS truncates nothing
+    top_p: float  # ALL_PROBABILITY truncates nothing
+
+    @classmethod
+    def of_settings(cls, decoding: Decoding) -> Distribution:
+        """Return the distribution that settings describe."""
+        top_k, top_p = decoding.top_k, decoding.top_p
+        return cls(
+            max(decoding.temperature, MIN_TEMPERATURE),
+            ALL_WORDS if top_k is None else min(top_k, ALL_WORDS),
+            ALL_PROBABILITY if top_p is None else top_p,
+        )
+
+
+class Sampling(NamedTuple):
+    """A distribution, and random numbers to sample from it."""
+
+    uniform: npt.NDArray[np.float64]  # in [0, 1), [rows]
+    distribution: Distribution
+
+
+class StepRequest(NamedTuple):
+    """One step of a search: a word is fed to each active hypothesis, a row."""
+
+    words: npt.NDArray[np.int32]  # the last word of each, [rows]
+    parents: npt.NDArray[np.int32]  # row of the step before whose state each continues, at first the utterance: [rows]
+    edits: Edits
+    k: int = 1  # next words to return, at least 1; fewer if the vocabulary is smaller
+    sampling: Sampling | None = None  # to sample one next word, rather than to return the most probable ones
+    forced: npt.NDArray[np.int32] | None = None  # words whose log-probabilities are needed, [rows]
+    reported: int = 0  # most probable words to report although rules may forbid them
+
+
+class Reported(NamedTuple):
+    """The most probable words before logit rules apply."""
+
+    words: npt.NDArray[np.int32]  # [rows, n]
+    log_probabilities: npt.NDArray[np.float32]  # nats, with the rules; without them for forbidden words: [rows, n]
+    allowed: npt.NDArray[np.bool_]  # whether no rule forbids the word, [rows, n]
+
+
+class StepOutput(NamedTuple):
+    """The next words of each row, most probable first, or the sampled one; of equally probable ones, by id."""
+
+    words: npt.NDArray[np.int32]  # [rows, k]
+    log_probabilities: npt.NDArray[np.float32]  # nats; -inf for forbidden words: [rows, k]
+    attention: npt.NDArray[np.float32]  # while choosing the word, [rows, source steps], which may be 0
+    forced: npt.NDArray[np.float32] | None = None  # log-probabilities of the forced words: [rows]
+    reported: Reported | None = None
+
+
+class Engine(Protocol):
+    """A model of conversations or translations."""
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> State:
+        """Encode sources, ids int32 [batch, source steps] and lengths int32 [batch]; return the first state."""
+
+    def step(self, state: State, request: StepRequest) -> tuple[StepOutput, State]:
+        """Reorder the state by parent, feed the words, and choose the next ones under the edits."""
+
+
+Search: TypeAlias = Generator[StepRequest, StepOutput, Hypotheses]
+"""A search asks for steps and is sent their outputs; so the steps of several searches can be computed together."""
+
+
+def search_steps(engine: Engine, search: Search, state: State) -> Iterator[Hypotheses | None]:
+    """Run a search; yield None after each step that another one follows, and finally the result."""
+    try:
+        request = next(search)
+        while True:
+            output, state = engine.step(state, request)
+            request = search.send(output)
+            yield None
+    except StopIteration as end:
+        yield end.value
+
+
+def run_search(engine: Engine, search: Search, state: State) -> Hypotheses:
+    """Run a search to its end."""
+    *_, result = search_steps(engine, search, state)
+    assert result is not None
+    return result

@@ -1,0 +1,135 @@
+"""A model that is a table of probabilities, for tests of searches without a network: as an engine, and in a graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD
+from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
+from seq2seq_chat.search.engine import StepOutput, StepRequest
+from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.logits import choose_words, log_normalizer
+from seq2seq_chat.search.records import SearchStep
+
+Sequences = list[tuple[int, ...]]
+
+
+def settings(**changes: Any) -> Decoding:
+    """Settings of a search that forbid no words unless told so; a beam width makes it a beam search."""
+    if "beam_width" in changes:
+        changes = {"method": "beam", "n_best": changes["beam_width"], **changes}
+    return Decoding(**{"allow_unknown": True, **changes})
+
+
+class Rows(NamedTuple):
+    """The state of a table model: the history as a number in base ``words`` with a leading one."""
+
+    histories: np.ndarray
+    utterances: np.ndarray
+
+
+class TableModel:
+    """A model whose next word depends on all previous words: a table of logits for every history.
+
+    The state is the history itself, so a search that mixes up states gets wrong scores; the attention tells both.
+    """
+
+    def __init__(self, words: int, steps: int, seeds: Sequence[int]) -> None:
+        self.words, self.steps, self.rows = words, steps, len(seeds)
+        self.logits = np.full([len(seeds), words**steps * 2, words], NEG_INF, np.float32)
+        for row, seed in enumerate(seeds):
+            self.logits[row] = np.random.default_rng(seed).normal(size=self.logits.shape[1:]) * 2
+        self.logits[:, :, [PAD, GO]] = -30
+        self.log_probabilities = self.logits - np.log(np.exp(self.logits).sum(axis=2, keepdims=True))
+
+    # an engine
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
+        return Rows(np.zeros(len(source), np.int64), source[:, 0])
+
+    def step(self, state: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
+        utterances, histories = state.utterances[request.parents], state.histories[request.parents]
+        histories = np.where(request.words == GO, 1, histories * self.words + request.words)
+        logits = self.logits[utterances, histories % self.logits.shape[1]]
+        attention = np.stack([histories, utterances], axis=1).astype(np.float32)
+        return choose_words(logits, log_normalizer(logits), attention, request), Rows(histories, utterances)
+
+    # searches
+
+    def search(self, decoding: Decoding, **options: Any) -> Hypotheses:
+        """Search for replies to utterances that are the numbers of the tables."""
+        source = np.arange(self.rows, dtype=np.int32)[:, np.newaxis]
+        search = NumPySearch(self, decoding, self.steps, source_steps=2)
+        return search(source, np.ones(self.rows, np.int32), **options)
+
+    def watch(self, decoding: Decoding, prefix: Sequence[int] = ()) -> list[SearchStep]:
+        """The steps of a beam search for the first utterance."""
+        search = NumPySearch(self, decoding, self.steps, source_steps=2)
+        return list(search.watch(np.zeros([1, 1], np.int32), np.ones(1, np.int32), prefix))
+
+    def graph_search(self, decoding: Decoding, seed: int = 0) -> Hypotheses:
+        """The same search as a graph."""
+        import tensorflow as tf
+
+        from seq2seq_chat.decoding import hypotheses
+        from seq2seq_chat.decoding.beam import beam_search
+        from seq2seq_chat.decoding.logit_rules import configured_rules
+        from seq2seq_chat.decoding.parameters import SearchParameters
+        from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax
+        from seq2seq_chat.decoding.search import SearchInputs
+        from seq2seq_chat.decoding.sequential import sequential_search
+
+        def step(words: tf.Tensor, state: Any, memory: Any) -> hypotheses.StepOutput:
+            history = tf.where(words == GO, 1, state * self.words + words)
+            index = tf.stack([memory, tf.math.floormod(history, self.logits.shape[1])], axis=1)
+            logits = tf.gather_nd(tf.constant(self.logits), index)
+            attention = tf.stack([tf.cast(history, tf.float32), tf.cast(memory, tf.float32)], axis=1)
+            return hypotheses.StepOutput(logits, hypotheses.log_normalizer(logits), history, attention)
+
+        parameters = SearchParameters.of_settings(decoding)
+        rows = tf.range(self.rows)
+        inputs = SearchInputs(step, tf.zeros_like(rows), rows, self.steps, 2, configured_rules(parameters))
+        if decoding.method == "greedy":
+            found = sequential_search(inputs)
+        elif decoding.method == "sample":
+            source = np.arange(self.rows, dtype=np.int32)[:, np.newaxis]
+            uniform = uniform_numbers(seed, source, decoding.n_best, self.steps)
+            distribution = truncated_softmax(parameters.temperature, parameters.top_k, parameters.top_p)
+            found = sampling_search(inputs, tf.constant(uniform), distribution)
+        else:
+            found = beam_search(
+                inputs,
+                width=decoding.beam_width,
+                n_best=decoding.n_best,
+                length_penalty=decoding.length_penalty,
+                groups=decoding.beam_groups,
+                diversity=decoding.diversity_penalty,
+            )
+        return Hypotheses(*(field.numpy() for field in found))
+
+    # brute force
+
+    def score(self, row: int, sequence: Sequence[int]) -> float:
+        """log P(sequence) of an utterance."""
+        history, score = 1, 0.0
+        for word in sequence:
+            score += float(self.log_probabilities[row, history % self.logits.shape[1], word])
+            history = history * self.words + word
+        return score
+
+    def all_sequences(self) -> Sequences:
+        """All possible replies: ended by EOS, or cut at the step limit."""
+        words = [word for word in range(self.words) if word not in (PAD, GO, EOS)]
+        ended = [(*s, EOS) for n in range(self.steps) for s in itertools.product(words, repeat=n)]
+        return ended + list(itertools.product(words, repeat=self.steps))
+
+
+def sequences(hypotheses: Hypotheses, row: int) -> Sequences:
+    """The words of the hypotheses of an utterance that exist."""
+    existing = [n for n in range(hypotheses.scores.shape[1]) if hypotheses.scores[row, n] > NEG_INF]
+    return [tuple(hypotheses.words[row, n, : hypotheses.lengths[row, n]].tolist()) for n in existing]
