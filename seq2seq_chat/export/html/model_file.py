@@ -140,8 +140,8 @@ def _ensure_supported(config: Config, name: str) -> None:
     for setting, values in SUPPORTED.items():
         if (value := getattr(config.model, setting)) not in values:
             raise UserError(f"run {name} has model.{setting} {value}, which pages do not support; use another --format")
-    if setting := rule_without_port(config.decoding):
-        raise UserError(f"run {name} cannot be exported as a page, whose search does not have decoding.{setting}")
+    if missing := rule_without_port(config.decoding):
+        raise UserError(f"run {name} has decoding.{missing}, which pages do not support; use another --format")
 
 
 def _ensure_exportable(weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:
