@@ -17,9 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from seq2seq_chat.config import LABELS, Decoding
 from seq2seq_chat.engines.tensorflow.restore import load_language_model, load_trained_model
-from seq2seq_chat.export.html.bundle import bundle
+from seq2seq_chat.export.html.bundle import bundle, used_rules
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
-from seq2seq_chat.export.html.styles import used_rules
 from seq2seq_chat.export.output_folder import ensure_empty, new_folder
 from seq2seq_chat.runs.run import LATEST, Run
 

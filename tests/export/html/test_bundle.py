@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.export.html.bundle import bundle
-from seq2seq_chat.export.html.styles import used_rules
+from seq2seq_chat.export.html.bundle import bundle, used_rules
 
 Write = Callable[..., Path]
 
