@@ -76,16 +76,15 @@ def source_and_target_embeddings_swapped_at_load(patch: pytest.MonkeyPatch, fold
 def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -> None:
     """Make every Python process started from now on run ``fault`` after loading variables."""
     code = """
-        from seq2seq_chat.checkpoint import restore
+        from seq2seq_chat.inference import restore
 
-        original = restore.load_variables
+        original = restore._load
 
-        def load_variables(path, variables):
-            variables = list(variables)
-            metadata = original(path, variables)
+        def _load(model, run, snapshot):
+            trained, variables = original(model, run, snapshot), list(model.trainable_variables)
     """
     after = textwrap.indent(textwrap.dedent(fault), "    ")
-    end = "\n    return metadata\n\nrestore.load_variables = load_variables\n"
+    end = "\n    return trained\n\nrestore._load = _load\n"
     (folder / "sitecustomize.py").write_text(textwrap.dedent(code) + after + end)
     patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{CONFIG.parents[1]}")
 

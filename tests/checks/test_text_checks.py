@@ -69,7 +69,7 @@ def targets_are_the_inputs(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def state_is_lost_when_loading(patch: pytest.MonkeyPatch, folder: Path) -> None:
     code = """
-    from seq2seq_chat.checkpoint import variables as module
+    from seq2seq_chat.model import variables as module
     original = module.load_variables
 
     def load_variables(path, variables, **options):
