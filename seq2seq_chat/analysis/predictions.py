@@ -27,7 +27,7 @@ from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import choose_buckets
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
-from seq2seq_chat.data.samples import Sample, samples_at
+from seq2seq_chat.data.samples import Sample
 from seq2seq_chat.data.source_text import SourceText, source_text
 from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.system.errors import UserError
@@ -119,8 +119,7 @@ def predict(
         with _open_exclusively(path) as file:
             done = _truncate_to_complete(file, header, samples)
             if done < len(samples):
-                remaining = samples_at(data, settings, loaded.codecs.tokenizers, samples[done:])
-                _predict_remaining(loaded, corpus, remaining, samples, done, decoding, file)
+                _predict_remaining(loaded, corpus, samples, done, decoding, file)
     except OSError as error:
         raise UserError(
             f"{path}: could not write predictions: {error.strerror or error}; "
@@ -183,13 +182,12 @@ def _is_prediction(line: bytes, sample: int) -> bool:
 def _predict_remaining(
     loaded: LoadedRun,
     corpus: Dataset,
-    corpus_samples: Iterator[Sample],
     samples: np.ndarray,
     done: int,
     decoding: Decoding,
     file: IO[bytes],
 ) -> None:
-    """Append the predictions of ``samples[done:]``, given as ``corpus_samples`` too, block by block."""
+    """Append the predictions of ``samples[done:]`` block by block."""
     scorer = loaded.scorer(MAX_ROWS)
     model, reverse = loaded.config.model, loaded.config.data.reverse_input
     buckets = choose_buckets(
@@ -203,7 +201,7 @@ def _predict_remaining(
         for start in range(done, len(samples), BLOCK):
             block = samples[start : start + BLOCK]
             losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
-            block_samples = list(itertools.islice(corpus_samples, len(block)))
+            block_samples = corpus.samples(block)
             replies = _replies(loaded, corpus, block, block_samples, decoding)
             lines = []
             results = zip(block, block_samples, replies, losses, strict=True)
@@ -239,6 +237,6 @@ def _replies(
     hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
     reader = loaded.chatbot.reader(decoding)
     for row, (index, sample) in enumerate(zip(block, samples, strict=True)):
-        source = source_text(corpus, loaded.codecs, index, sample) if reader.replaces_unknown else SourceText([], "")
+        source = source_text(corpus, index, sample) if reader.replaces_unknown else SourceText([], "")
         best = Hypotheses(*(field[row, 0] for field in hypotheses))
         yield reader.read(best, source)[0], float(best.scores)

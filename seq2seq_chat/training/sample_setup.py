@@ -23,7 +23,6 @@ from seq2seq_chat.training.validation import (
     ReplySampler,
     SampleValidator,
     Validator,
-    read_references,
     read_sources,
 )
 from seq2seq_chat.training.worker import broadcast_setup
@@ -92,10 +91,9 @@ class SampleSetup:
         return SampleValidator(scorer, replies, bleu, corpus, buckets, data.reverse_input, limit)
 
     def _build_bleu_scorer(self, corpus: Dataset, search: ReplySearch) -> BleuScorer:
-        data, codecs, reader = self._config.data, self._codecs, self._reader
+        codecs, reader = self._codecs, self._reader
         samples = evenly_spaced(len(corpus), self._config.training.bleu_limit)
-        references = read_references(data.validation, data, codecs, samples) if data.validation else []
-        sources, steps = read_sources(data, codecs, corpus, samples, reader), self._config.model.encoder_steps
-        return BleuScorer(
-            search, codecs.target, corpus, samples, references, sources, reader, steps, data.reverse_input
-        )
+        references = [codecs.target.tokenizer.decode(sample.target_tokens) for sample in corpus.samples(samples)]
+        sources, steps = read_sources(corpus, samples, reader), self._config.model.encoder_steps
+        reverse_input = self._config.data.reverse_input
+        return BleuScorer(search, codecs.target, corpus, samples, references, sources, reader, steps, reverse_input)

@@ -12,9 +12,7 @@ from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import Bucket
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus
-from seq2seq_chat.data.samples import samples_at
-from seq2seq_chat.data.source_text import SourceText, read_source_texts
+from seq2seq_chat.data.source_text import SourceText, source_text
 from seq2seq_chat.decoding.result import Hypotheses
 from seq2seq_chat.inference.corpus_loss import CorpusLoss
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
@@ -79,7 +77,7 @@ class ReplySampler:
     ) -> None:
         self._corpus, self._codecs, self._search, self._reader = corpus, codecs, search, reader
         self._samples = evenly_spaced(len(corpus), count)
-        self._sources = read_sources(data, codecs, corpus, self._samples, reader)
+        self._sources = read_sources(corpus, self._samples, reader)
         if len(self._samples):
             self._batch = corpus.batch(
                 self._samples,
@@ -164,21 +162,11 @@ def best_words(hypotheses: Hypotheses, sources: Sequence[SourceText], reader: Hy
         yield reader.read(Hypotheses(*(field[row, 0] for field in hypotheses)), source)[0]
 
 
-def read_sources(
-    settings: Data, codecs: Codecs, corpus: Dataset, samples: np.ndarray, reader: HypothesisReader
-) -> list[SourceText]:
-    """The sources of some validation samples, ascending; without tokens unless unknown words are replaced."""
-    if not reader.replaces_unknown or settings.validation is None:
+def read_sources(corpus: Dataset, samples: np.ndarray, reader: HypothesisReader) -> list[SourceText]:
+    """The sources of some samples; without tokens unless unknown words are replaced."""
+    if not reader.replaces_unknown:
         return [SourceText([], "") for _ in samples]
-    return read_source_texts(settings.validation, settings, codecs, corpus, samples)
-
-
-def read_references(files: Corpus, settings: Data, codecs: Codecs, samples: np.ndarray) -> list[str]:
-    """The targets of some samples of a corpus, ascending, as their tokenizer writes them."""
-    tokenizer = codecs.target.tokenizer
-    return [
-        tokenizer.decode(sample.target_tokens) for sample in samples_at(files, settings, codecs.tokenizers, samples)
-    ]
+    return [source_text(corpus, index, sample) for index, sample in zip(samples, corpus.samples(samples), strict=True)]
 
 
 class Validator(Protocol):

@@ -23,7 +23,7 @@ from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples, samples_at
+from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -100,18 +100,6 @@ def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corp
     assert [p.reply for p in results] == [reply.text for reply in replies]
     assert [p.reply_tokens.split() for p in results] == [reply.hypotheses[0].words for reply in replies]
     assert [p.score for p in results] == pytest.approx([reply.hypotheses[0].score for reply in replies], abs=1e-5)
-
-
-def test_texts_are_those_of_the_samples(corpora: Path, loaded: LoadedRun) -> None:
-    """Also where source and target are swapped."""
-    path, codec = corpora / "validation.txt", loaded.codecs.source
-    for swapped in (False, True):
-        data = loaded.config.data.model_copy(update={"swap_source_target": swapped})
-        corpus = Dataset.open(path, loaded.codecs, data)
-        numbers = np.array([0, 3, 4])
-        samples = list(samples_at(path, data, loaded.codecs.tokenizers, numbers))
-        expected = [(corpus.source_ids(n).tolist(), corpus.target_ids(n).tolist()) for n in numbers]
-        assert [(codec.encode(sample.source), codec.encode(sample.target)) for sample in samples] == expected
 
 
 def test_the_source_is_read_in_the_order_of_training(loaded: LoadedRun, corpora: Path) -> None:

@@ -17,8 +17,7 @@ from seq2seq_chat.analysis.predictions import predict
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.source_text import SourceText, original_spelling, read_source_texts
+from seq2seq_chat.data.source_text import SourceText, original_spelling, source_text
 from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
@@ -139,7 +138,7 @@ def test_chat_evaluation_and_validation_agree(cli: Cli, run: Run, tmp_path: Path
     sampler = ReplySampler(loaded.model, search, codecs, corpus, config.data, len(SOURCES), reader)
     assert [reply.reply for reply in sampler()] == texts
     references = ["le chat voit Anne .", "Bob voit le chat", "Zoé , Anne !", "chat"]
-    sources = read_sources(config.data, codecs, corpus, samples, reader)
+    sources = read_sources(corpus, samples, reader)
     steps = config.model.encoder_steps
     scorer = BleuScorer(search, codecs.target, corpus, samples, references, sources, reader, steps, True)
     assert scorer() == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=1e-9)
@@ -192,9 +191,9 @@ def test_sources_keep_their_words_and_earlier_turns(tmp_path: Path) -> None:
     (tmp_path / "talk.txt").write_text("a Anna\nBob b\nb\n", encoding="utf-8")
     settings = config_of("data.context_turns=2", f"data.train={tmp_path}/talk.txt").data
     corpus = Dataset.open(settings.train, codecs, settings)
-    sources = read_source_texts(settings.train, settings, codecs, corpus, np.arange(len(corpus)))
+    sources = [source_text(corpus, n, sample) for n, sample in enumerate(corpus.samples(range(2)))]
     assert sources == [(["a", "Anna"], "a Anna"), (["a", "<unknown>", TURN, "Bob", "b"], "Bob b")]
-    assert len(list(read_samples(settings.train, settings, codecs.tokenizers))) == 2
+    assert len(corpus) == 2
 
 
 def test_an_entry_without_tokens_is_not_used(tmp_path: Path) -> None:

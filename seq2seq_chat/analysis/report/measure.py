@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, find_leakage
+from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, measure_leakage
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.metrics.diversity import Diversity
 from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, corpus_profile, text_profile
@@ -191,7 +191,7 @@ def _measure_snapshot(
             predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
             if result.leakage is None:  # the same for all snapshots
                 on_progress(f"{result.name}: looking for the samples in the training corpus")
-                result.leakage = find_leakage(loaded, result.corpus_file, predictions)
+                result.leakage = measure_leakage(loaded, result.corpus_file, predictions)
             scores = score_predictions(predictions, result.config.task)
             metrics = compute_all_metrics(predictions, vectors, result.leakage, scores)
             profile = _profile(f"replies at {loaded.label}", [p.reply_tokens for p in predictions], loaded)

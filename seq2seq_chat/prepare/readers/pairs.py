@@ -42,7 +42,7 @@ def read_pairs(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
             return parallel_row(source, target)
 
         sides = parallel_lines(piece.path, piece.companion, damaged, on_progress=shard.add_bytes)
-        for number, (source, target) in enumerate(sides, start=1):
+        for number, ((_, source), (_, target)) in enumerate(sides, start=1):
             pairs.add(number, parse, source, target)
     pairs.flush()
 
