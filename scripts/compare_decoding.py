@@ -17,12 +17,12 @@ import click
 from contenders.table import json_option, print_table
 from tqdm import tqdm
 
-from seq2seq_chat.analysis.metrics.diversity import Diversity
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.inference.chatbot import Chatbot
+from seq2seq_chat.metrics.diversity import Diversity
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json

@@ -46,9 +46,9 @@ def main(
     load_tensorflow()
     from seq2seq_chat.analysis.figures.beams import draw_beams
     from seq2seq_chat.analysis.loaded_run import LoadedRun
-    from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
     from seq2seq_chat.analysis.model_view import beams
     from seq2seq_chat.analysis.replies import read_questions, read_transcript
+    from seq2seq_chat.metrics.sent2vec import Sent2Vec
 
     utterances = read_questions(questions)
     favorites = read_transcript(liked, utterances).replies if liked else []

@@ -47,10 +47,10 @@ def main(
     from seq2seq_chat.analysis.evaluate import FOLDER, evaluation_corpus
     from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
     from seq2seq_chat.analysis.loaded_run import LoadedRun
-    from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length, length_bins
     from seq2seq_chat.analysis.metrics_table import format_lengths
     from seq2seq_chat.analysis.predictions import beam, predict
     from seq2seq_chat.analysis.scoring import score_predictions, writes_lower_case
+    from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bins
 
     corpora = [evaluation_corpus(run, data) for run in trained_runs]
     scores = []

@@ -35,8 +35,8 @@ def main(run: str, data: str | None, limit: int, results: str, pictures: Picture
     from seq2seq_chat.analysis.evaluate import FOLDER, evaluation_corpus
     from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
     from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
-    from seq2seq_chat.analysis.metrics.ngrams import ORDERS, corpus_profile, divergences, text_profile
     from seq2seq_chat.analysis.predictions import predict
+    from seq2seq_chat.metrics.ngrams import ORDERS, corpus_profile, divergences, text_profile
 
     snapshots = available_snapshots(trained_run)
     if not snapshots:

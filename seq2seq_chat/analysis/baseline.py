@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.scores import SCORES, CorpusScores
 from seq2seq_chat.analysis.predictions import Predictions
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.codec import are_equal
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.metrics.scores import SCORES, CorpusScores
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 

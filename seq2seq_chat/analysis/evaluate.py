@@ -11,20 +11,20 @@ import numpy as np
 
 from seq2seq_chat.analysis.baseline import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES, SEED
-from seq2seq_chat.analysis.metrics.distance import SentenceDistances
-from seq2seq_chat.analysis.metrics.diversity import Diversity
-from seq2seq_chat.analysis.metrics.scores import CorpusScores
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
-from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.analysis.predictions import Predictions, beam, predict
 from seq2seq_chat.analysis.scoring import read_references, score_predictions, writes_lower_case
 from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.leakage import Leakage, find_leakage
 from seq2seq_chat.data.pairs import Corpus
-from seq2seq_chat.inference.corpus_loss import perplexity
+from seq2seq_chat.metrics.bootstrap import RESAMPLES, SEED
+from seq2seq_chat.metrics.distance import SentenceDistances
+from seq2seq_chat.metrics.diversity import Diversity
+from seq2seq_chat.metrics.perplexity import perplexity
+from seq2seq_chat.metrics.scores import CorpusScores
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
+from seq2seq_chat.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -27,9 +27,7 @@ from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import choose_buckets
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
-from seq2seq_chat.data.samples import Sample
-from seq2seq_chat.data.source_text import SourceText, source_text
-from seq2seq_chat.decoding.result import Hypotheses
+from seq2seq_chat.inference.decode_corpus import decode_corpus, greedy
 from seq2seq_chat.system.errors import UserError
 
 BLOCK = 640  # samples decoded together, and again after an interruption
@@ -128,11 +126,6 @@ def predict(
     return Predictions(path, len(samples))
 
 
-def greedy(decoding: Decoding) -> Decoding:
-    """Greedy search with the logit rules of ``decoding``."""
-    return override_decoding(decoding, method="greedy", n_best=1)
-
-
 def beam(decoding: Decoding, width: int) -> Decoding:
     """Beam search with the logit rules of ``decoding``."""
     return override_decoding(decoding, method="beam", beam_width=width, n_best=1)
@@ -201,20 +194,19 @@ def _predict_remaining(
         for start in range(done, len(samples), BLOCK):
             block = samples[start : start + BLOCK]
             losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
-            block_samples = corpus.samples(block)
-            replies = _replies(loaded, corpus, block, block_samples, decoding)
+            replies = decode_corpus(loaded.chatbot, corpus, decoding, block)
             lines = []
-            results = zip(block, block_samples, replies, losses, strict=True)
-            for number, sample, (words, score), (nats, tokens, right) in results:
+            results = zip(block, corpus.samples(block), replies, losses, strict=True)
+            for number, sample, reply, (nats, tokens, right) in results:
                 prediction = Prediction(
                     int(number),
                     sample.source,
-                    loaded.codecs.target.text(words),
+                    reply.text,
                     sample.target,
                     len(sample.source_tokens),
-                    " ".join(words),
+                    " ".join(reply.words),
                     " ".join(sample.target_tokens),
-                    score,
+                    reply.score,
                     float(nats),
                     int(tokens),
                     int(right),
@@ -224,19 +216,3 @@ def _predict_remaining(
             file.flush()
             os.fsync(file.fileno())
             bar.update(len(block))
-
-
-def _replies(
-    loaded: LoadedRun, corpus: Dataset, block: np.ndarray, samples: Sequence[Sample], decoding: Decoding
-) -> Iterator[tuple[list[str], float]]:
-    """The words of the best reply to each sample, and its log-probability."""
-    model, data = loaded.config.model, loaded.config.data
-    batch = corpus.batch(
-        block, size=len(block), source_steps=model.encoder_steps, target_steps=1, reverse=data.reverse_input
-    )
-    hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
-    reader = loaded.chatbot.reader(decoding)
-    for row, (index, sample) in enumerate(zip(block, samples, strict=True)):
-        source = source_text(corpus, index, sample) if reader.replaces_unknown else SourceText([], "")
-        best = Hypotheses(*(field[row, 0] for field in hypotheses))
-        yield reader.read(best, source)[0], float(best.scores)

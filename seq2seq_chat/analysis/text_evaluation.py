@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.inference.corpus_loss import CorpusLoss
 from seq2seq_chat.inference.text_engine import load_text_engine
 from seq2seq_chat.inference.text_scorer import TextScorer
+from seq2seq_chat.metrics.perplexity import CorpusLoss
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table

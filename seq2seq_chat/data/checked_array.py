@@ -26,7 +26,7 @@ class StoredArray(NamedTuple):
 def part_checksums(array: npt.NDArray[Any]) -> list[int]:
     """The CRC-32 of each mebibyte of an array, or of as many whole rows as fit into one."""
     rows = _part_rows(array)
-    return [zlib.crc32(array[start : start + rows]) for start in range(0, len(array), rows)]
+    return [zlib.crc32(array[start : start + rows].data) for start in range(0, len(array), rows)]
 
 
 def _part_rows(array: npt.NDArray[Any]) -> int:
@@ -70,7 +70,7 @@ class CheckedArray:
         array, pending = self._array, self._pending
         for part in np.flatnonzero(self._touched(index) & pending).tolist():
             start = part * self._part_rows
-            if zlib.crc32(array[start : start + self._part_rows]) != self._checksums[part]:
+            if zlib.crc32(array[start : start + self._part_rows].data) != self._checksums[part]:
                 return array
             pending[part] = False
         self._is_checked = not pending.any()

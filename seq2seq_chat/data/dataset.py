@@ -99,6 +99,7 @@ class Dataset:
         if arrays.target_tokens is not None:
             assert arrays.target_offsets is not None and arrays.target_hashes is not None
             self._targets = _Texts(arrays.target_tokens, arrays.target_offsets, arrays.target_hashes)
+        self._kept: dict[int, Pair] = {}
         self._marker = 1 if settings.context_turns > 1 else 0  # tokens before the words of an utterance
 
     @classmethod
@@ -152,11 +153,17 @@ class Dataset:
         Raises:
             CorpusError: A file of the corpus has changed.
         """
+        if index in self._kept:
+            return self._kept[index]
         _, source_end, target = self._samples[index].tolist()
         if not is_pairs(self.files):
             return Pair(*(self._lines(text)[0] for text in (source_end - 1, target)))
         pair = read_row(self._lines(target))
         return pair.swapped() if self.settings.swap_source_target else pair
+
+    def keep_texts(self, indices: Iterable[int]) -> None:
+        """Keep some texts in memory, so that later changes of the corpus do not matter. Raises CorpusError."""
+        self._kept |= {index: self.text(index) for index in indices}
 
     def _lines(self, text: int) -> list[str]:
         """The line of a text in each file."""

@@ -21,9 +21,10 @@ from seq2seq_chat.data.source_text import SourceText, original_spelling, source_
 from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.inference.chatbot import Chatbot
 from seq2seq_chat.inference.hypothesis_reader import HypothesisReader
+from seq2seq_chat.inference.scorer import Scorer
 from seq2seq_chat.inference.tensorflow_engine import TensorFlowEngine
 from seq2seq_chat.runs.run import Run, create_run
-from seq2seq_chat.training.validation import BleuScorer, ReplySampler, read_sources
+from seq2seq_chat.training.validation import SampleValidator
 from tests.conftest import CommandResult
 from tests.random_runs import make_codec, random_model, random_run, small_config
 from tests.reference_model import Reference
@@ -112,6 +113,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, lexicon: str) -> Run:
     (folder / "validation.tsv").write_text(pairs, encoding="utf-8")
     files = f"data.train={folder}/validation.tsv", f"data.validation={folder}/validation.tsv"
     changes = ("task=translation", f"decoding.lexicon={lexicon}", "data.reverse_input=true")
+    changes += (f"training.sample_replies={len(SOURCES)}",)
     return random_run(folder, config_of(*files, *changes), CODECS)
 
 
@@ -134,14 +136,11 @@ def test_chat_evaluation_and_validation_agree(cli: Cli, run: Run, tmp_path: Path
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["lexicon"]
 
     corpus = Dataset.open(files, codecs, config.data)
-    reader, search, samples = bot.reader(config.decoding), bot.search(config.decoding), np.arange(len(SOURCES))
-    sampler = ReplySampler(loaded.model, search, codecs, corpus, config.data, len(SOURCES), reader)
-    assert [reply.reply for reply in sampler()] == texts
+    validator = SampleValidator(Scorer(loaded.model), bot, corpus, [])
+    Path(files).write_text("changed\n", encoding="utf-8")  # in the middle of a training, which does not matter
+    assert [reply.reply for reply in validator.replies()] == texts
     references = ["le chat voit Anne .", "Bob voit le chat", "Zoé , Anne !", "chat"]
-    sources = read_sources(corpus, samples, reader)
-    steps = config.model.encoder_steps
-    scorer = BleuScorer(search, codecs.target, corpus, samples, references, sources, reader, steps, True)
-    assert scorer() == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=1e-9)
+    assert validator.bleu() == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=1e-9)
 
 
 def test_a_run_has_its_own_copy_of_the_lexicon(run: Run, lexicon: str, tmp_path: Path) -> None:
