@@ -27,17 +27,9 @@ UTF8_REMEDY = "Convert the file to UTF-8, for example with iconv -f WINDOWS-1252
 UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
 
 
-def numbered_lines(
-    path: str | Path,
-    error: type[UserError],
-    *,
-    progress: bool = False,
-    on_progress: Callable[[int], object] | None = None,
-    damaged: dict[int, str] | None = None,
-) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool = False) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end); see :func:`located_lines`."""
-    lines = located_lines(path, error, progress=progress, on_progress=on_progress, damaged=damaged)
-    return enumerate(map(itemgetter(1), lines), start=1)
+    return enumerate(map(itemgetter(1), located_lines(path, error, progress=progress)), start=1)
 
 
 def located_lines(
