@@ -224,8 +224,7 @@ def _build(root: Path, key: CacheKey, build: Callable[[Path], object]) -> _Files
         for path in building.iterdir():
             path.chmod(0o600)
             if path.suffix == ".npy":
-                array = _map(path)
-                record["arrays"][path.stem] = {"length": len(array), "crc32": part_checksums(array)}
+                record["arrays"][path.stem] = {"length": len(_map(path)), "crc32": part_checksums(path)}
             else:
                 record["copies"][path.name] = path.stat().st_size
         (building / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")

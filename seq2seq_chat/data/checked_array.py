@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -23,10 +25,13 @@ class StoredArray(NamedTuple):
         return len(self.array) == length and len(self.checksums) == -(-length // _part_rows(self.array))
 
 
-def part_checksums(array: npt.NDArray[Any]) -> list[int]:
-    """The CRC-32 of each mebibyte of an array, or of as many whole rows as fit into one."""
-    rows = _part_rows(array)
-    return [zlib.crc32(array[start : start + rows].data) for start in range(0, len(array), rows)]
+def part_checksums(path: Path) -> list[int]:
+    """The CRC-32 of each mebibyte of an array in an ``.npy`` file, or of as many whole rows as fit into one."""
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    part_bytes = _part_rows(array) * array[:1].nbytes
+    with open(path, "rb") as file:  # read rather than mapped: mapped pages would count as memory of the process
+        file.seek(array.offset)
+        return [zlib.crc32(part) for part in iter(partial(file.read, part_bytes), b"")] if len(array) else []
 
 
 def _part_rows(array: npt.NDArray[Any]) -> int:

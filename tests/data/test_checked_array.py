@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ from seq2seq_chat.system.errors import UserError
 def checked(array: np.ndarray, damaged: dict[int, int]) -> tuple[CheckedArray, list[Any]]:
     """An array with other values at some rows, and the calls of its repair."""
     repairs: list[Any] = []
-    stored = StoredArray(array.copy(), part_checksums(array))
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "array.npy"), array)
+        stored = StoredArray(array.copy(), part_checksums(Path(folder, "array.npy")))
     for row, value in damaged.items():
         stored.array[row] = value
 
