@@ -157,7 +157,7 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
             {
                 "search": f"beam {width}" if width > 1 else "greedy",
                 "sentences at once": batch_size,
-                "BLEU": f"{bleu(loaded, corpus, translations):.2f}" if limit is None else None,
+                "BLEU": f"{bleu(corpus, translations):.2f}" if limit is None else None,
                 "median ms": 1e3 * median(seconds),
                 "sentences/s": f"{len(translations) / sum(seconds):.1f}",
             }
@@ -196,13 +196,9 @@ def translate(
     return translations, seconds
 
 
-def bleu(loaded: Any, corpus: Dataset, translations: list[str]) -> float:
+def bleu(corpus: Dataset, translations: list[str]) -> float:
     """Corpus BLEU of tokens."""
-    from seq2seq_chat.data.samples import samples_at
-
-    data = loaded.config.data
-    samples = samples_at(data.test, data, loaded.codecs.tokenizers, range(len(translations)))
-    references = [" ".join(sample.target_tokens) for sample in samples]
+    references = [" ".join(sample.target_tokens) for sample in corpus.samples(range(len(translations)))]
     return float(BLEU(tokenize="none", force=True).corpus_score(translations, [references]).score)
 
 

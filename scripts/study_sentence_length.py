@@ -19,6 +19,7 @@ import click
 from seq2seq_chat.cli.options import log_to_stderr, results_option
 from seq2seq_chat.cli.running import run_command
 from seq2seq_chat.config import Config, load_config
+from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bins
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -77,7 +78,6 @@ def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
     from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
     from seq2seq_chat.analysis.figures.style import save
     from seq2seq_chat.analysis.loaded_run import LoadedRun
-    from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length, length_bins
     from seq2seq_chat.analysis.metrics_table import format_lengths
     from seq2seq_chat.analysis.predictions import beam, predict
     from seq2seq_chat.analysis.scoring import score_predictions

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from flask import Blueprint, Response, request
 
 from seq2seq_chat.analysis.votes.evaluation import (
@@ -21,7 +22,7 @@ from seq2seq_chat.analysis.votes.evaluation import (
     list_evaluations,
 )
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.packages import explain_missing_packages
 from webui.api import compute_answers, error_response, find_run, json_response, request_json
@@ -53,7 +54,6 @@ from webui.schemas import InvalidRequest, RunName, validate_request
 evaluations = Blueprint("evaluations", __name__)
 
 AHEAD = 8  # pairs whose replies are computed in one batch
-MAX_SAMPLES = 20_000  # read from the start of a test corpus
 
 _writing = threading.Lock()  # held while looking for a vote and writing it
 
@@ -163,13 +163,14 @@ def prompts(name: RunName) -> Response:
     count = int(values[0]) if len(values) == 1 and re.fullmatch("[0-9]{1,9}", values[0]) else 0
     if not 1 <= count <= MAX_PROMPTS:
         raise InvalidRequest(f"count: must be a number from 1 to {MAX_PROMPTS}.")
-    corpus = config.data.test or config.data.validation
-    if corpus is None:
+    files = config.data.test or config.data.validation
+    if files is None:
         raise NotFoundError(f"Run {run.name} has neither a test nor a validation corpus; write prompts instead.")
-    samples = islice(read_samples(corpus, config.data, run.codecs.tokenizers), MAX_SAMPLES)
-    sources = list(dict.fromkeys(sample.source for sample in samples))
-    step = max(1, len(sources) // count)
-    return json_response({"prompts": sources[::step][:count]})
+    corpus = Dataset.open(files, run.codecs, config.data)
+    source_hashes, _ = corpus.hashes(slice(None))
+    different = np.sort(np.unique(source_hashes, return_index=True)[1])
+    step = max(1, len(different) // count)
+    return json_response({"prompts": [corpus.text(index).source for index in different[::step][:count]]})
 
 
 def _find(name: str) -> Evaluation:

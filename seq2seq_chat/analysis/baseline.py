@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.scores import SCORES, CorpusScores
 from seq2seq_chat.analysis.predictions import Predictions
+from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.codec import are_equal
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
-from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.metrics.scores import SCORES, CorpusScores
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
@@ -23,8 +23,11 @@ class ScoredRun(NamedTuple):
     scores: CorpusScores
 
 
-def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corpus) -> None:
+def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corpus, limit: int | None) -> None:
     """Check that the scores of two runs are computed from the same samples, and any of them in the same way.
+
+    Args:
+        limit: Number of samples that are compared, evenly spaced; None for all.
 
     Raises:
         UserError: The test corpora or their samples differ, or the runs have no score in common.
@@ -34,11 +37,11 @@ def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corp
             f"{run.name} and {baseline.name} have different tokenizers, so their tokenized scores cannot be "
             "compared; compare runs with the same tokenizer"
         )
-    pairs = [
-        ((sample.source, sample.target) for sample in read_samples(files, one.config.data, one.codecs.tokenizers))
-        for one, files in ((run, data), (baseline, baseline_data))
-    ]
-    if all(one == other for one, other in zip_longest(*pairs)):
+    one, other = (
+        Dataset.open(files, each.codecs, each.config.data) for each, files in ((run, data), (baseline, baseline_data))
+    )
+    indices = evenly_spaced(len(one), limit)
+    if len(one) == len(other) and all(one.text(index) == other.text(index) for index in indices):
         return
     if data == baseline_data:
         raise UserError(

@@ -11,20 +11,20 @@ import numpy as np
 
 from seq2seq_chat.analysis.baseline import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES, SEED
-from seq2seq_chat.analysis.metrics.distance import SentenceDistances
-from seq2seq_chat.analysis.metrics.diversity import Diversity
-from seq2seq_chat.analysis.metrics.scores import CorpusScores
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
-from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.analysis.predictions import Predictions, beam, predict
 from seq2seq_chat.analysis.scoring import read_references, score_predictions, writes_lower_case
-from seq2seq_chat.chat.corpus_loss import perplexity
 from seq2seq_chat.config import is_pairs
-from seq2seq_chat.data.leakage import Leakage, LeakageFinder
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.leakage import Leakage, find_leakage
 from seq2seq_chat.data.pairs import Corpus
-from seq2seq_chat.data.samples import read_samples, samples_at
+from seq2seq_chat.metrics.bootstrap import RESAMPLES, SEED
+from seq2seq_chat.metrics.distance import SentenceDistances
+from seq2seq_chat.metrics.diversity import Diversity
+from seq2seq_chat.metrics.perplexity import perplexity
+from seq2seq_chat.metrics.scores import CorpusScores
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
+from seq2seq_chat.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -64,7 +64,7 @@ def evaluate_run(
     output = Path(folder) if folder is not None else run.path / FOLDER
     if baseline is not None:  # fail now, before predictions that may take an hour
         baseline_corpus = evaluation_corpus(baseline.run, data)
-        ensure_comparable(run, corpus_file, baseline.run, baseline_corpus)
+        ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
     further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
     loaded = LoadedRun(run, snapshot)
     if sent2vec is not None:
@@ -76,7 +76,7 @@ def evaluate_run(
         vectors, origin = load_sentence_vectors(run, output, sent2vec)
     except UserError as error:
         origin = str(error)
-    leakage = find_leakage(loaded, corpus_file, predictions)
+    leakage = measure_leakage(loaded, corpus_file, predictions)
     scores = score_predictions(predictions, run.config.task, further)
     comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
@@ -120,16 +120,14 @@ def evaluation_corpus(run: Run, data: str | Path | None = None) -> Corpus:
     return corpus_file
 
 
-def find_leakage(loaded: LoadedRun, files: Corpus, predictions: Predictions) -> Leakage | str:
+def measure_leakage(loaded: LoadedRun, files: Corpus, predictions: Predictions) -> Leakage | str:
     """Which of the predicted samples occur in the training corpus of the run, or why this is unknown."""
-    data, tokenizers = loaded.config.data, loaded.codecs.tokenizers
-    finder = LeakageFinder(samples_at(files, data, tokenizers, (prediction.sample for prediction in predictions)))
+    data, indices = loaded.config.data, np.array([prediction.sample for prediction in predictions])
+    corpus = Dataset.open(files, loaded.codecs, data)
     try:
-        for sample in read_samples(data.train, data, tokenizers, progress=True):
-            finder.add(sample)
+        return find_leakage(corpus, indices, Dataset.open(data.train, loaded.codecs, data))
     except UserError as error:
         return str(error)
-    return finder.leakage()
 
 
 def compute_all_metrics(

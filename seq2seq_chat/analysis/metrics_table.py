@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
-from seq2seq_chat.analysis.metrics.scores import SCORE_KEYS
 from seq2seq_chat.config import LABELS
+from seq2seq_chat.metrics.diversity import TOP_REPLIES
+from seq2seq_chat.metrics.scores import SCORE_KEYS
 from seq2seq_chat.system.tables import NO_VALUE, format_table
 
 _ROWS = (

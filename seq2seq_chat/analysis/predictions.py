@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -22,14 +22,12 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.chat.decode_corpus import decode_corpus, greedy
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.buckets import choose_buckets
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
-from seq2seq_chat.data.samples import Sample, samples_at
-from seq2seq_chat.data.source_text import SourceText, source_text
-from seq2seq_chat.search.hypotheses import Hypotheses
 from seq2seq_chat.system.errors import UserError
 
 BLOCK = 640  # samples decoded together, and again after an interruption
@@ -119,19 +117,13 @@ def predict(
         with _open_exclusively(path) as file:
             done = _truncate_to_complete(file, header, samples)
             if done < len(samples):
-                remaining = samples_at(data, settings, loaded.codecs.tokenizers, samples[done:])
-                _predict_remaining(loaded, corpus, remaining, samples, done, decoding, file)
+                _predict_remaining(loaded, corpus, samples, done, decoding, file)
     except OSError as error:
         raise UserError(
             f"{path}: could not write predictions: {error.strerror or error}; "
             "run the same command again to continue from the ones written so far"
         ) from error
     return Predictions(path, len(samples))
-
-
-def greedy(decoding: Decoding) -> Decoding:
-    """Greedy search with the logit rules of ``decoding``."""
-    return override_decoding(decoding, method="greedy", n_best=1)
 
 
 def beam(decoding: Decoding, width: int) -> Decoding:
@@ -183,13 +175,12 @@ def _is_prediction(line: bytes, sample: int) -> bool:
 def _predict_remaining(
     loaded: LoadedRun,
     corpus: Dataset,
-    corpus_samples: Iterator[Sample],
     samples: np.ndarray,
     done: int,
     decoding: Decoding,
     file: IO[bytes],
 ) -> None:
-    """Append the predictions of ``samples[done:]``, given as ``corpus_samples`` too, block by block."""
+    """Append the predictions of ``samples[done:]`` block by block."""
     scorer = loaded.scorer(MAX_ROWS)
     model, reverse = loaded.config.model, loaded.config.data.reverse_input
     buckets = choose_buckets(
@@ -203,20 +194,19 @@ def _predict_remaining(
         for start in range(done, len(samples), BLOCK):
             block = samples[start : start + BLOCK]
             losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
-            block_samples = list(itertools.islice(corpus_samples, len(block)))
-            replies = _replies(loaded, corpus, block, block_samples, decoding)
+            replies = decode_corpus(loaded.chatbot, corpus, decoding, block)
             lines = []
-            results = zip(block, block_samples, replies, losses, strict=True)
-            for number, sample, (words, score), (nats, tokens, right) in results:
+            results = zip(block, corpus.samples(block), replies, losses, strict=True)
+            for number, sample, reply, (nats, tokens, right) in results:
                 prediction = Prediction(
                     int(number),
                     sample.source,
-                    loaded.codecs.target.text(words),
+                    reply.text,
                     sample.target,
                     len(sample.source_tokens),
-                    " ".join(words),
+                    " ".join(reply.words),
                     " ".join(sample.target_tokens),
-                    score,
+                    reply.score,
                     float(nats),
                     int(tokens),
                     int(right),
@@ -226,19 +216,3 @@ def _predict_remaining(
             file.flush()
             os.fsync(file.fileno())
             bar.update(len(block))
-
-
-def _replies(
-    loaded: LoadedRun, corpus: Dataset, block: np.ndarray, samples: Sequence[Sample], decoding: Decoding
-) -> Iterator[tuple[list[str], float]]:
-    """The words of the best reply to each sample, and its log-probability."""
-    model, data = loaded.config.model, loaded.config.data
-    batch = corpus.batch(
-        block, size=len(block), source_steps=model.encoder_steps, target_steps=1, reverse=data.reverse_input
-    )
-    hypotheses = loaded.chatbot.search(decoding)(batch.source, batch.source_length, decoding.seed)
-    reader = loaded.chatbot.reader(decoding)
-    for row, (index, sample) in enumerate(zip(block, samples, strict=True)):
-        source = source_text(corpus, loaded.codecs, index, sample) if reader.replaces_unknown else SourceText([], "")
-        best = Hypotheses(*(field[row, 0] for field in hypotheses))
-        yield reader.read(best, source)[0], float(best.scores)

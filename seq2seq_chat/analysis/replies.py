@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.bundled import bundled_questions
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.lines import numbered_lines
-from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
@@ -42,10 +41,9 @@ def default_questions(run: Run, data: str | None = None) -> list[str]:
     settings = run.config.data
     if run.config.task == "translation":
         with suppress(UserError):  # the corpus is missing; the report says so
-            samples = read_samples(
-                data or settings.test or settings.validation or settings.train, settings, run.codecs.tokenizers
-            )
-            return list(dict.fromkeys(sample.source for sample in islice(samples, len(QUESTIONS))))
+            files = data or settings.test or settings.validation or settings.train
+            corpus = Dataset.open(files, run.codecs, settings)
+            return list(dict.fromkeys(corpus.text(n).source for n in range(min(len(corpus), len(QUESTIONS)))))
     return list(QUESTIONS)
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.analysis.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.analysis.predictions import BLOCK, Predictions
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.batches import evenly_spaced
@@ -18,6 +17,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.lines import numbered_lines
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import one_line
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.chat.corpus_loss import CorpusLoss
 from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.metrics.perplexity import CorpusLoss
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table

@@ -18,7 +18,7 @@ _BUFFER_ITEMS = 1 << 18
 class ArrayWriter:
     """Appends to a one-dimensional array, or to one with rows of ``columns`` values; see ``array_writer``."""
 
-    def __init__(self, file: IO[bytes], dtype: Literal["H", "i", "q"], columns: int | None) -> None:
+    def __init__(self, file: IO[bytes], dtype: Literal["H", "i", "q", "Q"], columns: int | None) -> None:
         self._file, self._columns = file, columns
         self._buffer = array(dtype)
         self._written = 0
@@ -63,11 +63,11 @@ def id_dtype(vocabulary_size: int) -> Literal["H", "i"]:
 
 
 @contextmanager
-def array_writer(path: Path, dtype: Literal["H", "i", "q"], columns: int | None = None) -> Iterator[ArrayWriter]:
+def array_writer(path: Path, dtype: Literal["H", "i", "q", "Q"], columns: int | None = None) -> Iterator[ArrayWriter]:
     """Create an ``.npy`` file. The header is written last, so the file is invalid until the block ends.
 
     Args:
-        dtype: uint16, int32 or int64, as the code shared by numpy and ``array``.
+        dtype: uint16, int32, int64 or uint64, as the code shared by numpy and ``array``.
         columns: Length of the second axis; None for a one-dimensional array.
     """
     with open(path, "wb") as file:

@@ -8,20 +8,23 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Data
+from seq2seq_chat.data.checked_array import CheckedArray, StoredArray, part_checksums
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import read_error
+from seq2seq_chat.data.lines import TextFile, read_error
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.system.errors import UserError
@@ -29,15 +32,32 @@ from seq2seq_chat.system.files import atomic_folder
 
 SAMPLES, TEXT = "seq2seq-chat encoded corpus", "seq2seq-chat encoded text"
 """Formats of a cache: the samples of a corpus, or running text."""
-_VERSION = 2  # increase it when cleaning, pairing or the layout of the arrays change
+_VERSION = 3  # increase it when cleaning, pairing or the layout of the arrays change
 _RECORD = "cache.json"
 _ABANDONED_SECONDS = 24 * 3600.0
 
 _log = logging.getLogger(__name__)
 
 
-Arrays = Mapping[str, npt.NDArray[Any]]
-"""The arrays of an encoded corpus by name, memory-mapped read-only."""
+class Cache(NamedTuple):
+    """An encoded corpus.
+
+    Attributes:
+        arrays: By name.
+        copies: The text of the compressed files of the corpus, decompressed, by the names of the copies.
+    """
+
+    arrays: Mapping[str, CheckedArray]
+    copies: Mapping[str, TextFile]
+
+
+class _Files(NamedTuple):
+    """The open files of a cache, which stay readable after they are deleted."""
+
+    folder: Path
+    inode: int
+    arrays: dict[str, StoredArray]
+    copies: dict[str, TextFile]
 
 
 @dataclass(frozen=True)
@@ -85,22 +105,45 @@ class CacheKey:
         return hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
-def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> Arrays:
-    """Memory-map the arrays of a valid cache; build one if there is none.
+def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], object]) -> Cache:
+    """Open a valid cache; build one if there is none.
 
     The cache is stored beside the corpus or, if that folder is not writable, in the user's cache folder or, as a last
-    resort, in a temporary folder for this process only. ``build`` writes the arrays into a folder and returns the
-    length of each.
+    resort, in a temporary folder for this process only. Only the owner can read it. Its arrays are compared with
+    checksums when they are read: a cache that turns out to be damaged is built again, once.
+
+    Args:
+        build: Writes the arrays (``NAME.npy``) and copies of compressed files (``NAME.txt``) into a folder.
 
     Raises:
         CorpusError: From ``build``.
         UserError: No folder is writable.
     """
+    files = _open_or_build(corpus, key, build)
+    lock, is_repaired = threading.Lock(), False
+
+    def repair(name: str, damaged: npt.NDArray[Any]) -> StoredArray:
+        nonlocal files, is_repaired
+        with lock:
+            if files.arrays[name].array is damaged:  # otherwise another thread or array has noticed it before
+                if is_repaired:
+                    raise UserError(f"{files.folder} is damaged again after it was rebuilt. Check the disk.")
+                _log.warning("%s is damaged; encoding the corpus again", files.folder)
+                _discard(files)
+                files, is_repaired = _open_or_build(corpus, key, build), True
+            return files.arrays[name]
+
+    return Cache(
+        {name: CheckedArray(stored, partial(repair, name)) for name, stored in files.arrays.items()}, files.copies
+    )
+
+
+def _open_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], object]) -> _Files:
     roots = _roots(corpus_paths(corpus))
     for root in roots:
-        arrays = _load(root / key.name, key)
-        if arrays is not None:
-            return arrays
+        files = _load(root / key.name, key)
+        if files is not None:
+            return files
     for root in roots:
         try:
             return _build(root, key, build)
@@ -108,7 +151,6 @@ def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], dict[st
             _log.info("no cache in %s: %s", root, error)
     _log.warning("could not cache %s; it will be encoded at every start", corpus)
     try:
-        # The arrays stay mapped after their files are deleted.
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             return _build(Path(folder), key, build)
     except OSError as error:
@@ -116,6 +158,13 @@ def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], dict[st
             f"Could not write the encoded form of {corpus}: {error}. "
             "Free some space beside it, or set TMPDIR to a folder with enough space."
         ) from error
+
+
+def _discard(files: _Files) -> None:
+    """Delete a damaged cache unless another process has replaced it."""
+    with suppress(OSError):
+        if files.folder.stat().st_ino == files.inode:
+            shutil.rmtree(files.folder)
 
 
 def _roots(paths: Sequence[Path]) -> list[Path]:
@@ -132,17 +181,20 @@ def _roots(paths: Sequence[Path]) -> list[Path]:
     return [Path(f"{absolute}.cache"), user / "seq2seq-chat" / f"{corpus.name}-{path_hash}.cache"]
 
 
-def _load(folder: Path, key: CacheKey) -> Arrays | None:
-    """Memory-map the arrays in ``folder``; None if they are incomplete or belong to another key."""
+def _load(folder: Path, key: CacheKey) -> _Files | None:
+    """Open the cache in ``folder``; None if it is incomplete or belongs to another key."""
     record = _read_record(folder)
-    lengths = record.pop("lengths", None)
+    described, sizes = record.pop("arrays", None), record.pop("copies", None)
     if record != asdict(key):
         return None
     try:
-        arrays = {name: _map(folder / f"{name}.npy") for name in lengths}
-        return arrays if {name: len(array) for name, array in arrays.items()} == lengths else None
-    except (OSError, EOFError, ValueError, TypeError):  # missing, empty or truncated files, other names
-        return None
+        arrays = {name: StoredArray(_map(folder / f"{name}.npy"), value["crc32"]) for name, value in described.items()}
+        is_complete = all(stored.has_length(described[name]["length"]) for name, stored in arrays.items())
+        is_complete &= all((folder / name).stat().st_size == size for name, size in sizes.items())
+        copies = {name: TextFile(folder / name) for name in sizes}
+        return _Files(folder, folder.stat().st_ino, arrays, copies) if is_complete else None
+    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # missing, empty or truncated files, another record
 
 
 def _map(path: Path) -> npt.NDArray[Any]:
@@ -159,30 +211,42 @@ def _read_record(folder: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) and record.get("format") in (SAMPLES, TEXT) else {}
 
 
-def _build(root: Path, key: CacheKey, build: Callable[[Path], dict[str, int]]) -> Arrays:
+def _build(root: Path, key: CacheKey, build: Callable[[Path], object]) -> _Files:
     """Build the cache, or use that of another process that finished first."""
     folder = root / key.name
-    if folder.exists() and _load(folder, key) is None:  # damaged
+    if folder.exists() and _load(folder, key) is None:
         shutil.rmtree(folder)
+        _log.warning("%s was damaged; encoding the corpus again", folder)
     with suppress(FileExistsError), atomic_folder(folder) as building:
-        record = {**asdict(key), "lengths": build(building)}
-        (building / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    arrays = _load(folder, key)
-    if arrays is None:
+        building.chmod(0o700)
+        build(building)
+        record = {**asdict(key), "arrays": {}, "copies": {}}
+        for path in building.iterdir():
+            path.chmod(0o600)
+            if path.suffix == ".npy":
+                record["arrays"][path.stem] = {"length": len(_map(path)), "crc32": part_checksums(path)}
+            else:
+                record["copies"][path.name] = path.stat().st_size
+        (building / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+        (building / _RECORD).chmod(0o600)
+    files = _load(folder, key)
+    if files is None:
         raise OSError(f"{folder} was not written correctly")
     _delete_stale(root, key)
-    return arrays
+    return files
 
 
 def _delete_stale(root: Path, key: CacheKey) -> None:
-    """Delete caches of earlier versions of the corpus, and leftovers of interrupted builds.
+    """Delete caches of earlier versions of the corpus or of this program, and leftovers of interrupted builds.
 
-    Keep caches of the current version, whatever their vocabulary and settings, and all files of other programs.
+    Keep caches of the current versions, whatever their vocabulary and settings, and all files of other programs.
     """
     for folder in root.iterdir():
         record = _read_record(folder)
         state = (record.get("corpus_size"), record.get("corpus_mtime_ns"))
-        stale = bool(record) and state != (key.corpus_size, key.corpus_mtime_ns)
+        stale = bool(record) and (
+            state != (key.corpus_size, key.corpus_mtime_ns) or record.get("version") in range(_VERSION)
+        )
         if stale or (folder.name.endswith(".tmp") and _age(folder) > _ABANDONED_SECONDS):
             shutil.rmtree(folder, ignore_errors=True)
 

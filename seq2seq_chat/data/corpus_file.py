@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seq2seq_chat.data.lines import numbered_lines
+from seq2seq_chat.data.lines import located_lines
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_write
 
@@ -38,10 +38,15 @@ def is_mistyped_marker(line: str) -> bool:
 
 
 def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (conversation index, verbatim utterance) of a corpus file, plain or compressed.
+    """Yield (conversation index, verbatim utterance) of a corpus file; see :func:`located_utterances`."""
+    return ((conversation, line) for conversation, _, line in located_utterances(path, progress))
+
+
+def located_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[int, int, str]]:
+    """Yield (conversation index, offset, verbatim utterance) of a corpus file, plain or compressed.
 
     The file is streamed. Blank lines and empty conversations are skipped; indices are consecutive from 0. A file
-    without markers is a single conversation. Warns of the first mistyped marker.
+    without markers is a single conversation. Warns of the first mistyped marker. For offsets, see ``located_lines``.
 
     Raises:
         CorpusError: While iterating: the file cannot be read, is not UTF-8, has a line that is too long, or has no
@@ -50,7 +55,7 @@ def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[
     conversation = 0
     in_conversation, empty = False, True
     warned = False
-    for number, line in numbered_lines(path, CorpusError, progress=progress):
+    for number, (offset, line) in enumerate(located_lines(path, CorpusError, progress=progress), start=1):
         stripped = line.strip()
         if stripped == END_OF_CONVERSATION:
             conversation += in_conversation
@@ -60,7 +65,7 @@ def read_utterances(path: str | Path, progress: bool = False) -> Iterator[tuple[
             if not warned and is_mistyped_marker(stripped):
                 _warn_of_mistyped_marker(Path(path), number, stripped)
                 warned = True
-            yield conversation, line
+            yield conversation, offset, line
     if empty:
         raise CorpusError(f"{path} has no utterances. Write one utterance per line.")
 

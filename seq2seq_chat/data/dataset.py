@@ -1,12 +1,12 @@
-"""A corpus as word ids on disk, and batches of it."""
+"""A corpus as word ids on disk, batches of it, and its texts."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,24 @@ import numpy.typing as npt
 from seq2seq_chat.config import Data, is_pairs
 from seq2seq_chat.data.array_writer import ArrayWriter, array_writer, id_dtype
 from seq2seq_chat.data.cache import CacheKey, load_or_build
+from seq2seq_chat.data.checked_array import CheckedArray
 from seq2seq_chat.data.codec import Codec, Codecs
+from seq2seq_chat.data.compressed import LineBlocks, is_compressed
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.pairs import Corpus
-from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_pairs, read_tokenized_utterances
+from seq2seq_chat.data.lines import TextFile, read_error
+from seq2seq_chat.data.pairs import Corpus, Pair, corpus_paths, read_row
+from seq2seq_chat.data.samples import (
+    Sample,
+    Tokenizers,
+    iterate_samples,
+    read_tokenized_pairs,
+    read_tokenized_utterances,
+    tokenize_pairs,
+)
 from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]
+Array: TypeAlias = "npt.NDArray[Any] | CheckedArray"
 
 
 class Batch(NamedTuple):
@@ -56,35 +67,47 @@ def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray,
 class DatasetArrays(NamedTuple):
     """The arrays of an encoded corpus, memory-mapped read-only; see :func:`encode`."""
 
-    tokens: npt.NDArray[Any]
-    offsets: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
-    target_tokens: npt.NDArray[Any] | None = None
-    target_offsets: npt.NDArray[np.int64] | None = None
+    tokens: Array
+    offsets: Array
+    hashes: Array
+    samples: Array
+    lines: Array
+    target_tokens: Array | None = None
+    target_offsets: Array | None = None
+    target_hashes: Array | None = None
 
 
 class Dataset:
-    """The samples of a corpus as word ids, mapped from a cache on disk.
+    """The samples of a corpus: word ids, mapped from a cache on disk, and texts, read from the corpus.
+
+    Attributes:
+        files: The corpus.
+        codecs: What encoded it.
+        settings: Pairing, direction and context.
 
     Args:
         arrays: See ``encode``.
-        turns: Maximum number of utterances in a source.
+        texts: The files of the corpus, decompressed.
     """
 
-    def __init__(self, arrays: DatasetArrays, turns: int = 1) -> None:
-        self._arrays, self._samples, self._turns = arrays, arrays.samples, turns
-        self._sources = _Texts(arrays.tokens, arrays.offsets)
-        self._targets = self._sources
-        if arrays.target_tokens is not None and arrays.target_offsets is not None:
-            self._targets = _Texts(arrays.target_tokens, arrays.target_offsets)
-        self._marker = 1 if turns > 1 else 0  # tokens before the words of an utterance
+    def __init__(
+        self, files: Corpus, codecs: Codecs, settings: Data, arrays: DatasetArrays, texts: Sequence[TextFile]
+    ) -> None:
+        self.files, self.codecs, self.settings = files, codecs, settings
+        self._arrays, self._samples, self._texts = arrays, arrays.samples, texts
+        self._sources = self._targets = _Texts(arrays.tokens, arrays.offsets, arrays.hashes)
+        if arrays.target_tokens is not None:
+            assert arrays.target_offsets is not None and arrays.target_hashes is not None
+            self._targets = _Texts(arrays.target_tokens, arrays.target_offsets, arrays.target_hashes)
+        self._kept: dict[int, Pair] = {}
+        self._marker = 1 if settings.context_turns > 1 else 0  # tokens before the words of an utterance
 
     @classmethod
     def open(cls, files: Corpus, codecs: Codecs, settings: Data | None = None) -> Dataset:
         """Open a corpus. It is encoded first unless there is an up-to-date cache.
 
         Args:
-            settings: Pairing and context; defaults if None. The files named there are ignored.
+            settings: Pairing, direction and context; defaults if None. The files named there are ignored.
 
         Raises:
             CorpusError: The corpus cannot be read or has no samples.
@@ -93,18 +116,72 @@ class Dataset:
         settings = settings or Data(train=str(files))
         key = CacheKey.of(files, codecs, settings)
 
-        def build(folder: Path) -> dict[str, int]:
-            lengths = encode(files, codecs, settings, folder)
+        def ensure_unchanged() -> None:
             if CacheKey.of(files, codecs, settings) != key:
                 raise CorpusError(f"{files} changed while it was being read. Start again once it is complete.")
-            return lengths
 
-        return cls(DatasetArrays(**load_or_build(files, key, build)), settings.context_turns)
+        def build(folder: Path) -> None:
+            encode(files, codecs, settings, folder)
+            ensure_unchanged()
+
+        cache = load_or_build(files, key, build)
+        texts = []
+        for number, path in enumerate(corpus_paths(files)):
+            try:
+                texts.append(cache.copies.get(_copy_name(number)) or TextFile(path))
+            except OSError as error:
+                raise read_error(path, error, CorpusError) from error
+        ensure_unchanged()
+        return cls(files, codecs, settings, DatasetArrays(**cache.arrays), texts)
+
+    def select(self, indices: npt.NDArray[Any] | slice) -> Dataset:
+        """Some of the samples.
+
+        Args:
+            indices: A slice, integers, or [samples] bool.
+        """
+        arrays = self._arrays._replace(samples=self._samples[indices])
+        return Dataset(self.files, self.codecs, self.settings, arrays, self._texts)
 
     def up_to_length(self, words: int) -> Dataset:
         """The samples whose source and target have at most so many words."""
-        fits = (self.source_lengths() <= words) & (self.target_lengths() <= words)
-        return Dataset(self._arrays._replace(samples=self._samples[fits]), self._turns)
+        return self.select((self.source_lengths() <= words) & (self.target_lengths() <= words))
+
+    def text(self, index: int) -> Pair:
+        """The source and the target of a sample as they are in the corpus; of a source of several turns, the last.
+
+        Raises:
+            CorpusError: A file of the corpus has changed.
+        """
+        if index in self._kept:
+            return self._kept[index]
+        _, source_end, target = self._samples[index].tolist()
+        if not is_pairs(self.files):
+            return Pair(*(self._lines(text)[0] for text in (source_end - 1, target)))
+        pair = read_row(self._lines(target))
+        return pair.swapped() if self.settings.swap_source_target else pair
+
+    def keep_texts(self, indices: Iterable[int]) -> None:
+        """Keep some texts in memory, so that later changes of the corpus do not matter. Raises CorpusError."""
+        self._kept |= {index: self.text(index) for index in indices}
+
+    def _lines(self, text: int) -> list[str]:
+        """The line of a text in each file."""
+        offsets = self._arrays.lines[text].tolist()
+        return [file.line(offset, CorpusError) for file, offset in zip(self._texts, offsets, strict=True)]
+
+    def samples(self, indices: Iterable[int]) -> list[Sample]:
+        """The texts of some samples, and their tokens. Raises CorpusError like :meth:`text`."""
+        return list(tokenize_pairs([self.text(index) for index in indices], self.codecs.tokenizers))
+
+    def hashes(self, indices: npt.NDArray[Any] | slice) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Hashes of the tokens of some sources and targets, [n] each; of a source of several turns, of the last.
+
+        Equal tokens have equal hashes in all corpora, whatever the vocabulary. Of a billion different texts, two have
+        the same hash with a probability of 3 %.
+        """
+        _, source_end, target = self._samples[indices].T
+        return self._sources.hashes[source_end - 1], self._targets.hashes[target]
 
     @property
     def fingerprint(self) -> str:
@@ -130,6 +207,12 @@ class Dataset:
         """[n] Number of words in the sources of some samples, or of all, before truncation."""
         begin, end = self._source_spans(slice(None) if indices is None else indices)
         return np.array(end - begin, dtype=np.int32)
+
+    def last_turn_lengths(self) -> IntArray:
+        """[n] Number of words in the last turn of each source."""
+        end = self._samples[:].T[1]
+        lengths = self._sources.offsets[end] - self._sources.offsets[end - 1] - self._marker
+        return np.asarray(lengths, dtype=np.int32)
 
     def target_lengths(self, indices: npt.NDArray[np.int64] | None = None) -> IntArray:
         """[n] Number of words in the targets of some samples, or of all, before truncation, without EOS."""
@@ -207,14 +290,15 @@ class Dataset:
 
 
 class _Texts(NamedTuple):
-    """The tokens of all texts of a side, one text after the other: text t is tokens[offsets[t]:offsets[t + 1]]."""
+    """The texts of a side: the tokens of text t are tokens[offsets[t]:offsets[t + 1]], their hash is hashes[t]."""
 
-    tokens: npt.NDArray[Any]
-    offsets: npt.NDArray[np.int64]
+    tokens: Array
+    offsets: Array
+    hashes: Array
 
 
 def _gather(
-    tokens: npt.NDArray[Any], start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int
+    tokens: Array, start: npt.NDArray[np.int64], stride: int, length: npt.NDArray[np.int64], steps: int
 ) -> IntArray:
     """[rows, steps] ``length`` tokens from ``start`` with a stride, then PAD."""
     step = np.arange(steps)
@@ -223,40 +307,41 @@ def _gather(
     return np.where(inside, tokens[positions], PAD).astype(np.int32)
 
 
-def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> dict[str, int]:
-    """Write the arrays of a corpus into ``folder``.
+def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> None:
+    """Write the arrays of a corpus, and copies of its compressed files, into ``folder``.
 
     * tokens [n_tokens]: the ids of all texts, one after the other; uint16 if the vocabulary allows, else int32.
     * offsets [n_texts + 1], int64: text t is tokens[offsets[t]:offsets[t + 1]].
-    * target_tokens, target_offsets: the same for texts as targets. They do not exist for conversations whose source
-      and target share the codec, as there every text can be both.
+    * hashes [n_texts], uint64: of the tokens of each text, by their names rather than their ids.
+    * target_tokens, target_offsets, target_hashes: the same for texts as targets. They do not exist for conversations
+      whose source and target share the codec, as there every text can be both.
+    * lines [n_texts, files], int64: where the line of each text begins in each file of the corpus, decompressed.
     * samples [n_samples, 3], int64: the source is texts first .. end - 1, the target is text t: (first, end, t).
 
     With several context turns each text is stored with the marker ``TURN`` before its words.
     The corpus is streamed: memory does not grow with its length.
 
-    Returns:
-        The length of each array, by name.
-
     Raises:
         CorpusError: The corpus cannot be read or has no samples.
         OSError: The arrays cannot be written.
     """
-    tokenizers = codecs.tokenizers
+    tokenizers, paths = codecs.tokenizers, corpus_paths(files)
     marked, pairs = settings.context_turns > 1, is_pairs(files)
     with ExitStack() as stack:
         samples = stack.enter_context(array_writer(folder / "samples.npy", "q", columns=3))
-        sources = stack.enter_context(_text_writer(folder, "", codecs.source, marked))
-        sides = [sources]
+        lines = stack.enter_context(array_writer(folder / "lines.npy", "q", columns=len(paths)))
+        sides = [stack.enter_context(_text_writer(folder, "", codecs.source, marked))]
         if pairs or not codecs.is_shared:
             sides.append(stack.enter_context(_text_writer(folder, "target_", codecs.target, marked)))
         if pairs:
-            for index, sample in enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True)):
+            rows = enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True))
+            for index, (offsets, sample) in rows:
                 sides[0].add(sample.source_tokens)
                 sides[1].add(sample.target_tokens)
+                lines.extend(offsets)
                 samples.extend((index, index + 1, index))
         else:
-            for row in _conversation_samples(files, tokenizers, settings, sides):
+            for row in _conversation_samples(files, tokenizers, settings, sides, lines):
                 samples.extend(row)
         if not samples.rows and pairs:
             raise CorpusError(
@@ -264,17 +349,24 @@ def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> dict[
             )
         if not samples.rows:
             raise CorpusError(
-                f"{files} has no samples: with {settings.pairing} pairing, none of its {sources.texts} "
+                f"{files} has no samples: with {settings.pairing} pairing, none of its {lines.rows} "
                 "usable utterance(s) is a reply. It needs at least one conversation of two utterances or more."
             )
-        lengths = {"samples": samples.rows}
-        for side in sides:
-            lengths |= side.lengths()
-        return lengths
+    for number, path in enumerate(paths):
+        if is_compressed(path):
+            with open(folder / _copy_name(number), "wb") as copy:
+                for offset, block in LineBlocks(path):  # which shortens lines that are too long: their rest is a hole
+                    copy.seek(offset)
+                    copy.write(block)
+
+
+def _copy_name(number: int) -> str:
+    """The name of the text of a compressed file of the corpus."""
+    return f"text{number}.txt"
 
 
 def _conversation_samples(
-    files: Corpus, tokenizers: Tokenizers, settings: Data, sides: Sequence[_TextWriter]
+    files: Corpus, tokenizers: Tokenizers, settings: Data, sides: Sequence[_TextWriter], lines: ArrayWriter
 ) -> Iterator[tuple[int, int, int]]:
     """Store each utterance; yield the samples: first and end of the source, and the target."""
     current, first = -1, 0  # conversation, and its first utterance
@@ -287,6 +379,7 @@ def _conversation_samples(
             sides[0].add(utterance.source_tokens)
             if len(sides) > 1:
                 sides[1].add(utterance.target_tokens)
+            lines.extend((utterance.offset,))
             yield utterance.conversation, index
 
     for _, target in iterate_samples(store(), settings.pairing):
@@ -297,23 +390,20 @@ def _conversation_samples(
 
 
 class _TextWriter:
-    """Writes the tokens and offsets of the texts of a side."""
+    """Writes the tokens, offsets and hashes of the texts of a side."""
 
-    def __init__(self, tokens: ArrayWriter, offsets: ArrayWriter, prefix: str, codec: Codec, marked: bool) -> None:
-        self._tokens, self._offsets, self._prefix, self._vocabulary = tokens, offsets, prefix, codec.vocabulary
+    def __init__(
+        self, tokens: ArrayWriter, offsets: ArrayWriter, hashes: ArrayWriter, codec: Codec, marked: bool
+    ) -> None:
+        self._tokens, self._offsets, self._hashes, self._vocabulary = tokens, offsets, hashes, codec.vocabulary
         self._marker = codec.vocabulary.ids([TURN]) if marked else []
-        offsets.extend([0])
-
-    @property
-    def texts(self) -> int:
-        return self._offsets.rows - 1
+        offsets.extend((0,))
 
     def add(self, tokens: Sequence[str]) -> None:
         self._tokens.extend([*self._marker, *self._vocabulary.ids(tokens)])
-        self._offsets.extend([self._tokens.items])
-
-    def lengths(self) -> dict[str, int]:
-        return {f"{self._prefix}tokens": self._tokens.rows, f"{self._prefix}offsets": self._offsets.rows}
+        self._offsets.extend((self._tokens.items,))
+        digest = hashlib.sha1(" ".join(tokens).encode(), usedforsecurity=False).digest()
+        self._hashes.extend((int.from_bytes(digest[:8], "little"),))
 
 
 @contextmanager
@@ -321,5 +411,6 @@ def _text_writer(folder: Path, prefix: str, codec: Codec, marked: bool) -> Itera
     with (
         array_writer(folder / f"{prefix}tokens.npy", id_dtype(len(codec.vocabulary))) as tokens,
         array_writer(folder / f"{prefix}offsets.npy", "q") as offsets,
+        array_writer(folder / f"{prefix}hashes.npy", "Q") as hashes,
     ):
-        yield _TextWriter(tokens, offsets, prefix, codec, marked)
+        yield _TextWriter(tokens, offsets, hashes, codec, marked)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.data.samples import Sample
+from seq2seq_chat.data.dataset import Dataset
+
+_BLOCK = 1 << 20  # training samples compared at once
 
 
 class Leakage(NamedTuple):
@@ -18,34 +19,26 @@ class Leakage(NamedTuple):
     targets: npt.NDArray[np.bool_]  # [samples]
 
 
-class LeakageFinder:
-    """Looks for samples in a training corpus that is read sample by sample.
+def find_leakage(corpus: Dataset, indices: npt.NDArray[Any], training: Dataset) -> Leakage:
+    """Look for samples of a corpus in a training corpus by the hashes of their tokens.
 
-    Memory grows with the samples that are looked for, not with the training corpus. With context turns, a source is
-    its last utterance, as in ``read_samples``.
+    A source of several turns is its last utterance. Memory grows with the samples that are looked for, not with the
+    training corpus.
+
+    Args:
+        indices: The samples that are looked for.
+        training: The training corpus, encoded with the same tokenizers.
     """
-
-    def __init__(self, samples: Iterable[Sample]) -> None:
-        self._samples = [_key(sample) for sample in samples]
-        self._found_samples = dict.fromkeys(self._samples, False)
-        self._found_targets = dict.fromkeys((target for _, target in self._samples), False)
-
-    def add(self, sample: Sample) -> None:
-        """Compare with a sample of the training corpus."""
-        target = " ".join(sample.target_tokens)
-        if target in self._found_targets:  # rare, so most sources are never joined
-            self._found_targets[target] = True
-            key = " ".join(sample.source_tokens), target
-            if key in self._found_samples:
-                self._found_samples[key] = True
-
-    def leakage(self) -> Leakage:
-        """Which samples occur among those added so far."""
-        return Leakage(
-            np.array([self._found_samples[key] for key in self._samples], bool),
-            np.array([self._found_targets[target] for _, target in self._samples], bool),
-        )
+    wanted = sample_hashes(corpus, indices)
+    found = Leakage(np.zeros(len(indices), bool), np.zeros(len(indices), bool))
+    for start in range(0, len(training), _BLOCK):
+        known = sample_hashes(training, slice(start, start + _BLOCK))
+        columns = zip(found, wanted, known, strict=True)
+        found = Leakage(*(found_before | np.isin(hashes, others) for found_before, hashes, others in columns))
+    return found
 
 
-def _key(sample: Sample) -> tuple[str, str]:
-    return " ".join(sample.source_tokens), " ".join(sample.target_tokens)
+def sample_hashes(corpus: Dataset, indices: npt.NDArray[Any] | slice) -> tuple[npt.NDArray[np.uint64], ...]:
+    """Hashes of some samples and of their targets alone, [n] each."""
+    sources, targets = corpus.hashes(indices)
+    return sources * np.uint64(0x9E3779B97F4A7C15) + targets, targets  # an odd factor, so that the order matters

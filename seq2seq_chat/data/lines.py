@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from tqdm import tqdm
@@ -18,12 +21,18 @@ MAX_LINE_BYTES = 1 << 20
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
 BINARY_CHECK_BYTES = 8000
 """Bytes at the start of a file that tell UTF-16 and binary files from text; Git looks at as many."""
+_LINE_BYTES = 512  # read at once for a single line: more than most have
 _MAX_NUL_SHARE = 0.05  # of these bytes; in UTF-16, at least each space and line end has one
 UTF8_REMEDY = "Convert the file to UTF-8, for example with iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
 UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
 
 
-def numbered_lines(
+def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end); see :func:`located_lines`."""
+    return enumerate(map(itemgetter(1), located_lines(path, error, progress=progress)), start=1)
+
+
+def located_lines(
     path: str | Path,
     error: type[UserError],
     *,
@@ -31,15 +40,16 @@ def numbered_lines(
     on_progress: Callable[[int], object] | None = None,
     damaged: dict[int, str] | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a UTF-8 file, plain or compressed (gzip, bzip2, xz, zstd).
+    """Yield (offset of its first byte, line without its end) of a UTF-8 file, plain or compressed (gzip, bzip2, …).
 
     Only ``\\n`` and ``\\r\\n`` end a line; a byte order mark at the start is dropped. With ``progress``, a bar is
-    shown if stderr is a terminal and reading takes longer than two seconds.
+    shown if stderr is a terminal and reading takes longer than two seconds. Offsets are in the decompressed text; see
+    :class:`TextFile`.
 
     Args:
         on_progress: Called with the number of bytes read from the file since the last call.
         damaged: If given, a line that is not UTF-8 or too long is yielded as an empty one, with the reason stored
-            here under its number, instead of being an error.
+            here under its number (from 1), instead of being an error.
 
     Raises:
         UserError: The file cannot be read, is not UTF-8 or has a line of more than MAX_LINE_BYTES; an instance of
@@ -60,8 +70,7 @@ def numbered_lines(
         )
         with bar:
             for start, view in LineBlocks(path, on_progress=on_progress or bar.update):
-                offset = start
-                block = bytes(view)
+                offset, block = start, bytes(view)
                 for raw in block.removesuffix(b"\n").split(b"\n"):
                     number += 1
                     line, reason = _decode(raw, offset)
@@ -69,10 +78,54 @@ def numbered_lines(
                         raise error(f"{path}, line {number}: {reason}")
                     if reason and damaged is not None:
                         damaged[number] = reason
+                    yield offset, _without_marks(line, offset)
                     offset += len(raw) + 1
-                    yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
     except (OSError, DamagedFile) as cause:
         raise read_error(path, cause, error) from cause
+
+
+class TextFile:
+    """A plain text file that stays open, whose lines are found by where they begin. Threads may share it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._descriptor = path, os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._state = self._current_state()
+
+    def line(self, offset: int, error: type[UserError]) -> str:
+        """The line that begins at an offset of :func:`located_lines`.
+
+        Raises:
+            UserError: The file has changed since it was opened, or cannot be read; an instance of ``error``.
+        """
+        line = b""
+        try:
+            while not (end := line.find(b"\n") + 1):
+                piece = os.pread(self._descriptor, _LINE_BYTES, offset + len(line))
+                if not piece:
+                    break
+                line += piece
+            if self._current_state() != self._state:
+                raise error(f"{self._path} has changed since it was opened. Start again once it is complete.")
+        except OSError as cause:
+            raise read_error(self._path, cause, error) from cause
+        return _without_marks((line[: end - 1] if end else line).decode(errors="replace"), offset)
+
+    def _current_state(self) -> tuple[int, int]:
+        state = os.fstat(self._descriptor)
+        return state.st_size, state.st_mtime_ns
+
+
+def _without_marks(line: str, offset: int) -> str:
+    """A line without the byte order mark at the start of a file and without a carriage return at the line's end."""
+    return (line if offset else line.removeprefix("\ufeff")).removesuffix("\r")
 
 
 def _decode(raw: bytes, offset: int) -> tuple[str, str | None]:

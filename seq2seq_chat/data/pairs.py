@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import numbered_lines
+from seq2seq_chat.data.lines import located_lines
 
 if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
     from seq2seq_chat.config import CorpusFiles
@@ -31,6 +31,10 @@ class Pair(NamedTuple):
 
     source: str
     target: str
+
+    def swapped(self) -> Pair:
+        """The pair in the other direction."""
+        return Pair(self.target, self.source)
 
 
 class BadRow(Exception):
@@ -66,8 +70,20 @@ def parallel_row(source: str, target: str) -> Pair:
     return pair
 
 
+def read_row(lines: Sequence[str]) -> Pair:
+    """The pair in a line of two columns, or in the lines of two files. Raises BadRow; see :func:`parse_row`."""
+    return parse_row(*lines) if len(lines) == 1 else parallel_row(*lines)
+
+
 def read_pairs(files: Corpus, *, progress: bool = False) -> Iterator[Pair]:
-    """Yield the pairs of a corpus. Bad rows are left out, with a warning that counts them and names the first.
+    """Yield the pairs of a corpus; see :func:`located_pairs`."""
+    return (pair for _, pair in located_pairs(files, progress=progress))
+
+
+def located_pairs(files: Corpus, *, progress: bool = False) -> Iterator[tuple[tuple[int, ...], Pair]]:
+    """Yield (offset of the line in each file, pair) of a corpus; for offsets, see ``located_lines``.
+
+    Bad rows are left out, with a warning that counts them and names the first.
 
     Raises:
         CorpusError: While iterating: a file cannot be read, the two files differ in their numbers of lines, more than
@@ -80,13 +96,13 @@ def read_pairs(files: Corpus, *, progress: bool = False) -> Iterator[Pair]:
         try:
             if number in damaged:
                 raise BadRow(damaged[number])
-            pair = parse_row(row) if isinstance(row, str) else parallel_row(*row)
+            pair = read_row([line for _, line in row])
         except BadRow as error:
             bad += 1
             first_bad = first_bad or f"{files}, line {number}: {error}".removesuffix(".")
             damaged.clear()  # its lines have been passed; a file may have many
             continue
-        yield pair
+        yield tuple(offset for offset, _ in row), pair
     if not number:
         raise CorpusError(f"{files} has no pairs of texts. Write one per line.")
     if 100 * bad > MAX_BAD_PERCENT * number:
@@ -103,13 +119,11 @@ def _warn_of_bad_rows(first: str, count: int) -> None:
     logger.warning("left out %s bad row%s; the first is %s", f"{count:,}", "s" * (count > 1), first)
 
 
-def _rows(files: Corpus, damaged: dict[int, str], progress: bool) -> Iterator[str | tuple[str, str]]:
-    """The lines of a .tsv, or the lines of two files side by side."""
+def _rows(files: Corpus, damaged: dict[int, str], progress: bool) -> Iterator[tuple[tuple[int, str], ...]]:
+    """The lines of a .tsv, or the lines of two files side by side, each with its offset."""
     if isinstance(files, (str, Path)):
-        for _, line in numbered_lines(files, CorpusError, progress=progress, damaged=damaged):
-            yield line
-    else:
-        yield from parallel_lines(files.source, files.target, damaged, progress=progress)
+        return ((line,) for line in located_lines(files, CorpusError, progress=progress, damaged=damaged))
+    return parallel_lines(files.source, files.target, damaged, progress=progress)
 
 
 def parallel_lines(
@@ -119,18 +133,18 @@ def parallel_lines(
     *,
     progress: bool = False,
     on_progress: Callable[[int], object] | None = None,
-) -> Iterator[tuple[str, str]]:
-    """Yield the lines of two files side by side.
+) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
+    """Yield the lines of two files side by side, each as (offset, line).
 
     Args:
-        damaged: See ``numbered_lines``.
+        damaged: See ``located_lines``.
         on_progress: Called with the number of bytes read since the last call.
 
     Raises:
         CorpusError: While iterating: a file cannot be read, or they differ in their numbers of lines.
     """
-    sources = numbered_lines(source, CorpusError, progress=progress, on_progress=on_progress, damaged=damaged)
-    targets = numbered_lines(target, CorpusError, on_progress=on_progress, damaged=damaged)
+    sources = located_lines(source, CorpusError, progress=progress, on_progress=on_progress, damaged=damaged)
+    targets = located_lines(target, CorpusError, on_progress=on_progress, damaged=damaged)
     for number, (source_line, target_line) in enumerate(zip_longest(sources, targets)):
         if source_line is None or target_line is None:
             source_count = number + (source_line is not None) + sum(1 for _ in sources)
@@ -139,7 +153,7 @@ def parallel_lines(
                 f"{source} has {_lines(source_count)}, but {target} has {_lines(target_count)}. Each line of one "
                 "must correspond to the same line of the other."
             )
-        yield source_line[1], target_line[1]
+        yield source_line, target_line
 
 
 def _lines(count: int) -> str:

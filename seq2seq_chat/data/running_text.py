@@ -46,13 +46,12 @@ class RunningText:
         """
         key = CacheKey.of(file, codecs, settings, TEXT)
 
-        def build(folder: Path) -> dict[str, int]:
-            lengths = _encode(file, codecs.source, folder)
+        def build(folder: Path) -> None:
+            _encode(file, codecs.source, folder)
             if CacheKey.of(file, codecs, settings, TEXT) != key:
                 raise CorpusError(f"{file} changed while it was being read. Start again once it is complete.")
-            return lengths
 
-        return cls(load_or_build(file, key, build)["tokens"])
+        return cls(load_or_build(file, key, build).arrays["tokens"][:])
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -186,11 +185,10 @@ def _decoded(path: Path, bar: Any) -> Iterator[str]:
             offset += filled
 
 
-def _encode(file: str, codec: Codec, folder: Path) -> dict[str, int]:
+def _encode(file: str, codec: Codec, folder: Path) -> None:
     """Write the token ids into ``folder``: tokens [n], uint16 if the vocabulary allows, else int32."""
     with array_writer(folder / "tokens.npy", id_dtype(len(codec.vocabulary))) as tokens:
         for piece in read_text(file):
             tokens.extend(encode_text(piece, codec))
         if tokens.rows < 2:
             raise CorpusError(f"{file} has {tokens.rows} tokens; a language model needs a text of at least two.")
-        return {"tokens": tokens.rows}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters, check_letters
-from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
-from seq2seq_chat.data.pairs import Corpus, Pair, read_pairs
+from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
+from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
 from seq2seq_chat.data.tokenizers import Tokenizer
 
 if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
@@ -34,6 +34,7 @@ class Utterance(NamedTuple):
     """A text and its tokens, as a source and as a target: the same list if both sides share the tokenizer."""
 
     conversation: int
+    offset: int  # where it begins in the corpus file, decompressed
     text: str
     source_tokens: list[str]
     target_tokens: list[str]
@@ -52,12 +53,12 @@ def read_samples(files: Corpus, settings: Data, tokenizers: Tokenizers, progress
     """Yield the samples of a corpus; source and target are swapped if ``data.swap_source_target`` is set.
 
     Raises:
-        CorpusError: While iterating: see ``read_tokenized_utterances`` and ``read_pairs``.
+        CorpusError: While iterating: see ``read_tokenized_utterances`` and ``located_pairs``.
     """
     from seq2seq_chat.config import is_pairs  # see above
 
     if is_pairs(files):
-        yield from read_tokenized_pairs(files, settings, tokenizers, progress)
+        yield from (sample for _, sample in read_tokenized_pairs(files, settings, tokenizers, progress))
         return
     utterances = read_tokenized_utterances(files, tokenizers, progress)
     for pair in iterate_samples(((utterance.conversation, utterance) for utterance in utterances), settings.pairing):
@@ -65,33 +66,28 @@ def read_samples(files: Corpus, settings: Data, tokenizers: Tokenizers, progress
         yield Sample(source.text, target.text, source.source_tokens, target.target_tokens)
 
 
-def samples_at(files: Corpus, settings: Data, tokenizers: Tokenizers, indices: Iterable[int]) -> Iterator[Sample]:
-    """Yield the samples of a corpus at the given indices, ascending. Raises CorpusError like ``read_samples``."""
-    samples = enumerate(read_samples(files, settings, tokenizers))
-    for wanted in indices:
-        yield from islice((sample for index, sample in samples if index == wanted), 1)
+def tokenize_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> Iterator[Sample]:
+    """The samples of pairs of texts."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    return map(Sample, sources, targets, _tokenize(tokenizers.source, sources), _tokenize(tokenizers.target, targets))
 
 
 def read_tokenized_pairs(
     files: Corpus, settings: Data, tokenizers: Tokenizers, progress: bool = False
-) -> Iterator[Sample]:
-    """Yield the pairs of a corpus that have tokens on both sides; see ``read_samples``.
+) -> Iterator[tuple[tuple[int, ...], Sample]]:
+    """Yield (offset in each file, pair) of the pairs that have tokens on both sides; see ``read_samples``.
 
     Raises:
-        CorpusError: While iterating: see ``read_pairs``; or a tokenizer removes nearly all letters of its side.
+        CorpusError: While iterating: see ``located_pairs``; or a tokenizer removes nearly all letters of its side.
     """
-    pairs = read_pairs(files, progress=progress)
-    if settings.swap_source_target:
-        pairs = (Pair(target, source) for source, target in pairs)
-    for number, block in enumerate(_blocks(pairs)):
-        sources, targets = zip(*block, strict=True)
+    for number, block in enumerate(_blocks(located_pairs(files, progress=progress))):
+        pairs = [pair.swapped() if settings.swap_source_target else pair for _, pair in block]
         if number == 0:
-            _check_alphabet(f"the sources of {files}", tokenizers.source, sources)
-            _check_alphabet(f"the targets of {files}", tokenizers.target, targets)
-        tokens = _tokenize(tokenizers.source, sources), _tokenize(tokenizers.target, targets)
-        for sample in map(Sample, sources, targets, *tokens):
+            _check_alphabet(f"the sources of {files}", tokenizers.source, [pair.source for pair in pairs])
+            _check_alphabet(f"the targets of {files}", tokenizers.target, [pair.target for pair in pairs])
+        for (offsets, _), sample in zip(block, tokenize_pairs(pairs, tokenizers), strict=True):
             if sample.source_tokens and sample.target_tokens:
-                yield sample
+                yield offsets, sample
 
 
 def read_tokenized_utterances(files: Corpus, tokenizers: Tokenizers, progress: bool = False) -> Iterator[Utterance]:
@@ -105,16 +101,16 @@ def read_tokenized_utterances(files: Corpus, tokenizers: Tokenizers, progress: b
     """
     if not isinstance(files, (str, Path)):
         raise CorpusError(f"{files} are pairs rather than conversations.")
-    for number, block in enumerate(_blocks(read_utterances(files, progress))):
-        texts = [text for _, text in block]
+    for number, block in enumerate(_blocks(located_utterances(files, progress))):
+        texts = [text for _, _, text in block]
         if number == 0:
             _check_alphabet(str(files), tokenizers.source, texts)
             _check_alphabet(str(files), tokenizers.target, texts)
         source = _tokenize(tokenizers.source, texts)
         target = source if tokenizers.target is tokenizers.source else _tokenize(tokenizers.target, texts)
-        for (conversation, text), source_tokens, target_tokens in zip(block, source, target, strict=True):
+        for utterance, source_tokens, target_tokens in zip(block, source, target, strict=True):
             if source_tokens and target_tokens:
-                yield Utterance(conversation, text, source_tokens, target_tokens)
+                yield Utterance(*utterance, source_tokens, target_tokens)
 
 
 def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:

@@ -6,13 +6,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from seq2seq_chat.config import Data
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus
-from seq2seq_chat.data.samples import Sample, samples_at
+from seq2seq_chat.data.samples import Sample
 
 
 class SourceText(NamedTuple):
@@ -22,23 +17,15 @@ class SourceText(NamedTuple):
     text: str
 
 
-def source_text(corpus: Dataset, codecs: Codecs, index: int, sample: Sample) -> SourceText:
+def source_text(corpus: Dataset, index: int, sample: Sample) -> SourceText:
     """The source of a sample. In turns before the last one, unknown words are ``<unknown>``.
 
     Args:
-        index: That of the sample in the corpus.
+        index: The number of the sample in the corpus.
         sample: Its texts and tokens.
     """
-    tokens = codecs.source.vocabulary.tokens(corpus.source_ids(index))
+    tokens = corpus.codecs.source.vocabulary.tokens(corpus.source_ids(index))
     return SourceText(tokens[: len(tokens) - len(sample.source_tokens)] + sample.source_tokens, sample.source)
-
-
-def read_source_texts(
-    files: Corpus, settings: Data, codecs: Codecs, corpus: Dataset, samples: np.ndarray
-) -> list[SourceText]:
-    """The sources of some samples, ascending, of an opened corpus. Raises CorpusError."""
-    read = samples_at(files, settings, codecs.tokenizers, samples)
-    return [source_text(corpus, codecs, index, sample) for index, sample in zip(samples, read, strict=True)]
 
 
 def original_spelling(tokens: Sequence[str], text: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seq2seq_chat.chat.corpus_loss import perplexity
+from seq2seq_chat.metrics.perplexity import perplexity
 from seq2seq_chat.training.step import StepResult
 
 MAX_PENDING = 100  # steps whose results are on the device

@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
-from seq2seq_chat.chat.corpus_loss import CorpusLoss
+from seq2seq_chat.metrics.perplexity import CorpusLoss
 from seq2seq_chat.model.eager import call_with_arrays
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.training.console import Console, format_duration
-from seq2seq_chat.training.validation import Reply
+from seq2seq_chat.training.validation import SampleReply
 
 
 class Reporter:
@@ -80,7 +80,7 @@ class Reporter:
             f"{format_duration(seconds)}" + (" (best so far)" if best else "")
         )
 
-    def log_reply(self, step: int, reply: Reply) -> None:
+    def log_reply(self, step: int, reply: SampleReply) -> None:
         """Report the model's reply to an utterance."""
         self._samples.append({"step": step, **reply._asdict()})
         self.log(f"  {reply.source}\n    → {reply.reply}")

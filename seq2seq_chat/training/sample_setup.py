@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.detokenize import HypothesisReader
-from seq2seq_chat.config import Config, override_decoding
-from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.config import Config
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.engines.protocols import ReplySearch
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
@@ -18,14 +17,7 @@ from seq2seq_chat.training.corpus import open_training_corpus
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.sampler import training_batches
-from seq2seq_chat.training.validation import (
-    BleuScorer,
-    ReplySampler,
-    SampleValidator,
-    Validator,
-    read_references,
-    read_sources,
-)
+from seq2seq_chat.training.validation import SampleValidator, Validator
 from seq2seq_chat.training.worker import broadcast_setup
 
 
@@ -43,7 +35,7 @@ class SampleSetup:
 
     def __init__(self, config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> None:
         self._config, self._codecs = config, codecs
-        self._reader = HypothesisReader.of_settings(config, config.decoding, codecs)
+        HypothesisReader.of_settings(config, config.decoding, codecs)  # a bad lexicon is an error before training
         self.corpus = open_training_corpus(config, codecs, on_progress)
         validation = config.data.validation
         self._validation_corpus = Dataset.open(validation, codecs, config.data) if validation else None
@@ -69,19 +61,6 @@ class SampleSetup:
         config, codecs, corpus, model = self._config, self._codecs, self._validation_corpus, self._learner.model
         if corpus is None:
             return None
-        training, data = config.training, config.data
-        scorer = Scorer(model, micro_batch_count(config.model, training))
-        search = TensorFlowEngine(model).search(override_decoding(config.decoding, method="greedy", n_best=1))
-        replies = ReplySampler(model, search, codecs, corpus, data, training.sample_replies, self._reader)
-        bleu = self._build_bleu_scorer(corpus, search) if config.task == "translation" else None
-        buckets, limit = self._batches.buckets, training.validation_limit
-        return SampleValidator(scorer, replies, bleu, corpus, buckets, data.reverse_input, limit)
-
-    def _build_bleu_scorer(self, corpus: Dataset, search: ReplySearch) -> BleuScorer:
-        data, codecs, reader = self._config.data, self._codecs, self._reader
-        samples = evenly_spaced(len(corpus), self._config.training.bleu_limit)
-        references = read_references(data.validation, data, codecs, samples) if data.validation else []
-        sources, steps = read_sources(data, codecs, corpus, samples, reader), self._config.model.encoder_steps
-        return BleuScorer(
-            search, codecs.target, corpus, samples, references, sources, reader, steps, data.reverse_input
-        )
+        bot = Chatbot(TensorFlowEngine(model), codecs, config)
+        scorer = Scorer(model, micro_batch_count(config.model, config.training))
+        return SampleValidator(scorer, bot, corpus, self._batches.buckets)

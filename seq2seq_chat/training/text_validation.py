@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.corpus_loss import CorpusLoss
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.running_text import TextDecoder
-from seq2seq_chat.training.validation import Reply
+from seq2seq_chat.metrics.perplexity import CorpusLoss
+from seq2seq_chat.training.validation import SampleReply
 
 PROMPT, CONTINUATION = 50, 150  # tokens
 
@@ -48,7 +48,7 @@ class TextValidator:
     def bleu(self) -> None:
         """None, as there are no references."""
 
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[SampleReply]:
         """Continuations of parts of the text, each with what follows there; always with the same random numbers."""
         prompts = [self._tokens[start : start + PROMPT].tolist() for start in self._starts]
         if not prompts:
@@ -59,7 +59,7 @@ class TextValidator:
         for start, prompt, ids in zip(self._starts, prompts, np.concatenate(blocks, axis=1), strict=True):
             original = self._tokens[start + PROMPT : start + PROMPT + CONTINUATION].tolist()
             text, target = (self._decode(following, prompt) for following in (ids.tolist(), original))
-            samples.append(Reply(self._decode(prompt), text, target))
+            samples.append(SampleReply(self._decode(prompt), text, target))
         return samples
 
     def _decode(self, ids: list[int], context: list[int] | None = None) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -17,14 +16,15 @@ import sacrebleu
 from seq2seq_chat.analysis import predictions as predictions_module
 from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run, sentence_distances
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.analysis.metrics.sent2vec import Arguments, Sent2Vec
-from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.scoring import score_predictions
+from seq2seq_chat.chat.decode_corpus import decode_corpus
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples, samples_at
+from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.validation import corpus_loss
@@ -102,26 +102,13 @@ def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corp
     assert [p.score for p in results] == pytest.approx([reply.hypotheses[0].score for reply in replies], abs=1e-5)
 
 
-def test_texts_are_those_of_the_samples(corpora: Path, loaded: LoadedRun) -> None:
-    """Also where source and target are swapped."""
-    path, codec = corpora / "validation.txt", loaded.codecs.source
-    for swapped in (False, True):
-        data = loaded.config.data.model_copy(update={"swap_source_target": swapped})
-        corpus = Dataset.open(path, loaded.codecs, data)
-        numbers = np.array([0, 3, 4])
-        samples = list(samples_at(path, data, loaded.codecs.tokenizers, numbers))
-        expected = [(corpus.source_ids(n).tolist(), corpus.target_ids(n).tolist()) for n in numbers]
-        assert [(codec.encode(sample.source), codec.encode(sample.target)) for sample in samples] == expected
-
-
 def test_the_source_is_read_in_the_order_of_training(loaded: LoadedRun, corpora: Path) -> None:
     data = loaded.config.data.model_copy(update={"reverse_input": True})
     corpus = Dataset.open(corpora / "validation.txt", loaded.codecs, data)
-    bot = MagicMock()
+    bot = MagicMock(config=loaded.config.model_copy(update={"data": data}))
     bot.search.return_value.side_effect = UserError("recorded")
-    run: Any = SimpleNamespace(config=loaded.config.model_copy(update={"data": data}), chatbot=bot)
     with pytest.raises(UserError, match="recorded"):
-        next(predictions_module._replies(run, corpus, np.array([3]), [], Decoding()))
+        next(decode_corpus(bot, corpus, Decoding(), np.array([3])))
     source, (length,), _ = bot.search.return_value.call_args.args
     assert source[0, :length].tolist() == corpus.source_ids(3)[::-1].tolist()
 
@@ -156,13 +143,12 @@ def test_interrupted_evaluation_resumes(
     lines = complete.splitlines(keepends=True)
     assert len(lines) == 41
     block_sizes: list[int] = []
-    replies = predictions_module._replies
 
-    def count(loaded: LoadedRun, corpus: Any, block: np.ndarray, *arguments: Any) -> Any:
+    def count(bot: Any, corpus: Any, decoding: Any, block: np.ndarray) -> Any:
         block_sizes.append(len(block))
-        return replies(loaded, corpus, block, *arguments)
+        return decode_corpus(bot, corpus, decoding, block)
 
-    monkeypatch.setattr(predictions_module, "_replies", count)
+    monkeypatch.setattr(predictions_module, "decode_corpus", count)
     path = predict(loaded, data, tmp_path / "interrupted", limit=40).path
     header = lines[0]
     states = {

@@ -71,7 +71,7 @@ def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_ru
     config["data"]["tokenizer"] = "unicode"
     (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UserError, match="different tokenizers, so their tokenized scores cannot be compared"):
-        ensure_comparable(Run(tiny_run), "a.txt", Run(run_copy), "a.txt")
+        ensure_comparable(Run(tiny_run), "a.txt", Run(run_copy), "a.txt", None)
 
 
 @pytest.mark.parametrize(

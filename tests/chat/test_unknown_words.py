@@ -19,12 +19,12 @@ from seq2seq_chat.chat.detokenize import HypothesisReader
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.source_text import SourceText, original_spelling, read_source_texts
+from seq2seq_chat.data.source_text import SourceText, original_spelling, source_text
 from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.runs.run import Run, create_run
-from seq2seq_chat.training.validation import BleuScorer, ReplySampler, read_sources
+from seq2seq_chat.training.validation import SampleValidator
 from tests.conftest import CommandResult
 from tests.random_runs import make_codec, random_model, random_run, small_config
 from tests.reference_model import Reference
@@ -113,6 +113,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, lexicon: str) -> Run:
     (folder / "validation.tsv").write_text(pairs, encoding="utf-8")
     files = f"data.train={folder}/validation.tsv", f"data.validation={folder}/validation.tsv"
     changes = ("task=translation", f"decoding.lexicon={lexicon}", "data.reverse_input=true")
+    changes += (f"training.sample_replies={len(SOURCES)}",)
     return random_run(folder, config_of(*files, *changes), CODECS)
 
 
@@ -135,14 +136,11 @@ def test_chat_evaluation_and_validation_agree(cli: Cli, run: Run, tmp_path: Path
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["lexicon"]
 
     corpus = Dataset.open(files, codecs, config.data)
-    reader, search, samples = bot.reader(config.decoding), bot.search(config.decoding), np.arange(len(SOURCES))
-    sampler = ReplySampler(loaded.model, search, codecs, corpus, config.data, len(SOURCES), reader)
-    assert [reply.reply for reply in sampler()] == texts
+    validator = SampleValidator(Scorer(loaded.model), bot, corpus, [])
+    Path(files).write_text("changed\n", encoding="utf-8")  # in the middle of a training, which does not matter
+    assert [reply.reply for reply in validator.replies()] == texts
     references = ["le chat voit Anne .", "Bob voit le chat", "Zoé , Anne !", "chat"]
-    sources = read_sources(config.data, codecs, corpus, samples, reader)
-    steps = config.model.encoder_steps
-    scorer = BleuScorer(search, codecs.target, corpus, samples, references, sources, reader, steps, True)
-    assert scorer() == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=1e-9)
+    assert validator.bleu() == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=1e-9)
 
 
 def test_a_run_has_its_own_copy_of_the_lexicon(run: Run, lexicon: str, tmp_path: Path) -> None:
@@ -192,9 +190,9 @@ def test_sources_keep_their_words_and_earlier_turns(tmp_path: Path) -> None:
     (tmp_path / "talk.txt").write_text("a Anna\nBob b\nb\n", encoding="utf-8")
     settings = config_of("data.context_turns=2", f"data.train={tmp_path}/talk.txt").data
     corpus = Dataset.open(settings.train, codecs, settings)
-    sources = read_source_texts(settings.train, settings, codecs, corpus, np.arange(len(corpus)))
+    sources = [source_text(corpus, n, sample) for n, sample in enumerate(corpus.samples(range(2)))]
     assert sources == [(["a", "Anna"], "a Anna"), (["a", "<unknown>", TURN, "Bob", "b"], "Bob b")]
-    assert len(list(read_samples(settings.train, settings, codecs.tokenizers))) == 2
+    assert len(corpus) == 2
 
 
 def test_an_entry_without_tokens_is_not_used(tmp_path: Path) -> None:

@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.data.batches import Batches, evenly_spaced
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.validation import SampleValidator, corpus_loss
+from tests.random_runs import small_config
 
 
 @pytest.fixture
@@ -28,8 +30,9 @@ def corpus(tmp_path: Path) -> Dataset:
 
 
 def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
-    config = Model(hidden_size=5, embedding_size=4, projection_size=None, encoder_steps=6, decoder_steps=6)
-    model = Seq2Seq(config, 24, seed=1)
+    changes = ("data.reverse_input=true", "training.validation_limit=10")
+    config = small_config(*changes, "model.encoder_steps=6", "model.decoder_steps=6")
+    model = Seq2Seq(config.model, 24, seed=1)
     one = corpus_loss(Scorer(model), corpus, [(6, 6)], reverse_input=True)
     scorer, buckets = Scorer(model, count_correct=True), [(3, 3), (6, 4), (6, 6)]
     many = corpus_loss(scorer, corpus, buckets, reverse_input=True)
@@ -39,12 +42,10 @@ def test_loss_does_not_depend_on_buckets(corpus: Dataset) -> None:
     each = scorer.score_samples(corpus, buckets, reverse=True, indices=np.arange(149))
     assert each.nats.sum() == pytest.approx(one.nats, rel=1e-5)
     spaced = [n * 149 // 10 for n in range(10)]
-    for limited in (
-        corpus_loss(scorer, corpus, buckets, reverse_input=True, limit=10),
-        SampleValidator(scorer, None, None, corpus, buckets, True, limit=10).loss(),  # type: ignore[arg-type]
-    ):
-        assert (limited.samples, limited.tokens) == (10, each.tokens[spaced].sum())
-        assert limited.nats == pytest.approx(each.nats[spaced].sum(), rel=1e-5)
+    bot = Chatbot(TensorFlowEngine(model), corpus.codecs, config)
+    limited = SampleValidator(scorer, bot, corpus, buckets).loss()
+    assert (limited.samples, limited.tokens) == (10, each.tokens[spaced].sum())
+    assert limited.nats == pytest.approx(each.nats[spaced].sum(), rel=1e-5)
 
 
 def test_iteration_covers_the_chosen_samples(corpus: Dataset) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data import cache, dataset
+from seq2seq_chat.data import cache, checked_array, dataset
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
@@ -48,11 +49,12 @@ def test_built_once_beside_the_corpus(corpus_file: Write, letters: Codecs, build
     assert len(builds) == 1
     (folder,) = caches(path)
     names = sorted(file.name for file in folder.iterdir())
-    assert names == ["cache.json", "offsets.npy", "samples.npy", "tokens.npy"]
+    assert names == ["cache.json", "hashes.npy", "lines.npy", "offsets.npy", "samples.npy", "tokens.npy"]
     record = json.loads((folder / "cache.json").read_text())
     assert record["corpus_size"] == path.stat().st_size
     assert record["corpus_mtime_ns"] == path.stat().st_mtime_ns
-    assert record["lengths"] == {"tokens": 2, "offsets": 3, "samples": 1}
+    lengths = {name: array["length"] for name, array in record["arrays"].items()}
+    assert lengths == {"tokens": 2, "offsets": 3, "hashes": 2, "samples": 1, "lines": 2}
 
 
 def test_change_of_vocabulary_or_settings_builds_another(
@@ -253,3 +255,51 @@ def test_failed_build_leaves_no_files(corpus_file: Write, letters: Codecs) -> No
     with pytest.raises(CorpusError):
         Dataset.open(path, letters)
     assert caches(path) == []
+
+
+@pytest.mark.parametrize("name", ["tokens", "offsets", "samples", "lines", "hashes"])
+def test_damage_inside_an_array_is_noticed_when_it_is_read_and_repaired_once(
+    corpus_file: Write,
+    letters: Codecs,
+    builds: list[Path],
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts that are not read are not compared; a repair of another reader of the same cache is used."""
+    monkeypatch.setattr(checked_array, "_PART_BYTES", 64)
+    path = corpus_file(*["a b / c d"] * 50)
+
+    def everything(corpus: Dataset) -> list[list[object]]:
+        last = len(corpus) - 1
+        hashes = [array.tolist() for array in corpus.hashes(slice(last, None))]
+        return [corpus.source_ids(last).tolist(), corpus.target_ids(last).tolist(), list(corpus.text(last)), hashes]
+
+    expected = everything(Dataset.open(path, letters))
+    (folder,) = caches(path)
+    array = folder / f"{name}.npy"
+
+    def damage() -> None:
+        with array.open("r+b") as stream:
+            stream.seek(-3, os.SEEK_END)
+            stream.write(b"?")
+
+    damage()
+    corpus, other = Dataset.open(path, letters), Dataset.open(path, letters)
+    first_sample(corpus)
+    assert len(builds) == 1
+    assert everything(corpus) == expected == everything(other) == everything(Dataset.open(path, letters))
+    assert len(builds) == 2
+    assert f"{folder} is damaged; encoding the corpus again" in caplog.text
+
+
+def test_only_the_owner_can_read_a_cache(corpus_file: Write, letters: Codecs) -> None:
+    path = corpus_file("a / b")
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    Dataset.open(path, letters)
+    (folder,) = caches(path)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "text0.txt" in {file.name for file in folder.iterdir()}
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    (folder / "text0.txt").unlink()
+    assert Dataset.open(path, letters).text(0) == ("a", "b")

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.config import Data
+from seq2seq_chat.config import Data, ParallelFiles
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
-from seq2seq_chat.data.dataset import Dataset, DatasetArrays, fit_source
+from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
@@ -156,30 +161,6 @@ def test_batch_matches_plain_python(
         assert batch.target_length[row] == len(target)
 
 
-def test_layout_of_the_arrays() -> None:
-    arrays = DatasetArrays(np.arange(4, 10, dtype=np.uint16), np.array([0, 2, 3, 6]), np.array([[0, 2, 2], [1, 2, 2]]))
-    corpus = Dataset(arrays)
-    assert samples(corpus) == [([4, 5, 6], [7, 8, 9]), ([6], [7, 8, 9])]
-    assert corpus.source_lengths().tolist() == [3, 1]
-    batch = corpus.batch([0, 1], size=2, source_steps=2, target_steps=4, reverse=True)
-    assert batch.source.tolist() == [[6, 5], [6, 0]]
-
-
-def test_layout_of_the_arrays_of_two_sides() -> None:
-    arrays = DatasetArrays(
-        tokens=np.arange(4, 10, dtype=np.uint16),
-        offsets=np.array([0, 2, 3, 6]),
-        samples=np.array([[0, 2, 1], [2, 3, 0]]),
-        target_tokens=np.array([20, 21, 22]),
-        target_offsets=np.array([0, 1, 3]),
-    )
-    corpus = Dataset(arrays)
-    assert samples(corpus) == [([4, 5, 6], [21, 22]), ([7, 8, 9], [20])]
-    assert corpus.target_lengths().tolist() == [2, 1]
-    batch = corpus.batch([1, 0], size=2, source_steps=3, target_steps=3, reverse=False)
-    assert (batch.source.tolist(), batch.target.tolist()) == ([[7, 8, 9], [4, 5, 6]], [[20, 2, 0], [21, 22, 2]])
-
-
 @pytest.mark.parametrize(
     ("ids", "steps", "reverse", "expected"),
     [
@@ -270,3 +251,80 @@ def test_swap_source_target(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.source[row, : other.source_length[row]], target)
         np.testing.assert_array_equal(other.target[row, : other.target_length[row] - 1], source)
     assert swapped.source_lengths().tolist() == plain.target_lengths().tolist()
+
+
+LINES = ["Hé, a!", "", " b  c ", "***", "x" * 600 + " d", "\ufeffe f", "g"]
+"""Verbatim texts; the empty one and the one without tokens are no utterances."""
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_texts_of_conversations(
+    tmp_path: Path, letters: Codecs, line_end: bytes, pack: Callable[[bytes], bytes], swapped: bool
+) -> None:
+    """With a byte order mark, without a line end at the end of the file, from a cache, and after the file is gone."""
+    path, text = tmp_path / "corpus.txt", line_end.join(line.encode() for line in LINES)
+    path.write_bytes(pack(b"\xef\xbb\xbf" + text))
+    kept = [line for line in LINES if line and line != "***"]
+    pairs = [pair[::-1] if swapped else pair for pair in pairwise(kept)]
+    data = Data(train=str(path), swap_source_target=swapped)
+    for corpus in (Dataset.open(path, letters, data), Dataset.open(path, letters, data)):
+        assert [corpus.text(n) for n in range(len(corpus))] == pairs
+        (sample,) = corpus.samples([2])
+        assert sample[:2] == pairs[2]
+        assert letters.source.vocabulary.ids(sample.source_tokens) == corpus.source_ids(2).tolist()
+    path.unlink()
+    assert corpus.text(0) == pairs[0]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_texts_of_pairs(tmp_path: Path, swapped: bool, pack: Callable[[bytes], bytes], parallel: bool) -> None:
+    """Bad rows and rows without tokens are left out; each side has a codec of its own."""
+    rows = [("Ä b", "C."), *[("a", f"d {n}") for n in range(100)], ("***", "e"), ("c", "f g")]
+    lines = [f"{source}\t{target}".encode() for source, target in rows]
+    if parallel:
+        files = ParallelFiles(source=str(tmp_path / "a.txt"), target=str(tmp_path / "b.txt"))
+        for name, side in zip("ab", zip(*rows, strict=True), strict=True):
+            content = [text.encode() for text in side]
+            content.insert(5, b"\xff" if name == "a" else b"bad")
+            (tmp_path / f"{name}.txt").write_bytes(pack(b"\n".join(content)))
+    else:
+        files = str(tmp_path / "pairs.tsv")
+        Path(files).write_bytes(pack(b"\r\n".join([*lines[:5], b"\xff\tbad", *lines[5:]])))
+    codec = Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"abcdefg"]))
+    codecs = Codecs(codec, Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"gfedcba"])))
+    corpus = Dataset.open(files, codecs, Data(train=files, swap_source_target=swapped))
+    expected = [row for row in rows if row[0] != "***"]
+    assert [corpus.text(n) for n in range(len(corpus))] == [row[::-1] if swapped else row for row in expected]
+    assert corpus.target_ids(101).tolist() == codecs.target.encode(corpus.text(101).target)
+
+
+def test_the_text_of_a_source_of_several_turns_is_its_last(corpus_file: Write) -> None:
+    path = corpus_file("a / b / c / d")
+    corpus = Dataset.open(path, CODECS, Data(train=str(path), context_turns=3))
+    assert [corpus.text(n) for n in range(3)] == [("a", "b"), ("b", "c"), ("c", "d")]
+    assert corpus.last_turn_lengths().tolist() == [1, 1, 1]
+    some = corpus.select(np.array([2, 0]))
+    assert [some.text(n) for n in range(len(some))] == [("c", "d"), ("a", "b")]
+
+
+def test_a_file_that_changed_is_not_read(corpus_file: Write, letters: Codecs) -> None:
+    path = corpus_file("a / b")
+    corpus = Dataset.open(path, letters)
+    with path.open("a") as stream:
+        stream.write("c\n")
+    with pytest.raises(CorpusError, match="has changed since it was opened"):
+        corpus.text(0)
+
+
+def test_hashes_tell_tokens_from_each_other(corpus_file: Write, letters: Codecs) -> None:
+    """Also those of unknown words; equal tokens have equal hashes as sources and targets, and in any vocabulary."""
+    path = corpus_file("a! / zebra / A !", "zebras / a", "zebra / a b")
+    sources, targets = Dataset.open(path, letters).hashes(slice(None))
+    assert sources[0] == targets[1] and sources[1] == targets[0] == sources[3]
+    assert len({*sources.tolist(), *targets.tolist()}) == 5
+    other = Codecs.shared(Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, "zebra"])))
+    np.testing.assert_array_equal(Dataset.open(path, other).hashes(slice(None)), [sources, targets])

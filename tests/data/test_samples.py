@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data import samples as samples_module
-from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_utterances, samples_at
+from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_utterances
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 
 Write = Callable[..., Path]
@@ -72,14 +70,3 @@ def test_samples_are_streamed() -> None:
 
     samples = iterate_samples(endless(), "sliding")
     assert [next(samples) for _ in range(3)] == [(0, 1), (1, 2), (2, 3)]
-
-
-def test_reading_ends_at_the_last_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*arguments: object) -> Iterator[str]:
-        yield from "abc"
-        pytest.fail("the rest is read")
-
-    monkeypatch.setattr(samples_module, "read_samples", read)
-    unused = MagicMock()
-    assert list(samples_at(unused, unused, unused, [0, 2])) == ["a", "c"]
-    assert list(samples_at(unused, unused, unused, [])) == []

@@ -9,8 +9,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from seq2seq_chat.chat.corpus_loss import CorpusLoss
 from seq2seq_chat.config import Training
+from seq2seq_chat.metrics.perplexity import CorpusLoss
 from seq2seq_chat.training.chief import Chief
 from seq2seq_chat.training.loop import TrainingState
 from seq2seq_chat.training.metrics import Meter

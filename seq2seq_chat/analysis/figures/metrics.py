@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from seq2seq_chat.analysis.figures.style import line_style, new_figure
-from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
+from seq2seq_chat.metrics.diversity import TOP_REPLIES
 
 PANELS = (
     ("perplexity", "perplexity ↓"),

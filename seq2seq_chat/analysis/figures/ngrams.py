@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from seq2seq_chat.analysis.figures.style import COLORS, line_style, new_figure, plot_label
-from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, ngram_text
 from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.metrics.ngrams import ORDERS, NgramProfile, ngram_text
 
 TOP_NGRAMS = 30  # in a bar chart
 MAX_POINTS = 300  # of a rank curve

@@ -9,11 +9,11 @@ import numpy as np
 from tqdm import tqdm
 
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.distance import paired_cosine_similarity
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.predictions import greedy
+from seq2seq_chat.chat.decode_corpus import greedy
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.metrics.distance import paired_cosine_similarity
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
 
 WIDTHS = (1, 2, 5, 10, 25, 50, 100, 200)
 MAX_HYPOTHESES = 400  # decoded together: replies hold the attention of every hypothesis

@@ -10,8 +10,6 @@ from seq2seq_chat import __version__
 from seq2seq_chat.analysis.figures import curves
 from seq2seq_chat.analysis.figures.ngrams import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
-from seq2seq_chat.analysis.metrics.ngrams import ORDERS, NgramProfile, divergences
 from seq2seq_chat.analysis.replies import ReplyColumn
 from seq2seq_chat.analysis.report.measure import Report, RunMeasurements, SnapshotMeasurements
 from seq2seq_chat.analysis.report.page import (
@@ -27,6 +25,8 @@ from seq2seq_chat.analysis.report.page import (
 )
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Model
+from seq2seq_chat.metrics.diversity import TOP_REPLIES
+from seq2seq_chat.metrics.ngrams import ORDERS, NgramProfile, divergences
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.summary import read_initialization
 from seq2seq_chat.system.errors import UserError

@@ -7,10 +7,6 @@ from typing import Any
 
 from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
 from seq2seq_chat.analysis.figures.metrics import draw_metrics
-from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES
-from seq2seq_chat.analysis.metrics.diversity import TOP_REPLIES
-from seq2seq_chat.analysis.metrics.scores import SCORE_KEYS
-from seq2seq_chat.analysis.metrics.source_length import bleu_by_source_length, length_bins
 from seq2seq_chat.analysis.metrics_table import describe_leakage, format_interval, format_score
 from seq2seq_chat.analysis.report.chapters import add_error, run_prefix
 from seq2seq_chat.analysis.report.measure import Report
@@ -25,6 +21,10 @@ from seq2seq_chat.analysis.report.page import (
     format_percent,
 )
 from seq2seq_chat.analysis.scoring import writes_lower_case
+from seq2seq_chat.metrics.bootstrap import RESAMPLES
+from seq2seq_chat.metrics.diversity import TOP_REPLIES
+from seq2seq_chat.metrics.scores import SCORE_KEYS
+from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bins
 
 
 def _digits(digits: int) -> Callable[[Any], str]:

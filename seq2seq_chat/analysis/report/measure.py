@@ -13,13 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, find_leakage
+from seq2seq_chat.analysis.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, measure_leakage
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.analysis.metrics.diversity import Diversity
-from seq2seq_chat.analysis.metrics.ngrams import NgramProfile, corpus_profile, text_profile
-from seq2seq_chat.analysis.metrics.scores import CorpusScores
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.analysis.model_view.model_internals import GradientNorms, gradient_norms
 from seq2seq_chat.analysis.model_view.vectors import Vectors, start_tsne, thought_vectors, word_vectors
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
@@ -28,6 +23,11 @@ from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.config import LABELS, Config, Labels
 from seq2seq_chat.data.leakage import Leakage
 from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.metrics.diversity import Diversity
+from seq2seq_chat.metrics.ngrams import NgramProfile, corpus_profile, text_profile
+from seq2seq_chat.metrics.scores import CorpusScores
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
@@ -191,7 +191,7 @@ def _measure_snapshot(
             predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
             if result.leakage is None:  # the same for all snapshots
                 on_progress(f"{result.name}: looking for the samples in the training corpus")
-                result.leakage = find_leakage(loaded, result.corpus_file, predictions)
+                result.leakage = measure_leakage(loaded, result.corpus_file, predictions)
             scores = score_predictions(predictions, result.config.task)
             metrics = compute_all_metrics(predictions, vectors, result.leakage, scores)
             profile = _profile(f"replies at {loaded.label}", [p.reply_tokens for p in predictions], loaded)

@@ -9,7 +9,6 @@ from seq2seq_chat.analysis.figures.vectors import draw_projections
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.model_view import beams, vectors
 from seq2seq_chat.analysis.model_view.model_internals import VariableNorms, gate_activations
-from seq2seq_chat.analysis.predictions import greedy
 from seq2seq_chat.analysis.report.chapters import add_error, newest_model, sample_evenly
 from seq2seq_chat.analysis.report.measure import Projection, Report, RunMeasurements
 from seq2seq_chat.analysis.report.page import (
@@ -22,6 +21,7 @@ from seq2seq_chat.analysis.report.page import (
     format_percent,
 )
 from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.chat.decode_corpus import greedy
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE
 

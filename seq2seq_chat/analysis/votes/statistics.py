@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest, norm
 
-from seq2seq_chat.analysis.metrics.bootstrap import RESAMPLES, SEED, confidence_interval
 from seq2seq_chat.analysis.votes.evaluation import Outcome, System, Vote
+from seq2seq_chat.metrics.bootstrap import RESAMPLES, SEED, confidence_interval
 
 POWER = 0.8  # of the number of votes that would settle a comparison
 PRIOR = 1.0  # votes without a preference that are added to each pair, so that strengths are finite

@@ -47,7 +47,7 @@ def read_pair_files(piece: Piece, settings: ReaderSettings, shard: Shard) -> Non
             return parallel_row(source, target)
 
         sides = parallel_lines(piece.path, piece.companion, damaged, on_progress=shard.add_bytes)
-        for number, (source, target) in enumerate(sides, start=1):
+        for number, ((_, source), (_, target)) in enumerate(sides, start=1):
             pairs.add(number, parse, source, target)
     pairs.flush()
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
-from scipy.special import entr, rel_entr
+from scipy.special import entr
 
 TOP_REPLIES = 10  # the most frequent replies, reported one by one and excluded from the "varied" distances
 
@@ -87,20 +87,6 @@ class Diversity:
             "most_frequent_share": self.most_frequent_share(),
             "mean_length": self.mean_length,
         }
-
-
-def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:
-    """Jensen–Shannon divergence of two count vectors in bits: 0 (equal) to 1 (disjoint). Source: Lin 1991.
-
-    Returns:
-        The divergence, or None if either vector sums to zero.
-    """
-    p, q = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if not p.sum() or not q.sum():
-        return None
-    p, q = p / p.sum(), q / q.sum()
-    mixture = (p + q) / 2
-    return float(rel_entr(p, mixture).sum() + rel_entr(q, mixture).sum()) / (2 * math.log(2))
 
 
 def _ratio(part: float, total: float) -> float | None:

@@ -10,8 +10,8 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.analysis.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
-from seq2seq_chat.analysis.metrics.source_length import (
+from seq2seq_chat.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
+from seq2seq_chat.metrics.source_length import (
     MAX_BINS,
     MIN_SAMPLES,
     LengthBin,

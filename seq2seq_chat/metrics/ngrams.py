@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.analysis.metrics.diversity import jensen_shannon
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import UNKNOWN, Vocabulary
+from seq2seq_chat.metrics.distance import jensen_shannon
 from seq2seq_chat.runs.run import Run
 
 MAX_UTTERANCES = 500_000  # counted in the training corpus, evenly spaced

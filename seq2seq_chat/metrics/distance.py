@@ -1,18 +1,21 @@
-"""Sent2Vec distance: how far apart in meaning a reply and its reference are.
+"""Distances: between the meanings of a reply and its reference, and between two distributions.
 
-This is the thesis's metric: both texts are embedded, and the Euclidean distances are averaged. Lower is better. Compare
-it only between evaluations that used the same embeddings. Cosine similarity (higher is better) ignores vector length.
+The Sent2Vec distance is the thesis's metric: both texts are embedded, and the Euclidean distances are averaged. Lower
+is better. Compare it only between evaluations that used the same embeddings. Cosine similarity (higher is better)
+ignores vector length.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import rel_entr
 
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
 
 
 class SentenceDistances(NamedTuple):
@@ -48,3 +51,17 @@ def paired_cosine_similarity(first: np.ndarray, second: np.ndarray) -> np.ndarra
     products = np.einsum("ij,ij->i", first, second)
     similarities: np.ndarray = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
     return similarities
+
+
+def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:
+    """Jensen–Shannon divergence of two count vectors in bits: 0 (equal) to 1 (disjoint). Source: Lin 1991.
+
+    Returns:
+        The divergence, or None if either vector sums to zero.
+    """
+    p, q = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if not p.sum() or not q.sum():
+        return None
+    p, q = p / p.sum(), q / q.sum()
+    mixture = (p + q) / 2
+    return float(rel_entr(p, mixture).sum() + rel_entr(q, mixture).sum()) / (2 * math.log(2))

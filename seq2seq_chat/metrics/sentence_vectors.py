@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq_chat.analysis.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.analysis.metrics.sent2vec_training import train_sent2vec
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import UNKNOWN
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.sent2vec_training import train_sent2vec
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
-from seq2seq_chat.analysis.metrics.sent2vec import (
+from seq2seq_chat.metrics.sent2vec import (
     Arguments,
     Matrix,
     Sent2Vec,

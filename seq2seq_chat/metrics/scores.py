@@ -18,7 +18,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from seq2seq_chat.analysis.metrics.bootstrap import confidence_interval, p_value, resampled_sums
+from seq2seq_chat.metrics.bootstrap import confidence_interval, p_value, resampled_sums
 
 
 class ScoreKind(NamedTuple):
@@ -56,6 +56,13 @@ def sample_statistics(
         references: [references][samples].
     """
     return np.array(metric._extract_corpus_statistics(hypotheses, references), np.int32)
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
+    """The BLEU of texts as people write them, 0 to 100, as ``sacrebleu`` computes it; None without texts."""
+    kind = SCORES["translation"][0]
+    metric = kind.metric()
+    return Score(kind, metric, sample_statistics(metric, hypotheses, [references])).value() if hypotheses else None
 
 
 class Score:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.analysis.metrics.scores import CorpusScores
+from seq2seq_chat.metrics.scores import CorpusScores
 
 MAX_BINS = 14  # up to the length that 99 % of the samples do not exceed
 MIN_SAMPLES = 30  # in a bin

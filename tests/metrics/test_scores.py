@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -14,8 +15,8 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from seq2seq_chat.analysis.metrics import bootstrap
-from seq2seq_chat.analysis.metrics.scores import SCORES, Score, ScoreKind, sample_statistics
+from seq2seq_chat.metrics import bootstrap
+from seq2seq_chat.metrics.scores import SCORES, Score, ScoreKind, corpus_bleu, sample_statistics
 
 WORDS = ["The", "the", "cat", "dog", "sat", "lay", "on", "under", "a", "mat", ".", ",", "3.5", "Étonnant", "!"]
 KINDS = {kind.key: kind for kind in SCORES["translation"]}
@@ -51,6 +52,19 @@ def expected_score(key: str, hypotheses: list[str], references: list[list[str]])
         return sacrebleu.corpus_chrf(hypotheses, references).score
     options = {"bleu_lowercase": {"lowercase": True}, "bleu_tokenized": {"tokenize": "none"}}.get(key, {})
     return sacrebleu.corpus_bleu(hypotheses, references, force=True, **options).score
+
+
+def test_bleu_by_hand() -> None:
+    """Of a pair: 5 of 6 words, 3 of 5 pairs, 1 of 4 triples, and 1/2 of 3 for no quadruple; as long as expected.
+
+    Of a short reply whose words are all right: 4 words where 8 were expected, e^(1 - 8 / 4).
+    """
+    # matches: the cat on the mat | the-cat on-the the-mat | on-the-mat | none, smoothed to 1 / (2 · 3)
+    by_hand = 100 * math.exp((math.log(5 / 6) + math.log(3 / 5) + math.log(1 / 4) + math.log(1 / 6)) / 4)
+    assert corpus_bleu(["the cat sat on the mat"], ["the cat is on the mat"]) == pytest.approx(by_hand)
+    assert corpus_bleu(["a b c d"], ["a b c d e f g h"]) == pytest.approx(100 * math.exp(1 - 8 / 4))
+    assert corpus_bleu(SYSTEM, REFERENCES[0]) == expected_score("bleu", SYSTEM, REFERENCES[:1])
+    assert corpus_bleu([], []) is None
 
 
 @pytest.mark.parametrize("key", KINDS)

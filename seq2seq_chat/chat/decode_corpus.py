@@ -1,0 +1,51 @@
+"""From the samples of a corpus to the model's replies: the one way from batch to text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis
+from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.source_text import SourceText, source_text
+
+ROWS = 640  # samples decoded together
+
+
+def greedy(decoding: Decoding) -> Decoding:
+    """Greedy search with the logit rules of ``decoding``."""
+    return override_decoding(decoding, method="greedy", n_best=1)
+
+
+def decode_corpus(
+    bot: Chatbot, corpus: Dataset, decoding: Decoding, indices: npt.NDArray[np.integer], rows: int = ROWS
+) -> Iterator[Hypothesis]:
+    """Yield the best hypothesis for each of some samples, in their order, without reranking.
+
+    Args:
+        indices: The samples, [n].
+        rows: Maximum number of samples in a batch.
+    """
+    reader, search = bot.reader(decoding), bot.search(decoding)
+    for start in range(0, len(indices), rows):
+        block = indices[start : start + rows]
+        batch = corpus.batch(
+            block,
+            size=len(block),
+            source_steps=bot.config.model.encoder_steps,
+            target_steps=1,
+            reverse=bot.config.data.reverse_input,
+        )
+        hypotheses = search(batch.source, batch.source_length, decoding.seed)
+        sources = [SourceText([], "")] * len(block)
+        if reader.replaces_unknown:
+            samples = corpus.samples(block)
+            sources = [source_text(corpus, index, sample) for index, sample in zip(block, samples, strict=True)]
+        for row, source in enumerate(sources):
+            best = hypotheses.at((row, 0))
+            words, attention = reader.read(best, source)
+            text, score, rank = bot.codecs.target.text(words), float(best.scores), float(best.ranks)
+            yield Hypothesis(text, words, score, bool(best.ended), attention, rank)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq_chat.data import checked_array
+from seq2seq_chat.data.checked_array import CheckedArray, StoredArray, part_checksums
+from seq2seq_chat.system.errors import UserError
+
+
+def checked(array: np.ndarray, damaged: dict[int, int]) -> tuple[CheckedArray, list[Any]]:
+    """An array with other values at some rows, and the calls of its repair."""
+    repairs: list[Any] = []
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "array.npy"), array)
+        stored = StoredArray(array.copy(), part_checksums(Path(folder, "array.npy")))
+    for row, value in damaged.items():
+        stored.array[row] = value
+
+    def repair(found: np.ndarray) -> StoredArray:
+        repairs.append(found)
+        return StoredArray(array, stored.checksums)
+
+    return CheckedArray(stored, repair), repairs
+
+
+def indices(length: int) -> st.SearchStrategy[Any]:
+    places = st.integers(-length, length - 1)
+    bounds = st.none() | st.integers(-2 * length, 2 * length)
+    return st.one_of(
+        places,
+        st.slices(length),
+        st.builds(slice, bounds, bounds),
+        st.lists(st.integers(0, length - 1)).map(lambda rows: np.array(rows, np.int64)),
+        st.lists(st.booleans(), min_size=length, max_size=length).map(np.array),
+    )
+
+
+@given(st.sampled_from([(23,), (20, 3)]), st.sampled_from([16, 24, 64]), st.data())
+def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checked_array, "_PART_BYTES", part_bytes)
+        array = np.arange(np.prod(shape)).reshape(shape)
+        wrong = dict.fromkeys(data.draw(st.lists(st.integers(0, shape[0] - 1), min_size=1, max_size=2)), -1)
+        view, repairs = checked(array, wrong)
+        for index in data.draw(st.lists(indices(shape[0]), max_size=4)):
+            np.testing.assert_array_equal(view[index], array[index])
+        assert len(repairs) <= 1
+        assert len(view) == shape[0]
+        np.testing.assert_array_equal(view[:], array)
+        assert len(repairs) == 1
+
+
+def test_parts_that_are_not_read_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_array, "_PART_BYTES", 16)
+    view, repairs = checked(np.arange(6), {5: -1})
+    assert (view[0], view[1:4].tolist(), view[np.array([3, 0])].tolist(), repairs) == (0, [1, 2, 3], [3, 0], [])
+    assert view[-1] == 5 and len(repairs) == 1
+
+
+def test_an_array_that_cannot_be_repaired() -> None:
+    def refuse(array: np.ndarray) -> StoredArray:
+        raise UserError("the disk is broken")
+
+    view = CheckedArray(StoredArray(np.arange(3), [1]), refuse)
+    with pytest.raises(UserError, match="the disk is broken"):
+        view[0]
+
+
+def test_an_empty_array_and_an_index_that_does_not_exist() -> None:
+    view, _ = checked(np.zeros([0, 3], np.int64), {})
+    assert (len(view), view[:].shape) == (0, (0, 3))
+    with pytest.raises(IndexError):
+        checked(np.arange(3), {})[0][np.array([3])]
+    with pytest.raises(IndexError):
+        checked(np.arange(3), {})[0][3]
