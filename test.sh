@@ -9,7 +9,7 @@ source "$repository/scripts/environment.sh"
 
 # Spark takes as much space as everything else of the tests together.
 extras="dev"
-if [[ " $* " == *slow* || " $* " == *exhaustive* ]]; then extras="dev,slow"; fi
+if [[ " $* " == *slow* || " $* " == *nightly* ]]; then extras="dev,slow"; fi
 prepare_environment "$extras"
 python="$environment/bin/python"
 cd -- "$repository"

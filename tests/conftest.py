@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fcntl
 import gc
 import io
 import json
@@ -86,8 +87,12 @@ settings.register_profile("quick", CI, phases=[Phase.explicit, Phase.generate], 
 settings.register_profile("shrink", CI)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the files with the longest tests first, so that no worker is left with one of them at the end."""
+    """Mark the tests in a browser as slow but for one of each page, and start the files with the longest tests first."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("smoke"):
+            item.add_marker(pytest.mark.slow)
     minutes: dict[Path, float] = dict.fromkeys((item.path for item in items), 0)
     for item in items:
         for marker in item.iter_markers("slow"):
@@ -227,12 +232,34 @@ def dailydialog() -> Path:
 
 
 @pytest.fixture(scope="session")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """``shared_folder(name, fill)``: a read-only folder that one process fills for all processes of the tests."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = shared / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (shared / f"{name}.done").exists():
+                fill(folder)
+                (shared / f"{name}.done").touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def corpora(shared_folder: Callable[..., Path]) -> Path:
     """A folder with ``train.txt`` and ``validation.txt``."""
-    folder = tmp_path_factory.mktemp("corpora")
-    write_conversations(folder / "train.txt", 80, seed=1)
-    write_conversations(folder / "validation.txt", 5, seed=2)
-    return folder
+
+    def fill(folder: Path) -> None:
+        write_conversations(folder / "train.txt", 80, seed=1)
+        write_conversations(folder / "validation.txt", 5, seed=2)
+        (folder / "tiny.json").write_text(json.dumps(_settings(folder)), encoding="utf-8")
+
+    return shared_folder("corpora", fill)
 
 
 @pytest.fixture
@@ -250,19 +277,21 @@ def _settings(corpora: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def tiny_config(corpora: Path) -> Path:
     """The configuration file of the tiny run."""
-    path = corpora / "tiny.json"
-    path.write_text(json.dumps(_settings(corpora)), encoding="utf-8")
-    return path
+    return corpora / "tiny.json"
 
 
 @pytest.fixture(scope="session")
-def trained(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CommandResult]:
+def trained(tiny_config: Path, shared_folder: Callable[..., Path]) -> tuple[Path, CommandResult]:
     """The folder of a tiny run that was trained without interruption, and the output of the command. Read-only."""
-    results = tmp_path_factory.mktemp("trained") / "results"
-    result = run_command("train", tiny_config, "--results", results)
-    assert result.status == 0, result
-    (run,) = results.iterdir()
-    return run, result
+
+    def fill(folder: Path) -> None:
+        result = run_command("train", tiny_config, "--results", folder / "results")
+        assert result.status == 0, result
+        (folder / "output.json").write_text(json.dumps(result), encoding="utf-8")
+
+    folder = shared_folder("trained", fill)
+    (run,) = (folder / "results").iterdir()
+    return run, CommandResult(*json.loads((folder / "output.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ TOKENIZERS = [
         for settings in (TokenizerSettings("unicode", lowercase=True), TokenizerSettings("english"))
     ),
     *(
-        pytest.param(settings, marks=pytest.mark.exhaustive)
+        pytest.param(settings, marks=pytest.mark.nightly)
         for settings in (
             TokenizerSettings("subword"),
             TokenizerSettings("unicode"),

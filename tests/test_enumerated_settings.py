@@ -181,7 +181,7 @@ def test_every_value_of_language_models(train_and_chat: Callable[[Combination, s
         train_and_chat(combination, f"run{number}")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_every_pair_of_values(train_and_chat: Callable[[Combination, str], None]) -> None:
     failures = []
     for name, combination in with_names(combinations(2)):

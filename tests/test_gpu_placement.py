@@ -169,7 +169,7 @@ def test_the_default_softmax_has_a_gpu_kernel(name: str, config: Config, model: 
     assert without_gpu_kernel(graph) <= set(ALLOWED)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("optimizer", sorted(SLOTS))
 def test_every_optimizer_updates_on_a_gpu(optimizer: str, momentum: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def in_own_process(measure: Callable[..., float], *arguments: Any) -> float:
     return growth
 
 
-@pytest.mark.slow(minutes=1)
+@pytest.mark.nightly
 def test_training(tiny_settings: dict[str, Any], tmp_path: Path) -> None:
     tiny_settings["model"] |= {"encoder_steps": 3, "decoder_steps": 3}
     tiny_settings["training"] |= TRAINING
@@ -45,12 +45,12 @@ def test_training(tiny_settings: dict[str, Any], tmp_path: Path) -> None:
     assert in_own_process(training_growth, config_file, tmp_path / "results") < MAX_GROWTH
 
 
-@pytest.mark.slow(minutes=1)
+@pytest.mark.nightly
 def test_chat(tiny_run: Path) -> None:
     assert in_own_process(chat_growth, tiny_run, {"method": "sample"}, CALLS) < MAX_GROWTH
 
 
-@pytest.mark.slow(minutes=1)
+@pytest.mark.nightly
 def test_page(tiny_run: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_run, tmp_path / "results" / "tiny")
     assert in_own_process(page_growth, tmp_path / "results", {"method": "beam"}, CALLS) < MAX_GROWTH

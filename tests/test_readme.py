@@ -439,7 +439,7 @@ def commands_to_run() -> Iterator[Command]:
             yield command
 
 
-@pytest.mark.slow(minutes=2)
+@pytest.mark.nightly
 def test_every_command_works(environment: dict[str, str]) -> None:
     servers: list[subprocess.Popen[str]] = []
     address = SERVER

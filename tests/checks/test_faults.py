@@ -204,7 +204,7 @@ def test_model_without_faults_passes_the_fast_checks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fast", [pytest.param(True, marks=pytest.mark.slow(minutes=3)), pytest.param(False, marks=pytest.mark.exhaustive)]
+    "fast", [pytest.param(True, marks=pytest.mark.slow(minutes=3)), pytest.param(False, marks=pytest.mark.nightly)]
 )
 def test_model_without_faults_passes_all_checks(fast: bool, tmp_path: Path) -> None:
     """With sequences of up to ten numbers in the copy task, or 40 if it is not fast."""
@@ -213,7 +213,7 @@ def test_model_without_faults_passes_all_checks(fast: bool, tmp_path: Path) -> N
     assert [check.name for check in checks if not check.result.passed] == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("seed", "slow_check"), [(2, "overfitting"), (3, "overfitting"), (4, "copy-task"), (5, "save-and-load")]
 )
@@ -245,7 +245,7 @@ def test_each_cell_learns_to_copy(cell: str, tmp_path: Path) -> None:
         ("dot", "previous"),
         ("general", "current"),
         *(
-            pytest.param(*combination, marks=pytest.mark.exhaustive)
+            pytest.param(*combination, marks=pytest.mark.nightly)
             for combination in (("additive", "previous"), ("dot", "current"), ("general", "previous"))
         ),
     ],

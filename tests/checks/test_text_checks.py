@@ -44,7 +44,7 @@ def failed_checks(context: CheckContext, *only: str) -> set[str]:
     ("seed", "model"),
     [
         (1, {}),
-        pytest.param(2, {"cell": "gru", "layers": 2}, marks=pytest.mark.exhaustive),
+        pytest.param(2, {"cell": "gru", "layers": 2}, marks=pytest.mark.nightly),
         (3, {"cell": "rnn", "projection_size": 64}),
     ],
 )

@@ -1,6 +1,6 @@
 """The image for GPUs, as far as it can be tested without one: CUDA's libraries are found, and it trains without a GPU.
 
-Building it downloads 3 GB, so these tests run only on request: ./test.sh -m gpu_image -s
+Building it downloads 3 GB, so these tests run nightly: ./test.sh -m nightly tests/docker -s
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from tests.docker.engine import REPOSITORY, Engine
 
-pytestmark = pytest.mark.gpu_image
+pytestmark = pytest.mark.nightly
 
 PROBE = Path(__file__).with_name("cuda_libraries.py")
 CONFIG = (

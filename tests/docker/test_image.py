@@ -18,7 +18,7 @@ from tests.docker.engine import DEADLINE, MEMORY, REPOSITORY, USER, Engine
 from tests.test_readme import commands_of
 from tests.training.test_recovery import arrays, logged_lines
 
-pytestmark = pytest.mark.slow(minutes=0.5)
+pytestmark = pytest.mark.nightly
 
 STEPS = 150
 SETTINGS = {

@@ -120,7 +120,7 @@ def test_losses_and_replies_agree(architecture: dict[str, Any], reverse: bool, l
     check_agreement(reverse, length_penalty, **architecture)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", COMBINATIONS, ids=str)
 def test_losses_and_replies_agree_for_all_pairs_of_settings(settings: dict[str, Any]) -> None:
     check_agreement(**settings)

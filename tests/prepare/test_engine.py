@@ -89,7 +89,7 @@ def test_folder_name_that_looks_like_a_pattern(tmp_path: Path, name: str) -> Non
         ("opensubtitles", {"split": (3, 1, 1)}),
         ("lines", {"tokenizer": TokenizerSettings("whitespace")}),
         *(
-            pytest.param(*combination, marks=pytest.mark.exhaustive)
+            pytest.param(*combination, marks=pytest.mark.nightly)
             for combination in (
                 ("opensubtitles", {"max_gap": None, "tokenizer": TokenizerSettings("character"), "split": (1, 0, 0)}),
                 ("reddit", {"tokenizer": TokenizerSettings("unicode", lowercase=True), "pairing": "alternating"}),
@@ -137,7 +137,7 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
     "corpus",
     [
         "reddit",
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("opensubtitles", "cornell", "dailydialog")),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("opensubtitles", "cornell", "dailydialog")),
     ],
 )
 def test_engines_agree_on_real_corpora(spark: None, tmp_path: Path, corpus: str) -> None:

@@ -203,7 +203,7 @@ def test_everything_leaks(tmp_path: Path, pairing: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pairing", ["sliding", pytest.param("alternating", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("pairing", ["sliding", pytest.param("alternating", marks=pytest.mark.nightly)])
 def test_engines_agree(spark: None, tmp_path: Path, pairing: Any) -> None:
     texts = ["yes .", "no .", "why ?", "thanks .", "ok"]
     corpus = {

@@ -510,7 +510,7 @@ def test_output_of_another_corpus_is_replaced(tmp_path: Path) -> None:
     [
         {"tokenizer": UNICODE, "filters": PairFilters(9, 1.1, True)},
         {"tokenizer": SUBWORDS, "target_tokenizer": ENGLISH, "filters": PairFilters(max_words=9)},
-        pytest.param({"shared_vocabulary": True, "split": None, "drop_leaked": True}, marks=pytest.mark.exhaustive),
+        pytest.param({"shared_vocabulary": True, "split": None, "drop_leaked": True}, marks=pytest.mark.nightly),
     ],
 )
 def test_engines_agree(spark: None, tmp_path: Path, options: dict[str, Any]) -> None:

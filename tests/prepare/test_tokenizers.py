@@ -165,7 +165,7 @@ CASES: list[Any] = [
     ("opensubtitles", TokenizerSettings("subword", subword_model="bpe")),
 ]
 CASES += [
-    pytest.param(corpus, TokenizerSettings(name), marks=pytest.mark.exhaustive)
+    pytest.param(corpus, TokenizerSettings(name), marks=pytest.mark.nightly)
     for corpus in WRITERS
     for name in NAMES
     if (corpus, TokenizerSettings(name)) not in CASES

@@ -147,7 +147,7 @@ def test_time_lags(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", [pytest.param("opensubtitles", marks=pytest.mark.exhaustive), "reddit"])
+@pytest.mark.parametrize("corpus", [pytest.param("opensubtitles", marks=pytest.mark.nightly), "reddit"])
 def test_thesis_configurations_train(cli: Callable[..., Any], run: Run, tmp_path: Path, corpus: str) -> None:
     if corpus == "reddit":
         generate_reddit(tmp_path / "RC_2015-01", 90)

@@ -13,7 +13,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "verify_gpu.sh"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_dry_run_without_a_gpu(tmp_path: Path) -> None:
     folder = tmp_path / "verified"
     command = [str(SCRIPT), "--folder", str(folder)]

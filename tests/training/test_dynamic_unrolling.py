@@ -54,7 +54,7 @@ def losses(run: Path) -> list[tuple[str, int, float]]:
     return [(line["kind"], line["step"], line["loss"]) for line in read_json_lines(run / "metrics.jsonl")]
 
 
-@pytest.mark.parametrize("attention", ["additive", pytest.param("none", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("attention", ["additive", pytest.param("none", marks=pytest.mark.nightly)])
 def test_the_loss_curve_is_that_of_static_unrolling(train: Callable[..., Path], attention: str) -> None:
     common = {"model.attention": attention, "training.steps": 100, "training.validate_every": 50}
     static, dynamic = (losses(train(name, **common, **{"model.unrolling": name})) for name in ("static", "dynamic"))

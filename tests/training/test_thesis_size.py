@@ -82,8 +82,8 @@ def test_two_steps_at_full_size(tmp_path: Path) -> None:
     ("name", "words"),
     [
         ("thesis_opensubtitles", 50_000),
-        pytest.param("thesis_reddit", 50_000, marks=pytest.mark.exhaustive),
-        pytest.param("thesis_reddit_25k", 25_000, marks=pytest.mark.exhaustive),
+        pytest.param("thesis_reddit", 50_000, marks=pytest.mark.nightly),
+        pytest.param("thesis_reddit_25k", 25_000, marks=pytest.mark.nightly),
     ],
 )
 def test_two_steps_with_small_cells(cli: Callable[..., Any], name: str, words: int, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def explanation(message: Any) -> Any:
     return message.locator(".why-inner")
 
 
+@pytest.mark.smoke
 def test_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server)
     expect(page.locator("#text")).to_be_focused()
@@ -453,7 +454,7 @@ def test_no_page_is_too_wide_for_a_phone(page: Any, shared_server: str, path: st
         (1100, "dark"),
         (3840, "light"),
         *(
-            pytest.param(width, colors, marks=pytest.mark.exhaustive)
+            pytest.param(width, colors, marks=pytest.mark.nightly)
             for width, colors in ((320, "dark"), (1100, "light"), (3840, "dark"))
         ),
     ],

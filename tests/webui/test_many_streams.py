@@ -62,7 +62,7 @@ def wait_until_idle(server: Any, pool: Any) -> None:
         get_json(server.effective_port, "/healthz")
 
 
-@pytest.mark.slow(minutes=1)
+@pytest.mark.nightly
 def test_200_streams_leave_neither_threads_nor_memory_behind(shared_results: Path) -> None:
     limits = Limits()
     app = create_app(shared_results, limits)

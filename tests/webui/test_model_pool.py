@@ -348,7 +348,7 @@ def test_loading_retries_if_a_checkpoint_was_deleted(monkeypatch: pytest.MonkeyP
     assert model_pool.load_model(model_pool.Chatbot, Run(tmp_path), None) == "the model"
 
 
-@pytest.mark.slow(minutes=2)
+@pytest.mark.nightly
 def test_switching_models_leaks_neither_memory_nor_graphs(results: Path) -> None:
     """Memory is measured by the system, graphs are counted among Python's objects."""
     import shutil

@@ -36,6 +36,7 @@ def names(page: Any) -> list[str]:
     return [text[20:] for text in page.locator("#runs tbody th a").all_inner_texts()]
 
 
+@pytest.mark.smoke
 def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
     with serve(three_runs) as address:
         page.goto(f"{address}/runs")

@@ -132,6 +132,7 @@ def test_the_slider_searches_again_and_shows_what_changes(page: Any, server: str
     assert numbers == [f"{best[name]:.2f}".replace("-", "−") for name in ("score", "divisor", "rank")]
 
 
+@pytest.mark.smoke
 def test_the_ranking_of_a_search_does_not_describe_words_of_the_next(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, PATH)
     first_lines = "".join(f"{json.dumps(line)}\n" for line in search(page)[:2])

@@ -130,6 +130,7 @@ def test_a_link_shows_the_same_conversation_or_says_why_not(
         other.context.close()
 
 
+@pytest.mark.smoke
 def test_files(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, "/talk?run=tiny")
     page.get_by_label("End the conversation when it loops").uncheck()

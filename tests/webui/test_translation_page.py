@@ -115,6 +115,7 @@ def test_lines_are_translated_one_by_one(page: Any, server: str, results: Path, 
     expect(page.locator("#text")).to_be_focused()
 
 
+@pytest.mark.smoke
 def test_attention_between_both_sentences(page: Any, server: str, answer: dict[str, Any], expect: Any) -> None:
     open_page(page, server, "/translate?run=words")
     translate(page, "tiny red car")

@@ -124,6 +124,7 @@ def test_stop_ends_the_text_on_the_server_too(
     expect(page.get_by_role("button", name="Write")).to_be_focused()
 
 
+@pytest.mark.smoke
 def test_a_run_of_another_task_opens_its_own_page(page: Any, server: str, expect: Any) -> None:
     page.goto(f"{server}/write?run=tiny")
     expect(page).to_have_title(re.compile("Chat"))

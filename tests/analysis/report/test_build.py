@@ -17,6 +17,7 @@ from seq2seq_chat.analysis.report import build
 from seq2seq_chat.analysis.report.build import write_report
 from seq2seq_chat.analysis.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
+from tests.conftest import CommandResult
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -84,17 +85,23 @@ def _small_report() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def reported(tiny_run: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def reported(tiny_run: Path, cli: Cli, shared_folder: Callable[..., Path]) -> tuple[Path, CommandResult]:
     """A copy of the tiny run with its report, and what the command printed. Not to be changed."""
-    folder = tmp_path_factory.mktemp("report")
-    run = folder / "results" / tiny_run.name
-    shutil.copytree(tiny_run, run)
-    (folder / "parrot.txt").write_text("hello !\tpretty <b>polly</b>\n", encoding="utf-8")
-    return run, cli("report", run, "--limit", 12, "--transcript", folder / "parrot.txt")
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(tiny_run, folder / "results" / tiny_run.name)
+        (folder / "parrot.txt").write_text("hello !\tpretty <b>polly</b>\n", encoding="utf-8")
+        run = folder / "results" / tiny_run.name
+        result = cli("report", run, "--limit", 12, "--transcript", folder / "parrot.txt")
+        (folder / "output.json").write_text(json.dumps(result), encoding="utf-8")
+
+    folder = shared_folder("report", fill)
+    output = json.loads((folder / "output.json").read_text(encoding="utf-8"))
+    return folder / "results" / tiny_run.name, CommandResult(*output)
 
 
 @pytest.fixture
-def evaluated_run(reported: tuple[Path, Any], tmp_path: Path) -> Path:
+def evaluated_run(reported: tuple[Path, CommandResult], tmp_path: Path) -> Path:
     """A copy of the tiny run with its evaluation but without a report, which a test may change."""
     run = tmp_path / "results" / reported[0].name
     shutil.copytree(reported[0], run, ignore=shutil.ignore_patterns("report*"))
@@ -251,7 +258,7 @@ def test_ten_words_without_attention(cli: Cli, tiny_settings: dict[str, Any], tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", ["gru", pytest.param("rnn", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("cell", ["gru", pytest.param("rnn", marks=pytest.mark.nightly)])
 def test_other_architectures(cell: str, cli: Cli, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
     """Two bidirectional layers with reversed input, and cells with two gates or none."""
     tiny_settings["data"] |= {"reverse_input": True}

@@ -90,6 +90,7 @@ def questions(path: Path, count: int) -> list[str]:
     return [" ".join(rng.choices([*words, "zebra"], k=rng.randint(1, 9))) for _ in range(count)]
 
 
+@pytest.mark.smoke
 def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, expect: Any) -> None:
     open_file(offline_page, offline_chat)
     texts = questions(tiny_run, 5)
@@ -108,7 +109,7 @@ def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, e
     expect(offline_page.locator(".message.model")).to_have_count(8)  # restored
 
 
-@pytest.mark.slow(minutes=1)
+@pytest.mark.nightly
 def test_200_replies_equal_those_of_the_chatbot(offline_page: Any, offline_chat: Path, tiny_run: Path) -> None:
     open_file(offline_page, offline_chat)
     texts = questions(tiny_run, 200)
@@ -183,7 +184,7 @@ def test_a_damaged_file_says_so(browser: Any, offline_chat: Path, tmp_path: Path
     page.close()
 
 
-@pytest.mark.slow(minutes=3)
+@pytest.mark.nightly
 def test_bytes_changed_at_random_never_give_another_reply(
     browser: Any, offline_chat: Path, tiny_run: Path, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def encode() -> Encode:
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in ("english", "character") else pytest.param(name, marks=pytest.mark.exhaustive)
+        name if name in ("english", "character") else pytest.param(name, marks=pytest.mark.nightly)
         for name in GRAPH_TOKENIZERS
     ],
 )
