@@ -17,11 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from seq2seq_chat.config import Data
-from seq2seq_chat.data.checked_array import CheckedArray, StoredArray, part_checksums
+from seq2seq_chat.data.checked_array import CheckedArray, StoredArray
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import TextFile, read_error
@@ -122,10 +119,10 @@ def load_or_build(corpus: Corpus, key: CacheKey, build: Callable[[Path], object]
     files = _open_or_build(corpus, key, build)
     lock, is_repaired = threading.Lock(), False
 
-    def repair(name: str, damaged: npt.NDArray[Any]) -> StoredArray:
+    def repair(name: str, damaged: StoredArray) -> StoredArray:
         nonlocal files, is_repaired
         with lock:
-            if files.arrays[name].array is damaged:  # otherwise another thread or array has noticed it before
+            if files.arrays[name] is damaged:  # otherwise another thread or array has noticed it before
                 if is_repaired:
                     raise UserError(f"{files.folder} is damaged again after it was rebuilt. Check the disk.")
                 _log.warning("%s is damaged; encoding the corpus again", files.folder)
@@ -188,18 +185,14 @@ def _load(folder: Path, key: CacheKey) -> _Files | None:
     if record != asdict(key):
         return None
     try:
-        arrays = {name: StoredArray(_map(folder / f"{name}.npy"), value["crc32"]) for name, value in described.items()}
-        is_complete = all(stored.has_length(described[name]["length"]) for name, stored in arrays.items())
+        arrays = {name: StoredArray(folder / f"{name}.npy", value["crc32"]) for name, value in described.items()}
+        is_complete = all(len(stored.array) == described[name]["length"] for name, stored in arrays.items())
+        is_complete &= all(stored.parts == len(stored.checksums) for stored in arrays.values())
         is_complete &= all((folder / name).stat().st_size == size for name, size in sizes.items())
         copies = {name: TextFile(folder / name) for name in sizes}
         return _Files(folder, folder.stat().st_ino, arrays, copies) if is_complete else None
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError):
         return None  # missing, empty or truncated files, another record
-
-
-def _map(path: Path) -> npt.NDArray[Any]:
-    # A plain array over the mapped file: indexing a numpy.memmap is several times slower.
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
@@ -224,7 +217,8 @@ def _build(root: Path, key: CacheKey, build: Callable[[Path], object]) -> _Files
         for path in building.iterdir():
             path.chmod(0o600)
             if path.suffix == ".npy":
-                record["arrays"][path.stem] = {"length": len(_map(path)), "crc32": part_checksums(path)}
+                stored = StoredArray(path)
+                record["arrays"][path.stem] = {"length": len(stored.array), "crc32": stored.checksums}
             else:
                 record["copies"][path.name] = path.stat().st_size
         (building / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")

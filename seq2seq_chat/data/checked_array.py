@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 import zlib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-_PART_BYTES = 1 << 20  # of an array, with a checksum each
+_PART_BYTES = 1 << 20  # of an array, with a checksum each; as many whole rows as fit, at least one
 
 
-class StoredArray(NamedTuple):
-    """An array, and the CRC-32 of each of its parts."""
+class StoredArray:
+    """An array in an ``.npy`` file, memory-mapped read-only, which stays readable after the file is deleted.
 
-    array: npt.NDArray[Any]
-    checksums: list[int]
+    Attributes:
+        array: The array.
+        checksums: The CRC-32 of each of its parts; computed if None.
 
-    def has_length(self, length: int) -> bool:
-        """Whether the array has this length, and a checksum for each part."""
-        return len(self.array) == length and len(self.checksums) == -(-length // _part_rows(self.array))
+    Raises:
+        OSError, EOFError, ValueError: The file cannot be read, or is no array.
+    """
 
+    def __init__(self, path: Path, checksums: list[int] | None = None) -> None:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        self.array = np.asarray(mapped)  # a plain array: indexing a numpy.memmap is several times slower
+        row_bytes = mapped[:1].nbytes or 1
+        self.part_rows = max(1, _PART_BYTES // row_bytes)
+        self._part_bytes, self._start = self.part_rows * row_bytes, mapped.offset
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+        self.parts = -(-len(mapped) // self.part_rows)
+        self.checksums = [self._checksum(part) for part in range(self.parts)] if checksums is None else checksums
 
-def part_checksums(path: Path) -> list[int]:
-    """The CRC-32 of each mebibyte of an array in an ``.npy`` file, or of as many whole rows as fit into one."""
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    part_bytes = _part_rows(array) * array[:1].nbytes
-    with open(path, "rb") as file:  # read rather than mapped: mapped pages would count as memory of the process
-        file.seek(array.offset)
-        return [zlib.crc32(part) for part in iter(partial(file.read, part_bytes), b"")] if len(array) else []
+    def is_intact(self, part: int) -> bool:
+        """Whether a part has its checksum."""
+        return self._checksum(part) == self.checksums[part]
 
-
-def _part_rows(array: npt.NDArray[Any]) -> int:
-    return max(1, _PART_BYTES // array[:1].nbytes) if len(array) else 1
+    def _checksum(self, part: int) -> int:
+        # Read rather than mapped, as mapped pages count as memory of the process.
+        return zlib.crc32(os.pread(self._descriptor, self._part_bytes, self._start + part * self._part_bytes))
 
 
 class CheckedArray:
@@ -46,15 +54,14 @@ class CheckedArray:
         repair: Called with the array if a part differs from its checksum; returns an intact one, or raises UserError.
     """
 
-    def __init__(self, stored: StoredArray, repair: Callable[[npt.NDArray[Any]], StoredArray]) -> None:
+    def __init__(self, stored: StoredArray, repair: Callable[[StoredArray], StoredArray]) -> None:
         self._repair = repair
         self._use(stored)
 
     def _use(self, stored: StoredArray) -> None:
-        self._array, self._checksums = stored
-        self._part_rows = _part_rows(self._array)
-        self._pending = np.ones(len(self._checksums), bool)
-        self._is_checked = not len(self._pending)
+        self._stored, self._array = stored, stored.array
+        self._pending = np.ones(stored.parts, bool)
+        self._is_checked = not stored.parts
 
     def __len__(self) -> int:
         """Length of the first axis."""
@@ -70,13 +77,12 @@ class CheckedArray:
             self._use(self._repair(damaged))
         return self._array[index]
 
-    def _find_damage(self, index: Any) -> npt.NDArray[Any] | None:
+    def _find_damage(self, index: Any) -> StoredArray | None:
         """Compare the parts that an index touches and that were not compared yet; the array if one is damaged."""
-        array, pending = self._array, self._pending
+        stored, pending = self._stored, self._pending
         for part in np.flatnonzero(self._touched(index) & pending).tolist():
-            start = part * self._part_rows
-            if zlib.crc32(array[start : start + self._part_rows].data) != self._checksums[part]:
-                return array
+            if not stored.is_intact(part):
+                return stored
             pending[part] = False
         self._is_checked = not pending.any()
         return None
@@ -90,10 +96,10 @@ class CheckedArray:
             rows = range(*index.indices(len(self._array)))
             if rows:
                 first, last = sorted((rows[0], rows[-1]))
-                touched[first // self._part_rows : last // self._part_rows + 1] = True
+                touched[first // self._stored.part_rows : last // self._stored.part_rows + 1] = True
         elif index.dtype == np.bool_:
             touched[:] = True
         else:
-            parts = index // self._part_rows
+            parts = index // self._stored.part_rows
             touched[parts[(parts >= 0) & (parts < len(touched))]] = True  # the array itself rejects the others
         return touched

@@ -46,7 +46,7 @@ def prediction(sample: int, source: str, words: int, reply: str, expected: str, 
 
 
 def test_metrics_by_hand(tmp_path: Path) -> None:
-    """10 nats for 4 tokens, 3 of them correct; the remaining metrics are tested in tests/analysis/metrics."""
+    """10 nats for 4 tokens, 3 of them correct; the remaining metrics are tested in tests/metrics."""
     predictions = write_predictions(
         tmp_path / "p.jsonl",
         prediction(0, "How are you now?", 5, "fine", "fine", -1.0, 6.0, 2, 2),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -97,6 +98,19 @@ def test_change_of_the_corpus_rebuilds_and_deletes_the_old(
     assert not any(folder.exists() for folder in old)
     assert {"notes", "readme"} < {entry.name for entry in caches(path)}
     assert len(caches(path)) == 3
+
+
+def test_caches_of_earlier_versions_of_the_program_are_deleted(corpus_file: Write, letters: Codecs) -> None:
+    path = corpus_file("a / b")
+    Dataset.open(path, letters)
+    (folder,) = caches(path)
+    old = folder.with_name("old")
+    shutil.copytree(folder, old)
+    record = json.loads((old / "cache.json").read_text())
+    (old / "cache.json").write_text(json.dumps(record | {"version": record["version"] - 1}))
+    shutil.rmtree(folder)
+    Dataset.open(path, letters)
+    assert caches(path) == [folder]
 
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "samples"])

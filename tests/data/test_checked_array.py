@@ -10,24 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.data import checked_array
-from seq2seq_chat.data.checked_array import CheckedArray, StoredArray, part_checksums
+from seq2seq_chat.data.checked_array import CheckedArray, StoredArray
 from seq2seq_chat.system.errors import UserError
+
+
+def stored(array: np.ndarray, checksums: list[int] | None = None) -> StoredArray:
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "array.npy"), array)
+        return StoredArray(Path(folder, "array.npy"), checksums)
 
 
 def checked(array: np.ndarray, damaged: dict[int, int]) -> tuple[CheckedArray, list[Any]]:
     """An array with other values at some rows, and the calls of its repair."""
     repairs: list[Any] = []
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder, "array.npy"), array)
-        stored = StoredArray(array.copy(), part_checksums(Path(folder, "array.npy")))
+    intact, other = stored(array), array.copy()
     for row, value in damaged.items():
-        stored.array[row] = value
+        other[row] = value
 
-    def repair(found: np.ndarray) -> StoredArray:
+    def repair(found: StoredArray) -> StoredArray:
         repairs.append(found)
-        return StoredArray(array, stored.checksums)
+        return intact
 
-    return CheckedArray(stored, repair), repairs
+    return CheckedArray(stored(other, intact.checksums), repair), repairs
 
 
 def indices(length: int) -> st.SearchStrategy[Any]:
@@ -65,10 +69,10 @@ def test_parts_that_are_not_read_are_not_compared(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_array_that_cannot_be_repaired() -> None:
-    def refuse(array: np.ndarray) -> StoredArray:
+    def refuse(damaged: StoredArray) -> StoredArray:
         raise UserError("the disk is broken")
 
-    view = CheckedArray(StoredArray(np.arange(3), [1]), refuse)
+    view = CheckedArray(stored(np.arange(3), [1]), refuse)
     with pytest.raises(UserError, match="the disk is broken"):
         view[0]
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data
+from seq2seq_chat.data import leakage
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import write_conversations
 from seq2seq_chat.data.dataset import Dataset
@@ -25,12 +27,14 @@ pairs = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
 
 
 def find(train: Path, other: Path, data: Data, tokenizers: Tokenizers) -> tuple[list[bool], list[bool]]:
-    """All words are unknown, so that samples can only be told from each other by their tokens."""
+    """All words are unknown, so that only their tokens tell samples from each other; compared in blocks of three."""
     codec = Codec(tokenizers.source, Vocabulary([*SPECIAL_WORDS, TURN]))
     is_shared = tokenizers.source is tokenizers.target
     codecs = Codecs(codec, codec if is_shared else Codec(tokenizers.target, Vocabulary([*SPECIAL_WORDS, TURN])))
     corpora = [Dataset.open(path, codecs, data) for path in (train, other)]
-    samples, targets = find_leakage(corpora[1], np.arange(len(corpora[1])), corpora[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leakage, "_BLOCK", 3)
+        samples, targets = find_leakage(corpora[1], np.arange(len(corpora[1])), corpora[0])
     return samples.tolist(), targets.tolist()
 
 

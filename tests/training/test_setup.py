@@ -11,6 +11,7 @@ import pytest
 
 from seq2seq_chat.config import parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.source_noise import SourceNoise
 from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.runs.run import Run, create_run
@@ -53,12 +54,12 @@ def test_batches_validator_and_rate(
         plain = batches._batches.batch(*batches._sampler.batch(step))
         assert np.any(plain.source != batches.batch(step).source)
         np.testing.assert_array_equal(batches.batch(step).source, noise(plain, step).source)
-    _, replies, _, corpus, buckets, reverse, limit = validator.call_args.args
-    assert (buckets, reverse, limit) == ([(5, 6), (8, 8)], True, 4)
+    _, bot, corpus, buckets = validator.call_args.args
+    assert buckets == [(5, 6), (8, 8)]
+    assert (bot.config.data.reverse_input, bot.config.training.validation_limit) == (True, 4)
+    assert corpus.text(0) == Dataset.open(config.data.validation, run.codecs, config.data).text(0)
     marks = run.codecs.source.vocabulary.ids(["?", "!", "."])
     assert batches._batches.batch(1, np.array([0])).source[0, 0] in marks, "the last word is first"
-    sample = replies._batch.source[0, : replies._batch.source_length[0]]
-    np.testing.assert_array_equal(sample, corpus.source_ids(0)[::-1])
     learner.set_learning_rate(0.125)
     assert float(learner.optimizer.learning_rate) == 0.125
 
