@@ -89,7 +89,7 @@ settings.register_profile("shrink", CI)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in a browser as slow but for one of each page, and start the files with the longest tests first."""
+    """Mark tests in a browser as slow, but for one of each page; start the files with the longest tests first."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("smoke"):
             item.add_marker(pytest.mark.slow)
