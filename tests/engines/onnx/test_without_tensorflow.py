@@ -18,7 +18,7 @@ from tests.conftest import CommandResult
 from tests.engines.onnx.commands import command, run
 from tests.random_runs import random_language_run
 
-OLD_RUN = Path(__file__).parents[1] / "compatibility" / "data" / "0.1" / "conversation"
+OLD_RUN = Path(__file__).parents[2] / "compatibility" / "data" / "0.1" / "conversation"
 
 
 def test_a_run_needs_tensorflow(tiny_run: Path) -> None:

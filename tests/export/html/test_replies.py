@@ -19,10 +19,12 @@ from seq2seq_chat.decoding.sampling import truncated_softmax
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.engines.tensorflow.restore import TrainedModel, load_trained_model
+from seq2seq_chat.engines.tensorflow.steps import TensorFlowSteps
 from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
-from seq2seq_chat.search.engine import Distribution
+from seq2seq_chat.search.engine import Distribution, run_search
+from seq2seq_chat.search.sequential import SearchSize, sampling_search
 from tests.export.html.conftest import Evaluate, encode_model
 from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
@@ -160,11 +162,11 @@ def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> N
     ids = codecs.source.encode("word1 word5 word2")
     uniform = np.random.default_rng(3).random([1, 3, config.model.decoder_steps])
     source = np.array([[*ids, *[0] * (config.model.encoder_steps - len(ids))]], np.int32)
-    search = Chatbot(TensorFlowEngine(trained.model), codecs, config).search(decoding)
-    found = search.search(source, np.array([len(ids)], np.int32), uniform, None)
+    steps = TensorFlowSteps(trained.model)
+    search = sampling_search(SearchSize(1, config.model.decoder_steps, 0), decoding, uniform)
+    found = run_search(steps, search, steps.start(source, np.array([len(ids)], np.int32)))
     expected = sorted(
-        tuple(words[:length])
-        for words, length in zip(found.words[0].numpy().tolist(), found.lengths[0].numpy(), strict=True)
+        tuple(words[:length]) for words, length in zip(found.words[0].tolist(), found.lengths[0], strict=True)
     )
     sample = """const { weights, config } = await load(input.model);
     const limits = { steps: config.decoder_steps, pause };
