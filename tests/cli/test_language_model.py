@@ -150,6 +150,7 @@ def test_a_prompt_with_unknown_characters(trained_text: tuple[Run, CommandResult
     assert "warning: the model does not know Ö, 1, 2 of the prompt" in result.err
 
 
+@pytest.mark.slow
 def test_resumed_training_is_that_without_interruption(
     trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path
 ) -> None:

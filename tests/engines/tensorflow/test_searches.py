@@ -42,11 +42,16 @@ def random_model(**changes: Any) -> Seq2Seq:
     scope="module",
     params=[
         {},
-        {"layers": 2},
-        {"attention": "none"},
         {"cell": "gru", "bidirectional": True, "attention_query": "previous", "output": "maxout"},
-        {"attention": "none", "context": "every_step", "output": "maxout"},
-        {"input_feeding": False, "context": "every_step"},
+        *(
+            pytest.param(architecture, marks=pytest.mark.slow)
+            for architecture in (
+                {"layers": 2},
+                {"attention": "none"},
+                {"attention": "none", "context": "every_step", "output": "maxout"},
+                {"input_feeding": False, "context": "every_step"},
+            )
+        ),
     ],
     ids=str,
 )
