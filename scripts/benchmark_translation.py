@@ -31,7 +31,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import write_atomically, write_json
 from seq2seq_chat.system.versions import load_tensorflow
-from seq2seq_chat.training.precision import why_unavailable
+from seq2seq_chat.training.optimizers import why_unavailable
 
 SEARCHES = ((1, 32), (5, 32), (5, 1))  # beam width, sentences at once
 MAX_WORDS = 30  # of training sentences
@@ -107,7 +107,7 @@ def main(
 def count_samples(config: Config) -> int:
     """The number of samples that the model is trained on."""
     from seq2seq_chat.data.build_codecs import build_codecs
-    from seq2seq_chat.training.corpus import open_training_corpus
+    from seq2seq_chat.training.samples import open_training_corpus
 
     return len(open_training_corpus(config, build_codecs(config.data), lambda message: None))
 

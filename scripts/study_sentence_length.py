@@ -26,7 +26,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically, write_json
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.system.versions import load_tensorflow
-from seq2seq_chat.training.precision import why_unavailable
+from seq2seq_chat.training.optimizers import why_unavailable
 
 SCRIPTS = Path(__file__).resolve().parent
 CONFIGS = SCRIPTS.parent / "configs"

@@ -48,8 +48,8 @@ def training_growth(config_file: Path, results: Path) -> float:
     """Bytes per step of a training."""
     load_tensorflow()
     from seq2seq_chat.config import load_config
-    from seq2seq_chat.training.console import Console
     from seq2seq_chat.training.experiment import start_experiment
+    from seq2seq_chat.training.reporter import Console
 
     memory = Memory()
     with patch.object(Console, "advance", memory.count):

@@ -77,7 +77,7 @@ def is_valid(combination: Combination) -> bool:
 
 def combinations(size: int) -> list[Combination]:
     """Combinations of all values that this machine supports."""
-    from seq2seq_chat.training.precision import why_unavailable
+    from seq2seq_chat.training.optimizers import why_unavailable
 
     values = enumerated_settings()
     values["training.precision"] = [value for value in values["training.precision"] if not why_unavailable(value)]
@@ -96,7 +96,7 @@ def combinations(size: int) -> list[Combination]:
 
 def language_models() -> list[Combination]:
     """Combinations of every value that applies to language models."""
-    from seq2seq_chat.training.precision import why_unavailable
+    from seq2seq_chat.training.optimizers import why_unavailable
 
     required = {"task": "language_model", "model.attention": "none", "decoding.method": "sample"}
     values = {

@@ -63,7 +63,7 @@ class Contender(NamedTuple):
         """Why it cannot run on this machine, or None."""
         if self.module == "contenders.pytorch" and importlib.util.find_spec("torch") is None:
             return "torch is not installed"
-        from seq2seq_chat.training.precision import why_unavailable  # imports TensorFlow
+        from seq2seq_chat.training.optimizers import why_unavailable  # imports TensorFlow
 
         return why_unavailable(self.precision)
 

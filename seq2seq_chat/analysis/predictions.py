@@ -24,8 +24,7 @@ from tqdm import tqdm
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.chat.decode_corpus import decode_corpus, greedy
 from seq2seq_chat.config import Decoding, override_decoding
-from seq2seq_chat.data.batches import evenly_spaced
-from seq2seq_chat.data.buckets import choose_buckets
+from seq2seq_chat.data.batches import choose_buckets, evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.system.errors import UserError

@@ -21,7 +21,7 @@ from seq2seq_chat.data.samples import Sample, Tokenizers, read_samples
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.text_setup import TextSetup
+from seq2seq_chat.training.language_model import TextSetup
 
 SAMPLE_CORPUS = str(bundled_conversations())
 PROBED_SAMPLES = 1000  # read to verify that a corpus is readable

@@ -23,9 +23,9 @@ from seq2seq_chat.model.variables import load_variables, save_variables
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.language_model import TextSetup
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.sampler import training_batches
-from seq2seq_chat.training.text_setup import TextSetup
 
 VOCABULARY_SIZE, STEPS, SAMPLES = 120, 8, 64
 LOGITS_SAMPLES = 8

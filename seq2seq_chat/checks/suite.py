@@ -14,12 +14,9 @@ from seq2seq_chat.checks.alignment import check_alignment
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.checks.copy_task import check_copy_task
 from seq2seq_chat.checks.data import check_data
-from seq2seq_chat.checks.decoding import check_decoding
 from seq2seq_chat.checks.gradients import check_gradients
-from seq2seq_chat.checks.initial_loss import check_initial_loss
-from seq2seq_chat.checks.memory import check_memory
+from seq2seq_chat.checks.invariants import check_decoding, check_initial_loss, check_memory, check_padding
 from seq2seq_chat.checks.overfitting import check_overfitting
-from seq2seq_chat.checks.padding import check_padding
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.checks.text_checks import (
     check_carried_state,
@@ -32,7 +29,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.system.versions import make_deterministic
-from seq2seq_chat.training.console import format_duration
+from seq2seq_chat.training.reporter import format_duration
 
 CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "data": check_data,

@@ -55,7 +55,7 @@ def check(
     from seq2seq_chat.checks import suite
     from seq2seq_chat.checks.check_context import CheckContext
     from seq2seq_chat.runs.run import create_checks_folder
-    from seq2seq_chat.training.precision import ensure_available
+    from seq2seq_chat.training.optimizers import ensure_available
 
     ensure_available(config.training.precision)
     suite.ensure_checks_exist(only, config)

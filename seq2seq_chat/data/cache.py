@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data.checked_array import CheckedArray, StoredArray
+from seq2seq_chat.data.array_files import CheckedArray, StoredArray
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import TextFile, read_error

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Data, is_pairs
-from seq2seq_chat.data.array_writer import ArrayWriter, array_writer, id_dtype
+from seq2seq_chat.data.array_files import ArrayWriter, CheckedArray, array_writer, id_dtype
 from seq2seq_chat.data.cache import CacheKey, load_or_build
-from seq2seq_chat.data.checked_array import CheckedArray
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.compressed import LineBlocks, is_compressed
 from seq2seq_chat.data.corpus_file import CorpusError

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data.array_writer import array_writer, id_dtype
+from seq2seq_chat.data.array_files import array_writer, id_dtype
 from seq2seq_chat.data.cache import TEXT, CacheKey, load_or_build
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.compressed import DamagedFile, open_decompressed, read_start

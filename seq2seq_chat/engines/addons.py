@@ -24,9 +24,8 @@ from seq2seq_chat.decoding.hypotheses import is_duplicate, length_divisor, reord
 from seq2seq_chat.decoding.logit_rules import forbidden_words
 from seq2seq_chat.model.attention import AdditiveAttention, DotAttention
 from seq2seq_chat.model.decoder import Absent, Decoder, NextInputs, StepInputs
-from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.encoder import EncoderOutput
-from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
 from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
 from seq2seq_chat.system.errors import UserError

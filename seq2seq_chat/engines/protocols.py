@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.search.batches import Seeds
 from seq2seq_chat.search.engine import Distribution

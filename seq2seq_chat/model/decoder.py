@@ -18,9 +18,8 @@ from seq2seq_chat.architecture.layers import (
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import ATTENTIONS, Attention, Memory
 from seq2seq_chat.model.cells import CELLS
-from seq2seq_chat.model.dropout import dropout
 from seq2seq_chat.model.encoder import EncoderOutput
-from seq2seq_chat.model.randomness import RandomContext
+from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.step_copies import copied
 from seq2seq_chat.model.weights import Weight
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from seq2seq_chat.model.custom_gradient import with_gradient
+from seq2seq_chat.model.deferred import with_gradient
 
 
 class SharedUses:

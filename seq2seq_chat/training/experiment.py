@@ -22,12 +22,12 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
 from seq2seq_chat.training.chief import TrainingDiverged
-from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution.collective import Distribution, WorkerLost, connect
 from seq2seq_chat.training.distribution.rendezvous import Cluster
 from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
 from seq2seq_chat.training.loop import Trainer
-from seq2seq_chat.training.resume_compatibility import ensure_same_settings, resume_settings
+from seq2seq_chat.training.reporter import Console
+from seq2seq_chat.training.resume import ensure_same_settings, resume_settings
 from seq2seq_chat.training.setup import build_trainer
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -13,15 +15,49 @@ import tensorflow as tf
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.engines.addons import build_model
-from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
-from seq2seq_chat.training.graph_builder import LOOKAHEAD, GraphBuilder
-from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.precision import loss_scale_variables
+from seq2seq_chat.training.optimizers import build_optimizer, loss_scale_variables
 from seq2seq_chat.training.step import StepResult, TrainingStep
 from seq2seq_chat.training.task_loss import TaskLoss
+
+LOOKAHEAD = 64  # steps; graphs that are first needed later are built when they are needed
+
+
+class GraphBuilder:
+    """While training starts with the graph of the first batch, builds those that the next batches need.
+
+    Args:
+        training_step: has the graphs.
+        batch: returns the batch of a step; may be called in another thread.
+    """
+
+    def __init__(self, training_step: TrainingStep, batch: Callable[[int], Sequence[Any]]) -> None:
+        self._training_step, self._batch = training_step, batch
+        self._thread: threading.Thread | None = None
+        self._stop_request = threading.Event()
+
+    def start(self, steps: Iterable[int]) -> None:
+        """Build the graphs of these steps in the order in which they are needed. Only the first call has an effect."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._build, args=[steps], name="graphs")
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Build no more graphs, and wait for the one that is being built."""
+        self._stop_request.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _build(self, steps: Iterable[int]) -> None:
+        with contextlib.suppress(Exception):  # raised again when the batch is needed
+            for step in steps:
+                if self._stop_request.is_set():
+                    return
+                self._training_step.build(self._batch(step))
+
 
 Model = TypeVar("Model", Seq2Seq, LanguageModel)
 

@@ -1,14 +1,212 @@
-"""Optimizers by name."""
+"""Optimizers: clipping, learning rates and precision."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
+from seq2seq_chat.model.deferred import Gradient
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.precision import with_loss_scale
+from seq2seq_chat.system.hardware import processor_flags
+
+
+def sum_repeated_rows(gradient: Gradient) -> Gradient:
+    """Sum the slices of a sparse gradient that belong to the same row.
+
+    A word that occurs several times in a batch has several slices in the gradient of its table. Norms and AdaGrad need
+    their sum.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, position = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.shape(rows)[0])
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+
+def sum_gradients(gradients: Sequence[Gradient | None]) -> Gradient | None:
+    """The sum of gradients of the same variable, all dense or all sparse; None if it has none."""
+    if len(gradients) == 1 or gradients[0] is None:
+        return gradients[0]
+    sparse = [gradient for gradient in gradients if isinstance(gradient, tf.IndexedSlices)]
+    if not sparse:
+        return tf.add_n(gradients)
+    values = tf.concat([gradient.values for gradient in sparse], axis=0)
+    rows = tf.concat([gradient.indices for gradient in sparse], axis=0)
+    return tf.IndexedSlices(values, rows, sparse[0].dense_shape)
+
+
+def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
+    """sqrt(Σ ‖g‖²) over all variables. Sparse gradients must have no repeated rows."""
+    half_squares = [tf.nn.l2_loss(g.values if isinstance(g, tf.IndexedSlices) else g) for g in gradients]  # one pass
+    return tf.sqrt(2.0 * tf.add_n(half_squares))
+
+
+def clip_by_global_norm(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
+    """Rescale all gradients together if their global norm exceeds ``limit`` (Pascanu et al. 2013).
+
+    Returns:
+        The gradients, without repeated rows, and their global norm before clipping.
+    """
+    gradients, norm = _with_norm(gradients)
+    if limit is None:
+        return gradients, norm
+    scale = tf.minimum(1.0, limit / norm)
+
+    def rescaled() -> list[Gradient]:
+        return [_map_values(lambda values: values * scale, gradient) for gradient in gradients]
+
+    # most gradients are below the limit; multiplying them by one would be a wasted pass over memory
+    return tf.cond(norm <= limit, lambda: gradients, rescaled), norm
+
+
+def clip_by_value(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
+    """Clip each entry to ±``limit``, which may change the direction (Mikolov 2012, section 3.2.2).
+
+    Returns:
+        The gradients, without repeated rows, and their global norm before clipping.
+    """
+    gradients, norm = _with_norm(gradients)
+    if limit is None:
+        return gradients, norm
+    clipped = [_map_values(lambda values: tf.clip_by_value(values, -limit, limit), gradient) for gradient in gradients]
+    return clipped, norm
+
+
+def _map_values(function: Callable[[tf.Tensor], tf.Tensor], gradient: Gradient) -> Gradient:
+    """Apply a function to a gradient, or to the values of a sparse one."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(function(gradient.values), gradient.indices, gradient.dense_shape)
+    return function(gradient)
+
+
+def _with_norm(gradients: Sequence[Gradient]) -> tuple[list[Gradient], tf.Tensor]:
+    """Sum repeated rows and compute the global norm."""
+    gradients = [sum_repeated_rows(gradient) for gradient in gradients]
+    return gradients, global_norm(gradients)
+
+
+CLIPPINGS = {"norm": clip_by_global_norm, "value": clip_by_value}
+
+
+class Schedule:
+    """The learning rate of each step and early stopping, given the validations so far.
+
+    Its :attr:`state` is part of every checkpoint: validations since the best one, validations since the learning rate
+    dropped, and how often it dropped.
+    """
+
+    def __init__(self, settings: Training) -> None:
+        self._settings = settings
+        self.state = {"since_best": 0, "since_fall": 0, "falls": 0}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Continue from the state in a checkpoint."""
+        self.state |= {key: int(value) for key, value in state.items() if key in self.state}
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 0.
+
+        ::
+
+            constant      rate
+            exponential   rate · decay^(step / decay steps)
+            plateau       rate · decay^drops
+        """
+        settings = self._settings
+        if settings.learning_rate_schedule == "exponential":
+            return settings.learning_rate * settings.learning_rate_decay ** (step / settings.learning_rate_decay_steps)
+        if settings.learning_rate_schedule == "plateau":
+            return settings.learning_rate * settings.learning_rate_decay ** self.state["falls"]
+        return settings.learning_rate
+
+    def record_validation(self, improved: bool) -> bool:
+        """Count a validation; returns whether the learning rate drops because of it."""
+        if improved:
+            self.state |= {"since_best": 0, "since_fall": 0}
+            return False
+        self.state["since_best"] += 1
+        self.state["since_fall"] += 1
+        drops = (
+            self._settings.learning_rate_schedule == "plateau"
+            and self.state["since_fall"] >= self._settings.learning_rate_patience
+        )
+        if drops:
+            self.state |= {"since_fall": 0, "falls": self.state["falls"] + 1}
+        return drops
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether early stopping ends the training."""
+        patience = self._settings.early_stopping
+        return patience is not None and self.state["since_best"] >= patience
+
+
+BFLOAT16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
+MIN_COMPUTE_CAPABILITY = {"float16": (7, 0), "bfloat16": (8, 0)}  # with tensor cores for it
+
+
+class PrecisionUnavailable(UserError):
+    """This machine does not support a precision, or only far more slowly than float32."""
+
+
+def ensure_available(precision: str) -> None:
+    """Raise PrecisionUnavailable if this machine has no instructions for a precision."""
+    if precision == "float32":
+        return
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        for gpu in gpus:
+            details = tf.config.experimental.get_device_details(gpu)
+            required, capability = MIN_COMPUTE_CAPABILITY[precision], details.get("compute_capability", (0, 0))
+            if capability < required:
+                raise PrecisionUnavailable(
+                    f"training.precision {precision} needs a GPU of compute capability {_format_version(required)}, "
+                    f"but {details.get('device_name', gpu.name)} has {_format_version(capability)}; "
+                    "use --set training.precision=float32"
+                )
+    elif precision == "float16":
+        raise PrecisionUnavailable(
+            "training.precision float16 needs a GPU, and TensorFlow finds none; "
+            "use --set training.precision=" + ("bfloat16" if BFLOAT16_INSTRUCTIONS & processor_flags() else "float32")
+        )
+    elif not BFLOAT16_INSTRUCTIONS & processor_flags():
+        raise PrecisionUnavailable(
+            "training.precision bfloat16 needs a CPU with avx512_bf16 or amx_bf16 instructions; "
+            "use --set training.precision=float32"
+        )
+
+
+def why_unavailable(precision: str) -> str | None:
+    """Why a precision is unavailable on this machine, or None if it is available."""
+    try:
+        ensure_available(precision)
+    except PrecisionUnavailable as reason:
+        return str(reason)
+    return None
+
+
+def with_loss_scale(optimizer: Any) -> Any:
+    """Add dynamic loss scaling for float16, in which small gradients would vanish (Micikevicius et al. 2018).
+
+    A step whose gradients overflow is skipped and halves the scale; 2,000 other steps in a row double it.
+    """
+    return tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+
+
+def loss_scale_variables(optimizer: Any) -> list[tf.Variable]:
+    """The variables of an optimizer's loss scale, if it has one."""
+    if not isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
+        return []
+    state = optimizer._loss_scale  # Keras has a public property for the value only
+    return [state.current_loss_scale, state.counter]
+
+
+def _format_version(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
 
 # classes with fused update kernels: one pass over a variable and its accumulators
 _keras = tf.keras.optimizers.legacy

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, ensure_same_codecs, read_arrays
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
@@ -20,7 +21,45 @@ from seq2seq_chat.runs.summary import read_end
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.initialize import InitialWeights
 from seq2seq_chat.training.learner import Learner
-from seq2seq_chat.training.resume_compatibility import ensure_same_settings, resume_settings
+
+FILES = (
+    *("train", "validation", "test"),
+    *("vocabulary", "target_vocabulary", "tokenizer_file", "target_tokenizer_file"),
+)  # may move; their contents are compared when they are read
+
+STREAM_SETTINGS = ("training.batch_size", "training.bptt_forward", "training.bptt_backward")  # they divide the text
+
+
+def resume_settings(config: Config) -> dict[str, Any]:
+    """The settings that must not change, by path: ``model.hidden_size``."""
+    return {
+        path: value
+        for path, value in flat_settings(config).items()
+        if path in ("seed", "task", "training.optimizer")  # another optimizer has other variables
+        or (path in STREAM_SETTINGS and config.task == "language_model")
+        or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
+    }
+
+
+def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Compare the settings of a run with those it is resumed with.
+
+    Settings that only one of the two has were added or removed by another version, and are ignored.
+
+    Raises:
+        UserError: some settings differ; the message lists them.
+    """
+    before = upgrade_flat_settings(before)
+    differing = [
+        f"{path} ({json.dumps(before[path])} → {json.dumps(now[path])})"
+        for path in now
+        if path in before and before[path] != now[path]
+    ]
+    if differing:
+        raise UserError(
+            f"run {run} cannot be resumed with other settings of {', '.join(differing)}; "
+            "restore them, or start a new run without --resume"
+        )
 
 
 class TrainingInputs(NamedTuple):

@@ -8,12 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.data.batches import Batches, configured_buckets
-from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.batches import Batches, Bucket, configured_buckets
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.source_noise import SourceNoise
-from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.execution import call_with_arrays
 
 STEPS_AT_ONCE = 64  # whose batches are computed together, because a call of TensorFlow takes longer than one batch
 ROUNDS, FIRST_KEY = 4, 498247692  # of tf.random.experimental.index_shuffle, which accepts only one seed

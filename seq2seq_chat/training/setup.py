@@ -14,19 +14,16 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.training.chief import Chief
-from seq2seq_chat.training.console import Console
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.initialize import InitialWeights, initialize
+from seq2seq_chat.training.language_model import TextSetup
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.loop import Trainer, TrainingState
-from seq2seq_chat.training.metrics import Meter
-from seq2seq_chat.training.precision import ensure_available
-from seq2seq_chat.training.reporter import Reporter
+from seq2seq_chat.training.optimizers import Schedule, ensure_available
+from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
-from seq2seq_chat.training.sample_setup import SampleSetup
+from seq2seq_chat.training.samples import SampleSetup
 from seq2seq_chat.training.saving import Saver
-from seq2seq_chat.training.schedules import Schedule
-from seq2seq_chat.training.text_setup import TextSetup
 from seq2seq_chat.training.validation import Validator
 from seq2seq_chat.training.worker import synchronize
 

@@ -12,15 +12,14 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
-from seq2seq_chat.model.eager import call_with_arrays
-from seq2seq_chat.model.graph_options import without_optimizer
+from seq2seq_chat.model.execution import call_with_arrays, without_optimizer
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext, RowSlice
 from seq2seq_chat.model.scheduled_sampling import Schedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.training.clipping import CLIPPINGS, sum_gradients, sum_repeated_rows
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.optimizers import CLIPPINGS, sum_gradients, sum_repeated_rows
 from seq2seq_chat.training.task_loss import SampleLoss, TaskLoss
 
 Shapes = tuple[tuple[int, ...], ...]

@@ -19,16 +19,14 @@ from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory
 from seq2seq_chat.system.versions import make_deterministic
-from seq2seq_chat.training.console import Console
-from seq2seq_chat.training.corpus import open_training_corpus
 from seq2seq_chat.training.distribution.collective import Distribution, connect_workers, ensure_divisible
 from seq2seq_chat.training.distribution.rendezvous import Cluster
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
-from seq2seq_chat.training.metrics import Meter
-from seq2seq_chat.training.precision import ensure_available
+from seq2seq_chat.training.optimizers import Schedule, ensure_available
+from seq2seq_chat.training.reporter import Console, Meter
 from seq2seq_chat.training.sampler import training_batches
-from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.samples import open_training_corpus
 
 
 class StoppedByChief(Exception):

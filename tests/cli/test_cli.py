@@ -140,12 +140,12 @@ def test_a_closed_pipe_prints_no_traceback() -> None:
 def test_training_continues_if_stdout_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from seq2seq_chat.training.console import Console
+    from seq2seq_chat.training.reporter import Console
 
     def broken_pipe(*arguments: object, **options: object) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    monkeypatch.setattr("seq2seq_chat.training.console.print", broken_pipe, raising=False)
+    monkeypatch.setattr("seq2seq_chat.training.reporter.print", broken_pipe, raising=False)
     console = Console(tmp_path / "train.log")
     console.log("step 5")
     console.log("step 10")
@@ -507,7 +507,7 @@ def test_a_resumed_training_ends_bit_for_bit_the_same(
     cli: Cli, tiny_config: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With dropout and sampled softmax, stopped between two lines of metrics, and as if it had crashed later."""
-    from seq2seq_chat.training.console import Console
+    from seq2seq_chat.training.reporter import Console
 
     advance = Console.advance
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.data import array_writer as module
-from seq2seq_chat.data.array_writer import array_writer, id_dtype
+from seq2seq_chat.data import array_files as module
+from seq2seq_chat.data.array_files import array_writer, id_dtype
 
 
 def test_the_type_of_ids_holds_all_of_a_vocabulary() -> None:

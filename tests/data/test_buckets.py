@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.buckets import choose_buckets, complete_buckets, cost, route
+from seq2seq_chat.data.batches import choose_buckets, complete_buckets, cost, route
 from seq2seq_chat.system.errors import UserError
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 8)), min_size=1, max_size=60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data import cache, checked_array, dataset
+from seq2seq_chat.data import array_files, cache, dataset
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
@@ -281,7 +281,7 @@ def test_damage_inside_an_array_is_noticed_when_it_is_read_and_repaired_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Parts that are not read are not compared; a repair of another reader of the same cache is used."""
-    monkeypatch.setattr(checked_array, "_PART_BYTES", 64)
+    monkeypatch.setattr(array_files, "_PART_BYTES", 64)
     path = corpus_file(*["a b / c d"] * 50)
 
     def everything(corpus: Dataset) -> list[list[object]]:

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.model import decoder, encoder, seq2seq
-from seq2seq_chat.model.dropout import dropout
-from seq2seq_chat.model.randomness import RandomContext, RowSlice
+from seq2seq_chat.model.randomness import RandomContext, RowSlice, dropout
 from seq2seq_chat.model.seq2seq import Seq2Seq
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.execution import call_with_arrays
 
 
 def test_the_result_is_that_of_the_function() -> None:

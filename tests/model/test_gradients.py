@@ -14,7 +14,7 @@ from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.clipping import sum_repeated_rows
+from seq2seq_chat.training.optimizers import sum_repeated_rows
 from tests.model.test_architectures import VALUES, is_valid
 from tests.pairwise import pairwise
 

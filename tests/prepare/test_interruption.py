@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.prepare import inputs, workers
+from seq2seq_chat.prepare import pipeline, workers
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers import opensubtitles, reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -25,11 +25,11 @@ from tests.prepare.raw import contents, film
 
 KILLED = """
 import dataclasses, os, signal, sys
-from seq2seq_chat.prepare import inputs
+from seq2seq_chat.prepare import pipeline
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers import reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
-inputs._TASK_BYTES = 1
+pipeline._TASK_BYTES = 1
 corpus, count = reddit.CORPUS, 0
 def read_and_die(piece, settings, shard):
     global count
@@ -72,9 +72,9 @@ def test_concurrent_preparations_are_rejected(months: Path, tmp_path: Path, monk
 STOPPED = """
 import os, signal, sys
 from seq2seq_chat.cli import main
-from seq2seq_chat.prepare import engine, inputs, subwords, workers
+from seq2seq_chat.prepare import engine, pipeline, subwords, workers
 subwords._MIN_PARALLEL_GROUPS = 1
-workers._MIN_PARALLEL_BYTES, inputs._RANGE_BYTES, inputs._TASK_BYTES = 0, 10_000, 20_000
+workers._MIN_PARALLEL_BYTES, pipeline._RANGE_BYTES, pipeline._TASK_BYTES = 0, 10_000, 20_000
 place, number = sys.argv.pop(), getattr(signal, sys.argv.pop())
 def stopping(function, stops):
     def run(*arguments):
@@ -135,8 +135,8 @@ def test_killed_reader_process_keeps_finished_shards(
     months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "_MIN_PARALLEL_BYTES", 0)
-    monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
-    monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
+    monkeypatch.setattr(pipeline, "_RANGE_BYTES", 10_000)
+    monkeypatch.setattr(pipeline, "_TASK_BYTES", 20_000)
     killed: list[int] = []
 
     class Pool(ProcessPoolExecutor):
@@ -169,7 +169,7 @@ def test_file_modified_during_reading(months: Path, tmp_path: Path, monkeypatch:
     with pytest.raises(ReadingStopped, match=r"RC_2010-01 .*changed while it was being read\. Run the command again"):
         prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "out")
     assert not (tmp_path / "out").exists()  # nothing was finished
-    monkeypatch.setattr(inputs, "_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "_TASK_BYTES", 1)
     modified = [months / "RC_2010-02"]
 
     def read_and_append_later(piece: Any, settings: Any, shard: Any) -> None:

@@ -24,7 +24,7 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.prepare import inputs, subwords, utterances
+from seq2seq_chat.prepare import pipeline, subwords, utterances
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage
 from seq2seq_chat.prepare.settings import PairFilters, PrepareSettings
@@ -419,8 +419,8 @@ def test_a_large_file_is_read_in_ranges(tmp_path: Path, monkeypatch: pytest.Monk
     content = "\ufeff" + numbers(300).replace("a200 ", "a200") + "only one\n" + numbers(50, 400)
     path = write(tmp_path, content)
     plain: Any = prepare(pair_settings(), [path], tmp_path / "whole")
-    monkeypatch.setattr(inputs, "_RANGE_BYTES", 1000)
-    monkeypatch.setattr(inputs, "_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "_RANGE_BYTES", 1000)
+    monkeypatch.setattr(pipeline, "_TASK_BYTES", 1)
     divided: Any = prepare(pair_settings(), [path], tmp_path / "divided")
     (damage,) = divided["reading"]["damages"]
     assert plain["reading"]["damages"] == [f"{path}, line 301: 1 column instead of 2, separated by a tab"]

@@ -31,8 +31,7 @@ from seq2seq_chat.data.tokenizers import (
 )
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import subwords, utterances
-from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
-from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
 from seq2seq_chat.prepare.readers.opus import scan_sentences
 from seq2seq_chat.prepare.settings import PrepareSettings
 from tests.conftest import TINY

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare import inputs, workers
+from seq2seq_chat.prepare import pipeline, workers
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers import reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -22,9 +22,9 @@ def test_result_does_not_depend_on_ranges_and_processes(
     months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "one")
-    monkeypatch.setattr(inputs, "_RANGE_BYTES", 10_000)
-    monkeypatch.setattr(inputs, "_TASK_BYTES", 20_000)
-    tasks = inputs.plan_tasks("reddit", reddit.RedditSettings(), inputs.find_inputs("reddit", [months]))
+    monkeypatch.setattr(pipeline, "_RANGE_BYTES", 10_000)
+    monkeypatch.setattr(pipeline, "_TASK_BYTES", 20_000)
+    tasks = pipeline.plan_tasks("reddit", reddit.RedditSettings(), pipeline.find_inputs("reddit", [months]))
     assert len(tasks) > 10
     prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "many")
     monkeypatch.setattr(workers, "_MIN_PARALLEL_BYTES", 0)
@@ -38,7 +38,7 @@ def test_finished_shards_are_not_read_again(months: Path, tmp_path: Path, monkey
     bad = months / "RC_2010-03"
     dump(bad, range(4000, 4100))
     bad.write_text(bad.read_text() + "{broken}\n" * 300)
-    monkeypatch.setattr(inputs, "_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "_TASK_BYTES", 1)
     with pytest.raises(CorpusError, match=r"RC_2010-03, byte \d+: invalid JSON\. In total, 300 of 4,399 lines"):
         prepare(PrepareSettings("reddit", jobs=1), [months], output)
     read: list[str] = []
@@ -77,7 +77,7 @@ def test_shard_key_includes_the_lines_of_cornell(tmp_path: Path, monkeypatch: py
         f"{separator.join(['L1', 'u0', 'm0', 'A', 'Well.'])}\n{separator.join(['L2', 'u1', 'm0', 'B', 'No!'])}\n"
     )
     (tmp_path / "movie_conversations.txt").write_text("u0 +++$+++ u1 +++$+++ m0 +++$+++ ['L1', 'L2']\n")
-    (first,) = inputs.plan_tasks("cornell", ReaderSettings(), inputs.find_inputs("cornell", [tmp_path]))
+    (first,) = pipeline.plan_tasks("cornell", ReaderSettings(), pipeline.find_inputs("cornell", [tmp_path]))
     key = first.key()
     lines.write_text(lines.read_text().replace("Well", "<u>Well</u> well"))
     assert first.key() != key

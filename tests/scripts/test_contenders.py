@@ -11,8 +11,7 @@ from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.precision import why_unavailable
+from seq2seq_chat.training.optimizers import build_optimizer, why_unavailable
 from seq2seq_chat.training.step import TrainingStep
 from tests.random_weights import randomize
 

@@ -80,9 +80,8 @@ class TableModel:
         from seq2seq_chat.decoding.beam import beam_search
         from seq2seq_chat.decoding.logit_rules import configured_rules
         from seq2seq_chat.decoding.parameters import SearchParameters
-        from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax
         from seq2seq_chat.decoding.search import SearchInputs
-        from seq2seq_chat.decoding.sequential import sequential_search
+        from seq2seq_chat.decoding.sequential import sampling_search, sequential_search, truncated_softmax
 
         def step(words: tf.Tensor, state: Any, memory: Any) -> hypotheses.StepOutput:
             history = tf.where(words == GO, 1, state * self.words + words)

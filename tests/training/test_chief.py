@@ -13,8 +13,8 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.perplexity import CorpusLoss
 from seq2seq_chat.training.chief import Chief
 from seq2seq_chat.training.loop import TrainingState
-from seq2seq_chat.training.metrics import Meter
-from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.optimizers import Schedule
+from seq2seq_chat.training.reporter import Meter
 
 
 def test_the_best_validation_is_the_lowest_so_far() -> None:

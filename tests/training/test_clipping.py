@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.training.clipping import clip_by_global_norm, sum_repeated_rows
+from seq2seq_chat.training.optimizers import clip_by_global_norm, sum_repeated_rows
 
 
 def sparse(rows: list[int], values: list[list[float]]) -> tf.IndexedSlices:

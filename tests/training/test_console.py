@@ -10,8 +10,8 @@ from unittest.mock import MagicMock
 import pytest
 from tqdm import tqdm
 
-from seq2seq_chat.training import console
-from seq2seq_chat.training.console import Console
+from seq2seq_chat.training import reporter as console
+from seq2seq_chat.training.reporter import Console
 
 METRICS = {"loss": 2.0, "perplexity": 7.4, "tokens": 900, "seconds": 10.0, "softmax": "full"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.training.graph_builder import GraphBuilder
+from seq2seq_chat.training.learner import GraphBuilder
 from tests.training.test_step import configuration, make_step, random_batch
 
 BUCKETS = [(5, 4), (3, 2), (5, 4), (2, 2), (3, 2)]

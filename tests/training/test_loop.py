@@ -11,8 +11,8 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
-from seq2seq_chat.training.metrics import Meter
-from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.optimizers import Schedule
+from seq2seq_chat.training.reporter import Meter
 from seq2seq_chat.training.step import StepResult
 
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.loop import TrainingState
-from seq2seq_chat.training.metrics import MAX_PENDING, Meter
-from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.optimizers import Schedule
+from seq2seq_chat.training.reporter import MAX_PENDING, Meter
 from seq2seq_chat.training.step import StepResult
 
 

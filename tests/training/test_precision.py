@@ -12,10 +12,10 @@ from ml_dtypes import bfloat16
 
 from seq2seq_chat.model.deferred import DeferredGradients, matmul, matmul_transposed
 from seq2seq_chat.model.variables import load_variables, save_variables
-from seq2seq_chat.training import precision
-from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.precision import (
+from seq2seq_chat.training import optimizers as precision
+from seq2seq_chat.training.optimizers import (
     PrecisionUnavailable,
+    build_optimizer,
     ensure_available,
     loss_scale_variables,
     why_unavailable,

@@ -12,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, Training, parse_config
-from seq2seq_chat.training.clipping import clip_by_value
-from seq2seq_chat.training.schedules import Schedule
+from seq2seq_chat.training.optimizers import Schedule, clip_by_value
 
 
 def schedule(**settings: object) -> Schedule:

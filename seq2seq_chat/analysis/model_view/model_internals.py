@@ -19,7 +19,7 @@ from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.clipping import global_norm, sum_repeated_rows
+from seq2seq_chat.training.optimizers import global_norm, sum_repeated_rows
 
 GRADIENT_SAMPLES = 64
 GATES: dict[type[Cell], dict[str, str]] = {  # in the order of the columns of a matrix, with what an open gate (1) does

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.data.batches import Batches
-from seq2seq_chat.data.buckets import Bucket
+from seq2seq_chat.data.batches import Batches, Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.engines.onnx.model import ExportedModel, take_rows

@@ -13,10 +13,9 @@ from seq2seq_chat.decoding.beam import beam_search
 from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.parameters import SearchParameters
-from seq2seq_chat.decoding.sampling import sampling_search, truncated_softmax
 from seq2seq_chat.decoding.search import SearchInputs
-from seq2seq_chat.decoding.sequential import sequential_search
-from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.decoding.sequential import sampling_search, sequential_search, truncated_softmax
+from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.search.batches import BatchSizes, Seeds, search_in_batches
 from seq2seq_chat.search.hypotheses import Hypotheses

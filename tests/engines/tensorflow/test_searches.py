@@ -18,7 +18,7 @@ from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.engines.tensorflow.steps import MIN_BANNED
-from seq2seq_chat.model.eager import call_with_arrays
+from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search import batches
 from seq2seq_chat.search.hypotheses import Hypotheses

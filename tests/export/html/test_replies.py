@@ -15,7 +15,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.decoding.sampling import truncated_softmax
+from seq2seq_chat.decoding.sequential import truncated_softmax
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.engines.tensorflow.restore import TrainedModel, load_trained_model

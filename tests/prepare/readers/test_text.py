@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.inputs import find_inputs, plan_tasks
+from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks
 from seq2seq_chat.prepare.readers import find_corpus
 from seq2seq_chat.prepare.shards import TaskReport
 from seq2seq_chat.prepare.workers import read_tasks

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data import checked_array
-from seq2seq_chat.data.checked_array import CheckedArray, StoredArray
+from seq2seq_chat.data import array_files
+from seq2seq_chat.data.array_files import CheckedArray, StoredArray
 from seq2seq_chat.system.errors import UserError
 
 
@@ -49,7 +49,7 @@ def indices(length: int) -> st.SearchStrategy[Any]:
 @given(st.sampled_from([(23,), (20, 3)]), st.sampled_from([16, 24, 64]), st.data())
 def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checked_array, "_PART_BYTES", part_bytes)
+        patch.setattr(array_files, "_PART_BYTES", part_bytes)
         array = np.arange(np.prod(shape)).reshape(shape)
         wrong = dict.fromkeys(data.draw(st.lists(st.integers(0, shape[0] - 1), min_size=1, max_size=2)), -1)
         view, repairs = checked(array, wrong)
@@ -62,7 +62,7 @@ def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, dat
 
 
 def test_parts_that_are_not_read_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_array, "_PART_BYTES", 16)
+    monkeypatch.setattr(array_files, "_PART_BYTES", 16)
     view, repairs = checked(np.arange(6), {5: -1})
     assert (view[0], view[1:4].tolist(), view[np.array([3, 0])].tolist(), repairs) == (0, [1, 2, 3], [3, 0], [])
     assert view[-1] == 5 and len(repairs) == 1
