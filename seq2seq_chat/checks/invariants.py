@@ -121,13 +121,8 @@ def check_decoding(context: CheckContext, on_progress: OnProgress) -> CheckResul
     corpus, _ = context.random_corpus("decoding", DECODING.words, DECODING.samples, DECODING.steps - 1)
     model = Seq2Seq(config.model, DECODING.words, config.seed)
     scale_weights(model)
-    batch = corpus.batch(
-        range(DECODING.samples),
-        size=DECODING.samples,
-        source_steps=DECODING.steps,
-        target_steps=DECODING.steps,
-        reverse=config.data.reverse_input,
-    )
+    size, steps, reverse = DECODING.samples, DECODING.steps, config.data.reverse_input
+    batch = corpus.batch(range(size), size=size, source_steps=steps, target_steps=steps, reverse=reverse)
 
     def search(**decoding: object) -> Hypotheses:
         settings = Decoding.model_validate({"allow_unknown": True, **decoding})
