@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from seq2seq_chat.data.build_codecs import SAMPLE_UTTERANCES, Letters, check_letters
+from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
 from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
 from seq2seq_chat.data.tokenizers import Tokenizer

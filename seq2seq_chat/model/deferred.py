@@ -15,33 +15,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tensorflow as tf
-from tensorflow.python.eager import record
 
 from seq2seq_chat.model.matrix_copies import matmul_padded, needs_padding, pad_rows
-from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses, column_product, row_product
-
-InputGradients = Callable[[tf.Tensor], Sequence["tf.Tensor | None"]]
-"""The gradient of an output → the gradient of each input; None for zero."""
-
-
-def with_gradient(
-    inputs: Sequence[tf.Tensor], compute: Callable[[], tf.Tensor], gradients: InputGradients
-) -> tf.Tensor:
-    """Return ``compute()``, a new tensor whose gradient with respect to each input is given by ``gradients``.
-
-    The same as ``tf.custom_gradient``, which adds copies of all inputs and outputs to a graph, and takes several times
-    as long to trace.
-    """
-    with record.stop_recording():
-        output = compute()
-    record.record_operation("CustomGradient", [output], list(inputs), gradients)
-    return output
-
+from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses, column_product, row_product, with_gradient
 
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
 

@@ -17,6 +17,7 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.tokenizers import Tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.prepare import queries
+from seq2seq_chat.prepare.arrow import booleans, integers, strings
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
@@ -34,7 +35,7 @@ from seq2seq_chat.prepare.split import (
 )
 from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics, corpus_statistics
 from seq2seq_chat.prepare.subwords import tokenize_prepared
-from seq2seq_chat.prepare.tokenizing import booleans, integers, is_ready, strings
+from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
 
 

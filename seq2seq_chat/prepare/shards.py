@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seq2seq_chat.data.build_codecs import SAMPLE_UTTERANCES, Letters
+from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.lines import read_error
 from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.prepare.tokenizing import booleans, integers
+from seq2seq_chat.prepare.arrow import booleans, integers
 from seq2seq_chat.system.files import write_atomically
 
 _FORMAT = 10  # increment it whenever a reader or a schema changes

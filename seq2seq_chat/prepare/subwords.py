@@ -17,9 +17,10 @@ from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
+from seq2seq_chat.prepare.arrow import strings
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
 from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.prepare.tokenizing import is_ready, strings
+from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import (
     PREPARED_WITH_TOKENS,
     UTTERANCES_FILE,

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
+from seq2seq_chat.prepare.arrow import booleans, integers, strings, to_numpy
 from seq2seq_chat.prepare.shards import TOKENS
 from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.prepare.tokenizing import booleans, integers, strings, to_numpy
 
 UTTERANCES_FILE = "utterances.parquet"
 

@@ -22,7 +22,7 @@ from seq2seq_chat.training.loop import Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
-from seq2seq_chat.training.samples import SampleSetup
+from seq2seq_chat.training.sample_setup import SampleSetup
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.validation import Validator
 from seq2seq_chat.training.worker import synchronize

@@ -25,8 +25,7 @@ from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
 from seq2seq_chat.training.reporter import Console, Meter
-from seq2seq_chat.training.sampler import training_batches
-from seq2seq_chat.training.samples import open_training_corpus
+from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 
 
 class StoppedByChief(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.build_codecs import SAMPLE_UTTERANCES
+from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import Tokenizers, read_tokenized_utterances
 from seq2seq_chat.data.tokenizers import Tokenizer

@@ -17,7 +17,7 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.training.samples import open_training_corpus
+from seq2seq_chat.training.sampler import open_training_corpus
 from tests.conftest import CommandResult
 
 Cli = Callable[..., CommandResult]

@@ -22,9 +22,10 @@ import orjson
 import pyarrow as pa
 
 from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
+from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.shards import COMMENTS, Piece, ReaderSettings, Shard
-from seq2seq_chat.prepare.tokenizing import floats, integers, strings, tokenize
+from seq2seq_chat.prepare.tokenizing import tokenize
 
 MAX_FILE_BYTES = 1 << 44
 """The ordinal of a comment is the number of its file times this, plus the offset of its line."""
