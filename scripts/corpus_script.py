@@ -18,7 +18,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from seq2seq_chat.cli.options import log_to_stderr
-from seq2seq_chat.cli.streams import is_write_error
+from seq2seq_chat.cli.running import is_write_error
 from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.codec import load_tokenizer
 from seq2seq_chat.data.corpus_file import CorpusError, read_utterances

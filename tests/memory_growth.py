@@ -61,7 +61,7 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
     """Bytes per reply of ``seq2seq-chat chat`` in a pipeline."""
     load_tensorflow()
     from seq2seq_chat.chat.chatbot import Chatbot
-    from seq2seq_chat.cli.terminal import ReplyFormat, answer_lines
+    from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines
     from seq2seq_chat.config import override_decoding
     from seq2seq_chat.runs.run import Run
 
@@ -87,12 +87,12 @@ def page_growth(results: Path, decoding: dict[str, object], replies: int) -> flo
     """Bytes per reply of ``seq2seq-chat serve`` to a client in the same process."""
     load_tensorflow()
     from webui.app import create_app
-    from webui.limits import Limits
+    from webui.app_state import Limits
     from webui.server import running
 
     memory, limits = Memory(), Limits(max_queued_total=4)
     with (
-        patch("webui.limits.MAX_FOLLOWERS", 0),  # few threads, so that all have used their stacks after the warm-up
+        patch("webui.app_state.MAX_FOLLOWERS", 0),  # few threads, so that all have used their stacks after the warm-up
         running(create_app(results, limits), "127.0.0.1", 0, limits) as server,
     ):
         client = http.client.HTTPConnection("127.0.0.1", server.effective_port, timeout=60)

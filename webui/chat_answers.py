@@ -18,7 +18,7 @@ from webui.decoding_options import requested_decoding
 from webui.model_worker import Answer, ReplyStream, Utterance
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
-from webui.server_sent_events import server_sent_event
+from webui.streaming import server_sent_event
 
 Result = TypeVar("Result")
 

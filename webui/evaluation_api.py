@@ -23,8 +23,7 @@ from seq2seq_chat.analysis.votes.evaluation import (
 )
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.packages import explain_missing_packages
+from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from webui.api import compute_answers, error_response, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply

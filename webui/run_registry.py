@@ -10,8 +10,8 @@ from typing import Any
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.find import NoSuchRun, list_runs, match_run
-from seq2seq_chat.runs.notes import FILE as NOTES
 from seq2seq_chat.runs.run import BEST, LATEST, Run, snapshot_name
+from seq2seq_chat.runs.summary import NOTES_FILE as NOTES
 from seq2seq_chat.runs.summary import Summary, summarize
 from seq2seq_chat.system.errors import UserError
 

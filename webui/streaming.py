@@ -1,4 +1,4 @@
-"""Responses that are sent while a model computes them: one JSON object a line."""
+"""Responses that are sent while they are computed: one JSON object a line, or server-sent events."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from flask import Response
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
-from webui.model_stream import Block, ModelStream
+from webui.model_stream import Block, ModelStream, Part, Stream
 from webui.model_worker import STREAM_FAILED, ModelUnavailable, ServerBusy
 from webui.run_registry import NotFoundError
-from webui.stream import Part, Stream
+
+KEEP_ALIVE = ": keep-alive\n\n"
+"""A comment; sending it shows whether the reader has left."""
+
+
+def server_sent_event(name: str, data: dict[str, Any]) -> str:
+    """The text of an event whose data are JSON."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
 def stream_response(

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from flask import Blueprint, Response, request
 
 from seq2seq_chat.config import Config, ConfigError
-from seq2seq_chat.runs.answers import add_answer, read_answers, unanswered_steps
-from seq2seq_chat.runs.comparison import compare
+from seq2seq_chat.runs.comparison import add_answer, compare, read_answers, unanswered_steps
 from seq2seq_chat.runs.json_lines import finite_or_null
-from seq2seq_chat.runs.notes import Notes, write_notes
 from seq2seq_chat.runs.run import Run, snapshot_name
+from seq2seq_chat.runs.summary import Notes, write_notes
 from seq2seq_chat.system.errors import UserError
 from webui.api import compute_answers, find_run, json_response, request_json
-from webui.app_state import get_state
+from webui.app_state import MAX_FOLLOWERS, get_state
 from webui.decoding_options import single_reply
-from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ServerBusy, Utterance
 from webui.openapi import EVENTS, Operation
 from webui.run_details import learning_curves

@@ -63,8 +63,7 @@ def chat(
         click.echo(f"loading {run.name}…", err=True)
     load_tensorflow_for(run)
     from seq2seq_chat.chat.chatbot import Chatbot
-    from seq2seq_chat.cli.conversation import converse
-    from seq2seq_chat.cli.terminal import ReplyFormat, answer_lines
+    from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, converse
 
     bot = Chatbot.load(run, snapshot)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance

@@ -1,22 +1,145 @@
-"""Conversations in the terminal, with commands that change settings, explain replies and save what was said."""
+"""Replies in the terminal: through pipes, and in conversations.
+
+Commands of a conversation change settings, explain replies and save what was said.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import logging
 import os
 import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from seq2seq_chat.chat.chatbot import Chatbot, Reply
-from seq2seq_chat.chat.notes import notes
-from seq2seq_chat.cli.terminal import ReplyFormat, explain
+from tqdm import tqdm
+
+from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
+from seq2seq_chat.chat.notes import UNKNOWN_LANGUAGE, notes, unknown_note, unread_note
 from seq2seq_chat.config import OPTIONS_OF_METHOD, Decoding, override_decoding
 from seq2seq_chat.data.codec import replace_surrogates
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.signals import Terminated
+from seq2seq_chat.system.tables import one_line
+
+CHUNK = 2**16  # bytes that are read at once from a pipe
+LINES_AT_ONCE = 256
+
+logger = logging.getLogger(__name__)
+
+
+def available_lines(stream: io.BufferedIOBase, limit: int) -> Iterator[list[bytes]]:
+    """The lines of a stream, without line feeds, in blocks of those that can be read without waiting.
+
+    Only waits for the first line of each block.
+
+    Args:
+        stream: a file, pipe or socket.
+        limit: maximum number of lines in a block.
+    """
+    incomplete: list[bytes] = []
+    while chunk := stream.read1(CHUNK):
+        first, *others = chunk.split(b"\n")
+        incomplete.append(first)
+        if not others:
+            continue
+        lines = [b"".join(incomplete), *others]
+        incomplete = [lines.pop()]
+        for start in range(0, len(lines), limit):
+            yield lines[start : start + limit]
+    if any(incomplete):
+        yield [b"".join(incomplete)]
+
+
+class ReplyFormat(NamedTuple):
+    """What is printed of a reply."""
+
+    scores: bool = False  # all hypotheses with their scores, rather than the best one
+    tokens: bool = False  # tokens separated by spaces, rather than text
+
+    def lines(self, reply: Reply) -> list[str]:
+        """A line for each hypothesis."""
+        if self.scores:
+            return [f"{hypothesis.score:.4f}\t{self._line(hypothesis)}" for hypothesis in reply.hypotheses]
+        return [self._line(hypothesis) for hypothesis in reply.hypotheses[:1]] or [""]
+
+    def _line(self, hypothesis: Hypothesis) -> str:
+        return " ".join(hypothesis.words) if self.tokens else one_line(hypothesis.text)
+
+
+def answer_lines(
+    bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, stdin: BufferedIOBase, out: IO[str]
+) -> None:
+    """Write a line with the reply to each line; with ``scores``, a line for each hypothesis, then an empty one.
+
+    Lines that can be read without waiting are answered together. They end as in a corpus file, and a byte order mark is
+    dropped. Invalid UTF-8 becomes U+FFFD. The first line with invalid UTF-8 causes a warning, and so do the first one
+    that is longer than the model reads, the first with nearly only unknown words, and the first that is not empty but
+    has nothing that the model reads.
+    """
+    warned: set[str] = set()
+    done = 0
+    with tqdm(unit="line", delay=2, disable=out.isatty() or None, leave=False) as bar:
+        for block in available_lines(stdin, LINES_AT_ONCE):
+            if not done:
+                block[0] = block[0].removeprefix(BOM_UTF8)
+            lines = [line.removesuffix(b"\r") for line in block]
+            replies = bot.replies([line.decode("utf-8", errors="replace") for line in lines], decoding)
+            for line, reply in zip(lines, replies, strict=True):
+                done += 1
+                for cause, message in _problems(bot, line, reply):
+                    if cause not in warned:
+                        warned.add(cause)
+                        logger.warning("line %d of stdin %s", done, message)
+                for text in reply_format.lines(reply):
+                    out.write(text + "\n")
+                if reply_format.scores:
+                    out.write("\n")
+            out.flush()  # the other program may wait for the reply before it writes the next utterance
+            bar.update(len(lines))
+
+
+def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, str]]:
+    """What is wrong with a line: a name of the problem, and a sentence about the line."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+        yield (
+            "encoding",
+            (
+                "is not UTF-8, so some of its letters are lost; convert the input, for example with: iconv -f latin1 "
+                "-t utf-8"
+            ),
+        )
+    if reply.unread_words:
+        yield "length", f"is too long: {unread_note(reply)}"
+    if reply.unknown_share >= UNKNOWN_LANGUAGE:
+        yield "language", f"has {unknown_note(reply)}"
+    if text.strip() and not reply.hypotheses:
+        reason = bot.unreadable[0].lower() + bot.unreadable[1:]
+        yield "unreadable", f"has no {bot.config.labels.output}, only an empty line: {reason}"
+
+
+def explain(reply: Reply) -> str:
+    """The tokens read, those that are unknown, all hypotheses, and what each token of the best one attends to most."""
+    lines = [f"tokens read: {' '.join(reply.source_words)}"]
+    if reply.unknown_words:
+        lines.append(f"not in the vocabulary: {' '.join(reply.unknown_words)}")
+    lines += [f"{hypothesis.score:8.2f}  {one_line(hypothesis.text)}" for hypothesis in reply.hypotheses]
+    best = reply.hypotheses[0] if reply.hypotheses else None
+    if best and best.attention:
+        attended = [reply.source_words[max(range(len(row)), key=row.__getitem__)] for row in best.attention]
+        pairs = [f"{word} ← {source}" for word, source in zip(best.words, attended, strict=True)]
+        lines.append("attention: " + "   ".join(pairs))
+    return "\n".join(lines)
+
 
 HELP = {
     "conversation": "/quit or Ctrl-D ends the conversation, /why explains the last reply, /reset clears the history, "

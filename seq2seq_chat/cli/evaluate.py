@@ -20,7 +20,7 @@ from seq2seq_chat.cli.options import (
     sent2vec_option,
     snapshot_option,
 )
-from seq2seq_chat.system.packages import explain_missing_packages
+from seq2seq_chat.system.errors import explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
 
 

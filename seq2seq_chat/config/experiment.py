@@ -12,9 +12,8 @@ from pydantic.fields import FieldInfo
 
 from seq2seq_chat.config.data import Data, is_pairs
 from seq2seq_chat.config.decoding import Decoding
-from seq2seq_chat.config.messages import cut
 from seq2seq_chat.config.model import Model
-from seq2seq_chat.config.section import LanguageModelsRequire, Section, conditions
+from seq2seq_chat.config.section import LanguageModelsRequire, Section, conditions, cut
 from seq2seq_chat.config.training import Training
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.experiment import Config, unused_settings
 from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
-from seq2seq_chat.config.messages import cut, explain
-from seq2seq_chat.config.section import ConfigError, conditions
+from seq2seq_chat.config.section import ConfigError, conditions, cut, explain
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,16 @@
-"""Compare runs: the settings that differ, and the results."""
+"""Compare runs by their settings and results, and the checkpoints of a run by their replies to the same questions."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import flat_settings
-from seq2seq_chat.runs.json_lines import read_json_lines
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.json_lines import append_durably, read_json_lines
+from seq2seq_chat.runs.run import Run, snapshot_step
 from seq2seq_chat.runs.summary import MAX_BYTES, summarize
 from seq2seq_chat.system.tables import NO_VALUE, format_table
 
@@ -68,3 +69,28 @@ def format_comparison(comparison: Comparison) -> str:
     for name, values in comparison.figures.items():
         rows.append([name, *(NO_VALUE if value is None else str(value) for value in values)])
     return format_table(rows, "lr")
+
+
+def read_answers(run: Run) -> dict[int, dict[str, str]]:
+    """The replies of a run by training step and question."""
+    answers: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for line in read_json_lines(run.answers_file):
+        question, reply = line.get("question"), line.get("reply")
+        if isinstance(question, str) and isinstance(reply, str):
+            answers[line["step"]][question] = reply
+    return dict(answers)
+
+
+def add_answer(run: Run, step: int, question: str, reply: str) -> None:
+    """Store a reply. Raises UserError if the file could not be written."""
+    append_durably(run.answers_file, {"step": step, "question": question, "reply": reply})
+
+
+def unanswered_steps(run: Run, questions: Sequence[str], answers: Mapping[int, Mapping[str, str]]) -> list[int]:
+    """The steps of weights that have not replied to all questions.
+
+    Those that training deletes next are first: checkpoints, the oldest first, and then snapshots, the newest first.
+    """
+    kept = {snapshot_step(name) for name in run.snapshots()}
+    steps = sorted(run.saved_steps(), key=lambda step: (step in kept, -step if step in kept else step))
+    return [step for step in steps if not answers.get(step, {}).keys() >= set(questions)]

@@ -118,7 +118,7 @@ class Run:
 
     @property
     def answers_file(self) -> Path:
-        """Replies to the same questions by checkpoints; see :mod:`seq2seq_chat.runs.answers`."""
+        """Replies to the same questions by checkpoints; see :mod:`seq2seq_chat.runs.comparison`."""
         return self.path / "answers.jsonl"
 
     @property

@@ -1,18 +1,44 @@
-"""The status of a run, read from its folder, possibly while a training run writes to it."""
+"""The status of a run, read from its folder, possibly while a training run writes to it; and notes of people."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seq2seq_chat.config import ConfigError
 from seq2seq_chat.runs.json_lines import is_step, read_json_lines
-from seq2seq_chat.runs.notes import Notes, read_notes
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.files import write_json
 
 State = Literal["training", "finished", "interrupted", "failed"]
 MAX_BYTES = 32 * 2**20  # read from the end of a metrics file: more than a hundred thousand lines
+NOTES_FILE = "notes.json"
+
+
+class Notes(NamedTuple):
+    """What people note about a run: a star, whether lists hide it, and a text."""
+
+    star: bool = False
+    hidden: bool = False
+    text: str = ""
+
+
+def read_notes(run: Path) -> Notes:
+    """The notes in a run's folder; empty ones if the file is missing or damaged."""
+    try:
+        content = json.loads((run / NOTES_FILE).read_text(encoding="utf-8"))
+        notes = Notes(**content)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return Notes()
+    is_valid = [type(value) for value in notes] == [bool, bool, str]
+    return notes if is_valid else Notes()
+
+
+def write_notes(run: Path, notes: Notes) -> None:
+    """Write the notes atomically. Raises UserError if the file could not be written."""
+    write_json(run / NOTES_FILE, notes._asdict())
 
 
 class Summary(NamedTuple):

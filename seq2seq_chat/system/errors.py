@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -15,3 +17,33 @@ class UserError(Exception):
     """
 
     missing_file_remedy: ClassVar[str] = ""
+
+
+EVALUATION_PACKAGES = ("choix", "sacrebleu", "scipy")
+"""What only the evaluation of replies needs. Exported models reply without them."""
+
+
+class MissingPackage(UserError):
+    """A package is not installed."""
+
+
+@contextmanager
+def explain_missing_packages(purpose: str) -> Iterator[None]:
+    """Imports of modules that need :data:`EVALUATION_PACKAGES`.
+
+    Args:
+        purpose: What they are for, to begin a sentence.
+
+    Raises:
+        MissingPackage: One of the packages is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EVALUATION_PACKAGES:
+            raise
+        raise MissingPackage(
+            f"{purpose} needs the package {package}, which is not installed; install all that it needs with: "
+            f"pip install {' '.join(EVALUATION_PACKAGES)}"
+        ) from error

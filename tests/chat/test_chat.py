@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
-from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, converse
-from seq2seq_chat.cli.terminal import ReplyFormat
+from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, ReplyFormat, converse
 from seq2seq_chat.config import Config, Decoding, parse_config, set_decoding
 from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
 from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
@@ -242,7 +241,7 @@ def test_chat_with_a_snapshot(cli: Cli, tiny_run: Path) -> None:
 
 
 def test_each_reply_is_flushed_before_the_next_line_is_read(bot: Chatbot) -> None:
-    from seq2seq_chat.cli.terminal import answer_lines
+    from seq2seq_chat.cli.conversation import answer_lines
 
     class Pipe:
         """Requires a flushed reply before the next line is read."""

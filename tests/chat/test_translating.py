@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.chat.chatbot import Hypothesis, Reply
-from seq2seq_chat.cli.conversation import converse
-from seq2seq_chat.cli.terminal import ReplyFormat
+from seq2seq_chat.cli.conversation import ReplyFormat, converse
 from seq2seq_chat.config import Config, Data, Decoding
 
 

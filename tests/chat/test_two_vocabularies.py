@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.cli.terminal import explain
+from seq2seq_chat.cli.conversation import explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codec, Codecs, convert_tokens
 from seq2seq_chat.data.tokenizers import TokenizerSettings, train_tokenizer

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
 from seq2seq_chat.chat.notes import notes
-from seq2seq_chat.cli.terminal import ReplyFormat, answer_lines, explain
+from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.run import Run

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.runs.notes import Notes
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import read_end, summarize
+from seq2seq_chat.runs.summary import Notes, read_end, summarize
 
 STEPS = 100  # as in conftest.py
 

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.system.pipes import available_lines
+from seq2seq_chat.cli.conversation import available_lines
 
 
 class Chunks(io.BytesIO):

@@ -22,7 +22,7 @@ from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import LIMITS
 from webui.schemas import ChatReply
-from webui.search_schemas import SearchEnd, SearchStart, SearchStepLine
+from webui.search_api import SearchEnd, SearchStart, SearchStepLine
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 

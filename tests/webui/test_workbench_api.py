@@ -15,12 +15,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.runs.notes import Notes, read_notes, write_notes
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.summary import Notes, read_notes, write_notes
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import error_of
 from webui.api import compute_answers
-from webui.limits import Limits
+from webui.app_state import Limits
 from webui.model_worker import Answer, ModelUnavailable
 from webui.run_watch import RunWatch
 

@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import Any
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.system.packages import EVALUATION_PACKAGES
+from seq2seq_chat.system.errors import EVALUATION_PACKAGES
 
 PACKAGES = (
     *("click", "numpy", "onnxruntime", "pydantic", "tqdm", "zstandard"),  # all commands
