@@ -76,7 +76,7 @@ def source_and_target_embeddings_swapped_at_load(patch: pytest.MonkeyPatch, fold
 def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -> None:
     """Make every Python process started from now on run ``fault`` after loading variables."""
     code = """
-        from seq2seq_chat.inference import restore
+        from seq2seq_chat.engines.tensorflow import restore
 
         original = restore._load
 

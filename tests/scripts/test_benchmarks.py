@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -74,4 +75,4 @@ def test_benchmark_prepare(tmp_path: Path) -> None:
     options = ("--reddit-mb", "1", "--opensubtitles-mb", "0", "--rounds", "1", "--folder", str(tmp_path / "dumps"))
     half, full = run("benchmark_prepare.py", *options, folder=tmp_path)
     assert 0.5 <= half["MB"] < 0.51 and 1 <= full["MB"] < 1.01
-    assert float(full["MB/s"]) == pytest.approx(full["MB"] / full["seconds"][0], abs=0.05)
+    assert float(full["MB/s"]) == pytest.approx(full["MB"] / median(full["seconds"]), abs=0.05)

@@ -297,6 +297,7 @@ def test_another_batch_size_is_resumed_bit_for_bit(cli: Cli, run_copy: Path, tmp
     cli("train", "--resume", interrupted, "--set", "training.steps=25", *smaller)
     result = cli("train", "--resume", interrupted, "--set", "training.steps=30")
     assert "new order" not in result.out
-    files = [np.load(run / "checkpoints" / "0000000030.npz") for run in (run_copy, interrupted)]
-    names = [name for name in files[0].files if name != "metadata.json"]
-    assert all(files[0][name].tobytes() == files[1][name].tobytes() for name in names)
+    one, other = (run / "checkpoints" / "0000000030.npz" for run in (run_copy, interrupted))
+    with np.load(one) as first, np.load(other) as second:
+        names = [name for name in first.files if name != "metadata.json"]
+        assert all(first[name].tobytes() == second[name].tobytes() for name in names)

@@ -163,7 +163,8 @@ def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> N
     uniform = np.random.default_rng(3).random([1, 3, config.model.decoder_steps])
     source = np.array([[*ids, *[0] * (config.model.encoder_steps - len(ids))]], np.int32)
     steps = TensorFlowSteps(trained.model)
-    search = sampling_search(SearchSize(1, config.model.decoder_steps, 0), decoding, uniform)
+    size = SearchSize(1, config.model.decoder_steps, config.model.encoder_steps)
+    search = sampling_search(size, decoding, uniform)
     found = run_search(steps, search, steps.start(source, np.array([len(ids)], np.int32)))
     expected = sorted(
         tuple(words[:length]) for words, length in zip(found.words[0].tolist(), found.lengths[0], strict=True)
