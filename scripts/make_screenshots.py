@@ -28,7 +28,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.versions import load_tensorflow
 from webui.app import create_app
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.server import running
 
 try:

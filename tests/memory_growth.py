@@ -87,7 +87,7 @@ def page_growth(results: Path, decoding: dict[str, object], replies: int) -> flo
     """Bytes per reply of ``seq2seq-chat serve`` to a client in the same process."""
     load_tensorflow()
     from webui.app import create_app
-    from webui.app_state import Limits
+    from webui.limits import Limits
     from webui.server import running
 
     memory, limits = Memory(), Limits(max_queued_total=4)

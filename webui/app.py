@@ -16,8 +16,9 @@ from werkzeug.exceptions import HTTPException
 from seq2seq_chat.analysis.replies import QUESTIONS
 from seq2seq_chat.config import LABELS
 from webui.api import api, handle_error
-from webui.app_state import EXTENSION, AppState, Limits, get_state
+from webui.app_state import EXTENSION, AppState, get_state
 from webui.evaluation_api import evaluations
+from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.run_details import MEDIA_TYPES, report_files, run_summary
 from webui.run_registry import NotFoundError, RunRegistry

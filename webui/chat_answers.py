@@ -15,10 +15,10 @@ from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState
 from webui.decoding_options import requested_decoding
+from webui.model_stream import server_sent_event
 from webui.model_worker import Answer, ReplyStream, Utterance
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
-from webui.streaming import server_sent_event
 
 Result = TypeVar("Result")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError, Decoding, conditions, describe, override_decoding
-from webui.app_state import Limits
+from webui.limits import Limits
 
 METHOD = "decoding.method"  # the form shows a setting only with its methods
 OTHERS = {f"decoding.{name}" for name in Decoding.model_fields if name != "method"}

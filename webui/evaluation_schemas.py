@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from seq2seq_chat.analysis.votes.evaluation import Choice, Vote
 from seq2seq_chat.config import RUN_NAME
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.schemas import (
     MAX_NAME_LENGTH,
     Count,

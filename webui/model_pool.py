@@ -19,7 +19,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ReplyStream, ServerBusy, Utterance
 from webui.run_registry import weights_version

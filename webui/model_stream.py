@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,6 +12,15 @@ from typing import Any, Generic, TypeVar
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
+
+KEEP_ALIVE = ": keep-alive\n\n"
+"""A comment; sending it shows whether the reader has left."""
+
+
+def server_sent_event(name: str, data: dict[str, Any]) -> str:
+    """The text of an event whose data are JSON."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+
 
 Part = TypeVar("Part")
 

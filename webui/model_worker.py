@@ -17,7 +17,7 @@ from seq2seq_chat.chat.chatbot import Chatbot, Reply
 from seq2seq_chat.chat.generator import random_seed
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.system.errors import UserError
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.model_stream import ModelStream, Stream
 
 logger = logging.getLogger(__name__)

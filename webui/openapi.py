@@ -14,8 +14,8 @@ from pydantic.json_schema import models_json_schema
 from werkzeug.routing import Rule
 
 from seq2seq_chat import __version__
-from webui.app_state import Limits
 from webui.decoding_options import decoding_schema
+from webui.limits import Limits
 from webui.schemas import ErrorResponse
 
 TEMPLATE = "#/components/schemas/{model}"

@@ -13,8 +13,8 @@ from seq2seq_chat.config import Config, ConfigError
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import MAX_BYTES, Summary
-from webui.app_state import Limits
 from webui.decoding_options import decoding_options, default_settings
+from webui.limits import Limits
 from webui.run_registry import snapshots, strip_paths
 from webui.run_schemas import TrainingCurve, ValidationCurve
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from webui.streaming import KEEP_ALIVE, server_sent_event
+from webui.model_stream import KEEP_ALIVE, server_sent_event
 
 INTERVAL = 1.0  # seconds between two looks at the folder
 SILENCE = 15.0  # seconds without changes after which a comment is sent

@@ -24,7 +24,8 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_cores, free_memory
 from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
-from webui.app_state import Limits, get_state
+from webui.app_state import get_state
+from webui.limits import Limits
 from webui.security import is_local
 
 MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024

@@ -16,14 +16,6 @@ from webui.model_stream import Block, ModelStream, Part, Stream
 from webui.model_worker import STREAM_FAILED, ModelUnavailable, ServerBusy
 from webui.run_registry import NotFoundError
 
-KEEP_ALIVE = ": keep-alive\n\n"
-"""A comment; sending it shows whether the reader has left."""
-
-
-def server_sent_event(name: str, data: dict[str, Any]) -> str:
-    """The text of an event whose data are JSON."""
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
-
 
 def stream_response(
     run: Run,

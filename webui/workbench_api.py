@@ -14,8 +14,9 @@ from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.runs.summary import Notes, write_notes
 from seq2seq_chat.system.errors import UserError
 from webui.api import compute_answers, find_run, json_response, request_json
-from webui.app_state import MAX_FOLLOWERS, get_state
+from webui.app_state import get_state
 from webui.decoding_options import single_reply
+from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ServerBusy, Utterance
 from webui.openapi import EVENTS, Operation
 from webui.run_details import learning_curves

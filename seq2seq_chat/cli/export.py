@@ -105,8 +105,8 @@ def _page_assets() -> Assets:
 
     import webui
     from seq2seq_chat.export.html.export import Assets
-    from webui.app_state import Limits
     from webui.decoding_options import decoding_options, default_settings
+    from webui.limits import Limits
 
     folder, limits = Path(webui.__file__).parent, Limits()
     return Assets(

@@ -76,7 +76,7 @@ def serve(
     has_exported = any(run.is_exported for run in list_runs(results))
     with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
         load_tensorflow()
-    from webui.app_state import Limits
+    from webui.limits import Limits
     from webui.server import Proxy, default_models
     from webui.server import serve as serve_pages
 

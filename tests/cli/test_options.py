@@ -14,7 +14,7 @@ from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
-from webui.app_state import Limits
+from webui.limits import Limits
 
 Cli = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Reply
 from webui.app import close_app, create_app
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.server import running
 
 REPLY_TIMEOUT = 240_000  # milliseconds: the first reply includes loading the model, maybe on a busy machine

@@ -22,7 +22,7 @@ from seq2seq_chat.runs.run import Run
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import error_of
 from webui.app import close_app, create_app
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.run_registry import strip_paths
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")

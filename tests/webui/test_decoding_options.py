@@ -9,7 +9,7 @@ from pydantic import Field
 
 from seq2seq_chat.config import AppliesIf, ConfigError, Decoding, Section, loading
 from webui import decoding_options
-from webui.app_state import Limits
+from webui.limits import Limits
 
 LIMITS = Limits(max_beam_width=50)
 

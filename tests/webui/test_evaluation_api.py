@@ -16,8 +16,8 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import error_of
-from webui.app_state import Limits
 from webui.evaluation_schemas import EvaluationResults
+from webui.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 

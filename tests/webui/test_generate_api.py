@@ -24,7 +24,7 @@ from seq2seq_chat.system.errors import UserError
 from tests.random_runs import random_language_run
 from webui import model_pool
 from webui.app import close_app, create_app
-from webui.app_state import Limits
+from webui.limits import Limits
 
 TEXT = "the cat sat on a mat.\n"
 PROMPT = "the cat"

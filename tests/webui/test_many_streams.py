@@ -15,7 +15,8 @@ import pytest
 
 from tests.webui.conftest import resident_memory
 from webui.app import create_app
-from webui.app_state import Limits, get_state
+from webui.app_state import get_state
+from webui.limits import Limits
 from webui.server import running
 
 PEOPLE = 200

@@ -18,7 +18,7 @@ from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import resident_memory
 from webui import model_pool
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.model_worker import Answer, ModelUnavailable, ModelWorker, ServerBusy, Utterance
 

@@ -20,7 +20,7 @@ from seq2seq_chat.runs.summary import Notes, read_notes, write_notes
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import error_of
 from webui.api import compute_answers
-from webui.app_state import Limits
+from webui.limits import Limits
 from webui.model_worker import Answer, ModelUnavailable
 from webui.run_watch import RunWatch
 
