@@ -65,7 +65,7 @@ export async function* fetchLines(path, body, signal) {
  */
 export async function* fetchEvents(path, signal, body = null) {
   for await (const event of fetchParts(path, signal, "\n\n", body)) {
-    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? []; // as in server_sent_events.py
+    const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? []; // as in model_stream.py
     if (name) yield { name, data: JSON.parse(data) }; // else a comment
   }
 }
