@@ -1,6 +1,6 @@
 """Checks that a model can learn, to run before a long training.
 
-Reading order: ``check_context`` (what is checked); the checks from fast to slow: ``data``, ``memory``,
-``initial_loss``, ``gradients``, ``padding``, ``save_and_load``, ``decoding``, ``alignment``, ``overfitting`` and
-``copy_task``, of which the last three share ``learning``; and ``suite``, which runs and reports them.
+Reading order: ``check_context`` (what is checked); the checks from fast to slow: ``data``, ``invariants``,
+``gradients``, ``save_and_load``, ``alignment``, ``overfitting`` and ``copy_task``, of which the last three share
+``learning``; and ``suite``, which runs and reports them.
 """

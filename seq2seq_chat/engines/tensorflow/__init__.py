@@ -1,5 +1,5 @@
 """Models in TensorFlow.
 
-Reading order: steps (for the searches of ``search/``), graph_search (a whole search as one graph), scorer, engine,
-language_model.
+Reading order: restore, steps (for the searches of ``search/``), graph_search (a whole search as one graph), scorer,
+engine, language_model.
 """
