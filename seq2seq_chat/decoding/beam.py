@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
+    ModelOutput,
     PartialHypotheses,
-    StepOutput,
     is_duplicate,
     length_divisor,
     reorder_state,
@@ -116,7 +116,7 @@ class _BeamSearch:
         return tf.reshape(values, [self.batch, self.max_width, *values.shape[1:]])
 
     def _candidates(
-        self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: StepOutput
+        self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: ModelOutput
     ) -> _Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 

@@ -11,7 +11,7 @@ from seq2seq_chat.data.vocabulary import PAD
 from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
 
 
-class StepOutput(NamedTuple):
+class ModelOutput(NamedTuple):
     """The model's output for the next word of every row: log p(word) = logit - normalizer.
 
     The difference is not computed for the entire vocabulary because a search needs only the most probable words.
@@ -24,8 +24,8 @@ class StepOutput(NamedTuple):
     forbidden: Sequence[Any] = ()  # ids of words that are masked whatever their logits: numbers or scalar tensors
 
 
-StepFunction = Callable[[tf.Tensor, Any, Any], StepOutput]
-"""(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`StepOutput`."""
+StepFunction = Callable[[tf.Tensor, Any, Any], ModelOutput]
+"""(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`ModelOutput`."""
 
 
 class PartialHypotheses(NamedTuple):
@@ -97,7 +97,7 @@ def is_duplicate(words: tf.Tensor) -> tf.Tensor:
     return tf.reduce_any(equal & earlier, axis=2)
 
 
-def top_k_words(step_output: StepOutput, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+def top_k_words(step_output: ModelOutput, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """The ``count`` most probable next words of every row, best first; equally probable ones are sorted by id.
 
     Returns:
@@ -113,7 +113,7 @@ def top_k_words(step_output: StepOutput, count: int) -> tuple[tf.Tensor, tf.Tens
     return values - step_output.normalizer[:, tf.newaxis], tf.gather(words, positions, batch_dims=1)
 
 
-def allowed_logits(step_output: StepOutput) -> tf.Tensor:
+def allowed_logits(step_output: ModelOutput) -> tf.Tensor:
     """The logits, -inf for forbidden words: [rows, vocabulary]."""
     if not step_output.forbidden:
         return step_output.logits

@@ -12,12 +12,12 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
-from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import ModelOutput, log_normalizer
 from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose
 from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD
 from seq2seq_chat.search.logit_rules import forbidden_ids
 
-LogitRule = Callable[[StepOutput, tf.Tensor, tf.Tensor], StepOutput]
+LogitRule = Callable[[ModelOutput, tf.Tensor, tf.Tensor], ModelOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
 
 
@@ -41,7 +41,7 @@ def configured_rules(parameters: SearchParameters) -> list[LogitRule]:
 def apply_if(condition: Condition, rule: LogitRule) -> LogitRule:
     """A rule that applies under a condition and changes the logits and their normalizer."""
 
-    def conditional(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+    def conditional(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
         def changed() -> tuple[tf.Tensor, tf.Tensor]:
             result = rule(output, words, t)
             return result.logits, result.normalizer
@@ -59,7 +59,7 @@ def forbidden_words(allow_unknown: Condition) -> Sequence[Any]:
     return [PAD, GO, tf.where(allow_unknown, NO_WORD, UNKNOWN)]
 
 
-def apply_rules(rules: Sequence[LogitRule], output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+def apply_rules(rules: Sequence[LogitRule], output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
     """Apply all rules in order. words: those so far, int32 [rows, steps], t: their number."""
     for rule in rules:
         output = rule(output, words, t)
@@ -69,7 +69,7 @@ def apply_rules(rules: Sequence[LogitRule], output: StepOutput, words: tf.Tensor
 def forbid(ids: Sequence[Any]) -> LogitRule:
     """Forbid words with these ids."""
 
-    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
         return output._replace(forbidden=(*output.forbidden, *ids))
 
     return rule
@@ -78,7 +78,7 @@ def forbid(ids: Sequence[Any]) -> LogitRule:
 def min_length_rule(min_length: Scalar) -> LogitRule:
     """Forbid the end marker before a reply has ``min_length`` words."""
 
-    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
         end = tf.one_hot(EOS, output.logits.shape[-1], on_value=NEG_INF, off_value=0.0)
         return output._replace(logits=tf.where(t < min_length, output.logits + end, output.logits))
 
@@ -88,7 +88,7 @@ def min_length_rule(min_length: Scalar) -> LogitRule:
 def no_repeat_ngram_rule(n: Scalar) -> LogitRule:
     """Forbid words that would repeat an n-gram (Paulus et al. 2018, section 2.5). The end marker is always allowed."""
 
-    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
         # a word is forbidden if the n - 1 words before it are also the last ones
         positions, back = tf.range(words.shape[1]), tf.range(1, tf.minimum(n, words.shape[1] + 1))
         before = tf.gather(words, tf.maximum(positions[:, tf.newaxis] - back, 0), axis=1)
@@ -110,7 +110,7 @@ def repetition_penalty_rule(penalty: Scalar) -> LogitRule:
     one changes the probabilities, and with them the scores.
     """
 
-    def rule(output: StepOutput, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
         rows = tf.shape(words)[0]
         indices = tf.stack([tf.repeat(tf.range(rows), words.shape[1]), tf.reshape(words, [-1])], axis=1)
         indices = tf.boolean_mask(indices, (indices[:, 1] != PAD) & (indices[:, 1] != EOS))

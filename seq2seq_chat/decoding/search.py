@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.decoding.hypotheses import (
+    ModelOutput,
     PartialHypotheses,
     StepFunction,
-    StepOutput,
     reorder_state,
     repeat_rows,
 )
@@ -107,7 +107,7 @@ def next_active(
     return ActiveHypotheses(rows, state, memory_after)
 
 
-def step_active(inputs: SearchInputs, active: ActiveHypotheses, words: tf.Tensor, t: tf.Tensor) -> StepOutput:
+def step_active(inputs: SearchInputs, active: ActiveHypotheses, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
     """The model's output for the active hypotheses under the logit rules.
 
     Args:

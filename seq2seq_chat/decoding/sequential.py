@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
+    ModelOutput,
     PartialHypotheses,
-    StepOutput,
     allowed_logits,
     reorder_state,
     repeat_rows,
@@ -24,11 +24,11 @@ from seq2seq_chat.decoding.search import ActiveHypotheses, SearchInputs, first_a
 from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS
 from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
 
-ChooseWords = Callable[[StepOutput, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+ChooseWords = Callable[[ModelOutput, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """(step output, row of each active hypothesis: [active], t) → log-probabilities and ids of the next words: [active]."""
 
 
-def most_probable_words(step_output: StepOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def most_probable_words(step_output: ModelOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The choice of greedy search."""
     log_probabilities, words = top_k_words(step_output, 1)
     return log_probabilities[:, 0], words[:, 0]
@@ -89,7 +89,7 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Trun
     n = uniform.shape[1] or tf.shape(uniform)[1]
     flat = tf.reshape(uniform, [-1, uniform.shape[2]])
 
-    def choose(step_output: StepOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def choose(step_output: ModelOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         words = sample_words(distribution(allowed_logits(step_output)), tf.gather(tf.gather(flat, rows), t, axis=1))
         return tf.gather(step_output.logits, words, batch_dims=1) - step_output.normalizer, words
 

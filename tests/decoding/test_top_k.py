@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.decoding.hypotheses import StepOutput, log_normalizer, top_k_words
+from seq2seq_chat.decoding.hypotheses import ModelOutput, log_normalizer, top_k_words
 from seq2seq_chat.decoding.logit_rules import forbid
 from seq2seq_chat.model.output import MAX_TRANSPOSED_ROWS, Output
 
 
-def step_output(logits: np.ndarray) -> StepOutput:
+def step_output(logits: np.ndarray) -> ModelOutput:
     values = tf.constant(logits, tf.float32)
-    return StepOutput(values, tf.reduce_logsumexp(values, axis=1), (), tf.zeros([len(logits), 0]))
+    return ModelOutput(values, tf.reduce_logsumexp(values, axis=1), (), tf.zeros([len(logits), 0]))
 
 
 @given(

@@ -83,12 +83,12 @@ class TableModel:
         from seq2seq_chat.decoding.search import SearchInputs
         from seq2seq_chat.decoding.sequential import sampling_search, sequential_search, truncated_softmax
 
-        def step(words: tf.Tensor, state: Any, memory: Any) -> hypotheses.StepOutput:
+        def step(words: tf.Tensor, state: Any, memory: Any) -> hypotheses.ModelOutput:
             history = tf.where(words == GO, 1, state * self.words + words)
             index = tf.stack([memory, tf.math.floormod(history, self.logits.shape[1])], axis=1)
             logits = tf.gather_nd(tf.constant(self.logits), index)
             attention = tf.stack([tf.cast(history, tf.float32), tf.cast(memory, tf.float32)], axis=1)
-            return hypotheses.StepOutput(logits, hypotheses.log_normalizer(logits), history, attention)
+            return hypotheses.ModelOutput(logits, hypotheses.log_normalizer(logits), history, attention)
 
         parameters = SearchParameters.of_settings(decoding)
         rows = tf.range(self.rows)

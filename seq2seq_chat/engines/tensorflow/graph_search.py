@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.beam import beam_search
-from seq2seq_chat.decoding.hypotheses import StepFunction, StepOutput, log_normalizer
+from seq2seq_chat.decoding.hypotheses import ModelOutput, StepFunction, log_normalizer
 from seq2seq_chat.decoding.logit_rules import configured_rules
 from seq2seq_chat.decoding.parameters import SearchParameters
 from seq2seq_chat.decoding.search import SearchInputs
@@ -133,10 +133,10 @@ def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:
 def model_step(model: Seq2Seq, weights: SearchWeights | None = None) -> StepFunction:
     """The step function of a model's decoder; see :meth:`Seq2Seq.step`."""
 
-    def step(words: tf.Tensor, state: Any, memory: Any) -> StepOutput:
+    def step(words: tf.Tensor, state: Any, memory: Any) -> ModelOutput:
         logits, state, attention = model.step(words, state, memory, weights)
         if attention is None:
             attention = tf.zeros([tf.shape(words)[0], 0])
-        return StepOutput(logits, log_normalizer(logits), state, attention)
+        return ModelOutput(logits, log_normalizer(logits), state, attention)
 
     return step

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import StepOutput as ModelOutput
-from seq2seq_chat.decoding.hypotheses import allowed_logits, log_normalizer, top_k_words
+from seq2seq_chat.decoding.hypotheses import ModelOutput, allowed_logits, log_normalizer, top_k_words
 from seq2seq_chat.decoding.sequential import sample_words, truncated_softmax
 from seq2seq_chat.model.execution import call_with_arrays, free_attributes
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
