@@ -81,8 +81,8 @@ def main(
 def measure(corpus: str, source: Path, output: Path, options: Sequence[str]) -> tuple[float, int]:
     """Run `prepare`; the seconds it takes, and the peak memory of all its processes in bytes.
 
-    The peak is that of two samples in a row: a process that Java has just forked shares Java's memory until it runs
-    another program, a millisecond later, and would count twice.
+    Memory counts once two samples in a row have it: a process that Java has just forked shares Java's memory until it
+    runs another program, a millisecond later, and would count twice.
     """
     command = [sys.executable, "-m", "seq2seq_chat", "prepare", corpus, str(source), "--output", str(output), *options]
     start = time.perf_counter()

@@ -1,7 +1,7 @@
 """The workload of the benchmarks: model sizes, and the weights, batches and sampled words that all contenders share.
 
-That of Seq2Seq models is written to a folder once, so that a contender needs neither TensorFlow nor this project to
-read it. That of language models is a function of the size and the number of a step.
+The workload of Seq2Seq models is written to a folder once, so that a contender needs neither TensorFlow nor this
+project to read it. The workload of language models is a function of the size and the number of a step.
 """
 
 from __future__ import annotations
