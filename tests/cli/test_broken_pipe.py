@@ -76,7 +76,7 @@ def test_the_help_of_a_script(check_script: Callable[..., None], path: Path) -> 
 
 
 @pytest.mark.slow
-def test_commands(check: Callable[..., None], run_copy: Path, corpora: Path, tmp_path: Path) -> None:
+def test_commands(check: Callable[..., None], run_copy: Path, corpora: Path, tiny_config: Path, tmp_path: Path) -> None:
     results = ["--results", run_copy.parent]
     for words in (
         ["--version"],
@@ -85,14 +85,6 @@ def test_commands(check: Callable[..., None], run_copy: Path, corpora: Path, tmp
         ["experiments", "compare", "latest", "latest", *results],
         ["chat", "latest", *results],
         ["prepare", "lines", corpora / "train.txt", "--output", tmp_path / "prepared"],
-    ):
-        check(main, "seq2seq-chat", *words)
-
-
-@pytest.mark.slow
-def test_slow_commands(check: Callable[..., None], run_copy: Path, tiny_config: Path, tmp_path: Path) -> None:
-    results = ["--results", run_copy.parent]
-    for words in (
         ["evaluate", "latest", "--limit", "1", *results],
         ["export", "latest", "--output", tmp_path / "exported", *results],
         ["report", "latest", *results],

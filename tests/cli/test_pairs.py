@@ -94,21 +94,6 @@ def test_chat_translates(cli: Cli, run: Path) -> None:
     assert correct >= 7, result.out
 
 
-@pytest.mark.slow
-def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
-    """The configured parallel files and the same pairs as a .tsv are one corpus."""
-    (tmp_path / "test.TSV").write_bytes(rows(translations(20, 2)))
-    results = []
-    for options in ([], ["--data", tmp_path / "test.TSV"]):
-        result = cli("evaluate", run, *options, "--json", tmp_path / "out.json", "--output", tmp_path)
-        assert result.status == 0, result
-        results.append(json.loads((tmp_path / "out.json").read_text()))
-    for key in ("loss", "samples", "tokens", "bleu", "word_accuracy"):
-        assert results[0][key] == results[1][key]
-    assert results[0]["samples"] == 20
-    assert results[0]["bleu"] > 80
-
-
 def test_one_side_cannot_be_evaluated(cli: Cli, run: Path) -> None:
     error = cli("evaluate", run, "--data", run.parent.parent / "validation.fr").error_message
     assert "trained on pairs of texts; specify a .tsv of two columns with --data" in error

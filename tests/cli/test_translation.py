@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import sacrebleu
 
@@ -119,49 +118,11 @@ def test_samples_keep_their_keys(run: Path) -> None:
     assert [(line["source"], line["target"]) for line in lines[:2]] == [pairs[0], pairs[VALIDATION // 2]]
 
 
-def arrays(path: Path) -> dict[str, bytes]:
-    with np.load(path) as file:
-        return {name: file[name].tobytes() for name in file.files if name != "metadata.json"}
-
-
-@pytest.mark.slow
-def test_a_killed_training_resumes_bit_for_bit(cli: Cli, run: Path, tmp_path: Path) -> None:
-    """It was killed after the checkpoint of step 20: the metrics reported later are discarded and come again."""
-    killed = shutil.copytree(run, tmp_path / run.name)
-    (killed / "checkpoints" / "0000000040.npz").unlink()
-    (killed / "checkpoints" / f"{STEPS:010d}.npz").unlink()
-    (killed / "end.json").unlink()
-    best = max(validations(run), key=lambda line: line["bleu"])["step"]
-    if best > 20:
-        (killed / "checkpoints" / "best.npz").unlink()
-    assert cli("train", "--resume", killed).status == 0
-    for name in ("best", f"{STEPS:010d}"):
-        assert arrays(killed / "checkpoints" / f"{name}.npz") == arrays(run / "checkpoints" / f"{name}.npz")
-    for resumed, expected in zip(validations(killed), validations(run), strict=True):
-        assert resumed | {"seconds": 0} == expected | {"seconds": 0}
-    assert (killed / "samples.jsonl").read_text() == (run / "samples.jsonl").read_text()
-
-
 def test_chat_translates_line_by_line(cli: Cli, run: Path) -> None:
     one, empty, same = translate(cli, run, ["one two three !", "", "one two three !"])
     assert one == same
     assert one
     assert empty == ""
-    result = cli("chat", run, "--n-best", 3, stdin=b"one two three !\n")
-    scored = [line.split("\t") for line in result.out.splitlines()]
-    assert len(scored) == 4
-    assert scored[3] == [""]
-    assert sorted((float(score) for score, _ in scored[:3]), reverse=True) == [float(s) for s, _ in scored[:3]]
-
-
-def test_a_source_that_is_too_long(cli: Cli, run: Path) -> None:
-    """The model reads its end, as in training."""
-    words = " ".join(["two"] * 5)
-    result = cli("chat", run, stdin=f"one {words}\none four one {words} !\n{words} one four one !\n".encode())
-    assert len(result.out.splitlines()) == 3
-    (warning,) = [line for line in result.err.splitlines() if "warning" in line]
-    assert "line 2 of stdin is too long: the model reads only the last 8 of 9 tokens" in warning
-    assert result.out.splitlines()[1] == translate(cli, run, [f"four one {words} !"])[0]
 
 
 def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
@@ -273,12 +234,6 @@ def test_report(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert "BLEU by the length of the source" in page
     assert "log-probability of the translation, nats" in page
     assert all(source in page for source, _ in translations(VALIDATION, 2)[:12])
-
-
-@pytest.mark.slow
-def test_export(cli: Cli, run: Path, tmp_path: Path) -> None:
-    result = cli("export", run, "--output", tmp_path / "model")
-    assert result.status == 0, result
 
 
 def test_data_check(cli: Cli, config: Path, tmp_path: Path) -> None:
