@@ -58,11 +58,7 @@ READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
         (
             "opensubtitles in --max-gap off --keep-copies --engine spark --spark-master local[2] --memory 4GB --jobs 3",
             PrepareSettings(
-                *("opensubtitles", None, None, True),
-                engine="spark",
-                spark_master="local[2]",
-                memory="4GB",
-                jobs=3,
+                *("opensubtitles", None, None, True), engine="spark", spark_master="local[2]", memory="4GB", jobs=3
             ),
         ),
         (

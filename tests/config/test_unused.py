@@ -73,12 +73,7 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
     ("decoding.rerank=anti_language_model", "decoding.rerank_weight=0.0", [BEAM], "decoding.rerank_weight=0.1"),
     ("decoding.rerank_weight=0.3", "decoding.rerank=none", [BEAM], "decoding.rerank=anti_language_model"),
     ("decoding.rerank_prefix_length=3", "decoding.rerank=none", [BEAM], "decoding.rerank=anti_language_model"),
-    (
-        "decoding.rerank_prefix_length=3",
-        "decoding.rerank=bidirectional",
-        [BEAM, "decoding.backward_run=x"],
-        None,
-    ),
+    ("decoding.rerank_prefix_length=3", "decoding.rerank=bidirectional", [BEAM, "decoding.backward_run=x"], None),
     *(
         (f"decoding.{setting}", "decoding.top_k=1", [SAMPLE], "decoding.top_k=2")
         for setting in ("temperature=0.5", "top_p=0.5", "seed=1", "n_best=3")
@@ -89,12 +84,7 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
         ["data.shared_vocabulary=false"],
         "data.target_vocabulary_size=11",
     ),
-    (
-        "decoding.replace_unknown=true",
-        "model.attention=none",
-        ["decoding.allow_unknown=true"],
-        "model.attention=dot",
-    ),
+    ("decoding.replace_unknown=true", "model.attention=none", ["decoding.allow_unknown=true"], "model.attention=dot"),
     (
         "decoding.lexicon=words.tsv",
         "decoding.replace_unknown=false",

@@ -17,10 +17,7 @@ def test_the_type_of_ids_holds_all_of_a_vocabulary() -> None:
 @pytest.mark.parametrize("count", [0, 1, 6, 1000])
 def test_numpy_reads_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code, dtype: str, count: int) -> None:
     monkeypatch.setattr(module, "_BUFFER_ITEMS", 7)
-    with (
-        array_writer(tmp_path / "a.npy", code) as flat,
-        array_writer(tmp_path / "b.npy", code, columns=2) as rows,
-    ):
+    with array_writer(tmp_path / "a.npy", code) as flat, array_writer(tmp_path / "b.npy", code, columns=2) as rows:
         for number in range(count):
             flat.extend([number])
             rows.extend([number, 2 * number])

@@ -203,11 +203,7 @@ def test_user_cache_if_the_folder_is_not_writable(corpus_file: Write, letters: C
 
 
 def test_home_cache_without_xdg_variable(
-    corpus_file: Write,
-    letters: Codecs,
-    builds: list[Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    corpus_file: Write, letters: Codecs, builds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

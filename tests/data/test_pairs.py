@@ -152,10 +152,7 @@ def test_different_numbers_of_lines(tmp_path: Path, source: bytes, target: bytes
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ("a\tb\n".encode("utf-16"), "UTF-16"),
-        (gzip.compress(GOOD * 1000)[:-9], "damaged"),
-    ],
+    [("a\tb\n".encode("utf-16"), "UTF-16"), (gzip.compress(GOOD * 1000)[:-9], "damaged")],
     ids=["UTF-16", "truncated gzip"],  # gzip stores the time, so its bytes differ between workers
 )
 def test_unreadable(tmp_path: Path, content: bytes, message: str) -> None:

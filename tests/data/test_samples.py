@@ -26,11 +26,7 @@ def test_sliding() -> None:
 
 
 def test_alternating() -> None:
-    assert list(iterate_samples(CONVERSATIONS, "alternating")) == [
-        ("a", "b"),
-        ("e", "f"),
-        ("g", "h"),
-    ]
+    assert list(iterate_samples(CONVERSATIONS, "alternating")) == [("a", "b"), ("e", "f"), ("g", "h")]
 
 
 @given(st.lists(st.integers(0, 7)))
@@ -54,10 +50,7 @@ def test_utterances_without_tokens_are_dropped(corpus_file: Write) -> None:
     utterances = read_tokenized_utterances(path, Tokenizers(tokenizer, tokenizer))
     tokens = [(utterance.conversation, utterance.source_tokens) for utterance in utterances]
     assert [words for _, words in tokens] == [["hi", "!"], ["bo", "?"], ["yes"], ["no"]]
-    assert list(iterate_samples(tokens, "sliding")) == [
-        (["hi", "!"], ["bo", "?"]),
-        (["bo", "?"], ["yes"]),
-    ]
+    assert list(iterate_samples(tokens, "sliding")) == [(["hi", "!"], ["bo", "?"]), (["bo", "?"], ["yes"])]
     assert list(iterate_samples(tokens, "alternating")) == [(["hi", "!"], ["bo", "?"])]
 
 

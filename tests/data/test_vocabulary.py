@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.vocabulary import (
-    EOS,
-    GO,
-    PAD,
-    UNKNOWN,
-    Vocabulary,
-    VocabularyError,
-    strip_ids,
-)
+from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError, strip_ids
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 
@@ -52,11 +44,7 @@ def test_from_counts_takes_the_most_frequent() -> None:
     assert Vocabulary.from_counts(counts, 100).words == [*SPECIAL, "b", "a", "c", "d"]
 
 
-@given(
-    st.dictionaries(st.text("abz.<é", min_size=1, max_size=3), st.integers(1, 3)),
-    st.integers(5, 12),
-    st.randoms(),
-)
+@given(st.dictionaries(st.text("abz.<é", min_size=1, max_size=3), st.integers(1, 3)), st.integers(5, 12), st.randoms())
 def test_from_counts_does_not_depend_on_order(counts: dict[str, int], size: int, random) -> None:
     items = list(counts.items())
     random.shuffle(items)

@@ -27,14 +27,7 @@ from seq2seq_chat.prepare.readers.opensubtitles import film_name
 from seq2seq_chat.prepare.readers.opus import DamagedXml, Sentences, film_sentences, parse_sentences, scan_sentences
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
-from tests.prepare.oracle import (
-    check,
-    data_folder,
-    oracle_film,
-    oracle_films,
-    oracle_reddit,
-    read_corpus_files,
-)
+from tests.prepare.oracle import check, data_folder, oracle_film, oracle_films, oracle_reddit, read_corpus_files
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -27,11 +27,7 @@ from seq2seq_chat.prepare.pipeline import find_inputs, prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.statistics import vocabulary_table
 from seq2seq_chat.prepare.utterances import PREPARED
-from tests.prepare.oracle import (
-    data_folder,
-    oracle_film,
-    oracle_reddit,
-)
+from tests.prepare.oracle import data_folder, oracle_film, oracle_reddit
 
 
 @pytest.fixture(scope="module")

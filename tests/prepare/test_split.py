@@ -72,10 +72,7 @@ def test_invalid_shares(bad) -> None:
     [
         (["d_train.txt.gz", "d_valid.txt", "d_test.txt"], ["train", "validation", "test"]),
         (["TEST.txt", "Train.txt", "validation.txt"], ["test", "train", "validation"]),
-        (
-            ["train1.txt", "train2.txt", "valid.txt", "test.txt"],
-            ["train"] * 2 + ["validation", "test"],
-        ),
+        (["train1.txt", "train2.txt", "valid.txt", "test.txt"], ["train"] * 2 + ["validation", "test"]),
         (["train.txt", "test.txt"], None),
         (["train.txt", "test.txt", "valid.txt", "more.txt"], None),
         (["trains.txt", "contest.txt", "invalid.txt"], None),

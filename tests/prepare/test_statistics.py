@@ -39,11 +39,7 @@ def test_counts_by_hand(corpus_file: Write, tmp_path: Path) -> None:
 def test_characters_and_alternating_pairs(corpus_file: Write, tmp_path: Path) -> None:
     statistics = prepare(
         PrepareSettings(
-            "lines",
-            split=(1, 0, 0),
-            tokenizer=TokenizerSettings("character"),
-            pairing="alternating",
-            vocabulary_size=8,
+            "lines", split=(1, 0, 0), tokenizer=TokenizerSettings("character"), pairing="alternating", vocabulary_size=8
         ),
         [corpus_file("a b / c / d")],
         tmp_path / "output",

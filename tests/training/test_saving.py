@@ -125,9 +125,7 @@ def test_a_large_model_is_not_copied(
 
 
 def test_training_does_not_wait_for_the_disk(
-    tmp_path: Path,
-    large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, fsync = threading.Event(), os.fsync
 
@@ -158,9 +156,7 @@ def test_a_failure_is_raised_at_the_next_step(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_is_not_replaced_by_an_earlier_file(
-    tmp_path: Path,
-    large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, large_model: tuple[tf.Variable, tf.Variable, BackgroundWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot must not contain the best weights of an earlier step."""
     small, _, writer = large_model

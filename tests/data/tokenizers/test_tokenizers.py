@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers import (
-    Tokenizer,
-    TokenizerName,
-    TokenizerSettings,
-    create_tokenizer,
-    train_tokenizer,
-)
+from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.tokenizers.english import clean
 
 TEXTS = st.one_of(
