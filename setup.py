@@ -72,6 +72,7 @@ setup(
         "dev": [
             "axe-playwright-python",
             "hypothesis",
+            "jsonschema_rs",
             "mypy",
             "playwright",
             "pytest",

@@ -7,19 +7,17 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import sacrebleu
 
 from seq2seq_chat.analysis import predictions as predictions_module
-from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run, sentence_distances
+from seq2seq_chat.analysis.evaluate import compute_metrics, sentence_distances
 from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
 from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.chat.decode_corpus import decode_corpus
-from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
@@ -100,17 +98,6 @@ def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corp
     assert [p.reply for p in results] == [reply.text for reply in replies]
     assert [p.reply_tokens.split() for p in results] == [reply.hypotheses[0].words for reply in replies]
     assert [p.score for p in results] == pytest.approx([reply.hypotheses[0].score for reply in replies], abs=1e-5)
-
-
-def test_the_source_is_read_in_the_order_of_training(loaded: LoadedRun, corpora: Path) -> None:
-    data = loaded.config.data.model_copy(update={"reverse_input": True})
-    corpus = Dataset.open(corpora / "validation.txt", loaded.codecs, data)
-    bot = MagicMock(config=loaded.config.model_copy(update={"data": data}))
-    bot.search.return_value.side_effect = UserError("recorded")
-    with pytest.raises(UserError, match="recorded"):
-        next(decode_corpus(bot, corpus, Decoding(), np.array([3])))
-    source, (length,), _ = bot.search.return_value.call_args.args
-    assert source[0, :length].tolist() == corpus.source_ids(3)[::-1].tolist()
 
 
 def test_correct_tokens_by_brute_force(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:
@@ -223,24 +210,10 @@ def test_runs_with_the_same_output_have_their_own_sentence_vectors(
     assert len(list(folder.glob("sent2vec_*.bin"))) == 2
 
 
-def test_evaluate_without_the_training_corpus(run_copy: Path, corpora: Path) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["train"] = "moved/away.txt"
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    metrics = evaluate_run(Run(run_copy), limit=5)
-    assert metrics["sent2vec_distance"] is None and "--sent2vec" in metrics["sent2vec"]
-    assert metrics["bleu"] is not None
-
-
 def test_invalid_sent2vec_file_fails_before_predicting(cli: Cli, run_copy: Path, corpora: Path) -> None:
     result = cli("evaluate", run_copy, "--sent2vec", corpora / "train.txt")
     assert "not a binary Sent2Vec model" in result.error_message
     assert not (run_copy / "evaluation").exists()
-
-
-def test_empty_test_file(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("")
-    assert "no utterance" in cli("evaluate", run_copy, "--data", tmp_path / "empty.txt").error_message
 
 
 def test_full_disk_loses_no_complete_block(

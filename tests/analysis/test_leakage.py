@@ -118,5 +118,7 @@ def test_missing_training_corpus(cli: Cli, run_copy: Path, corpora: Path, tmp_pa
     metrics = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
     assert metrics["leaked_samples"] is metrics["leaked_targets"] is metrics["without_leaked"] is None
     assert "moved/away.txt" in metrics["leakage_error"]
+    assert metrics["sent2vec_distance"] is None and "--sent2vec" in metrics["sent2vec"]
+    assert metrics["bleu"] is not None
     (line,) = (line for line in result.out.splitlines() if line.startswith("leakage"))
     assert "unknown: " in line and "moved/away.txt" in line

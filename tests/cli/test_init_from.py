@@ -51,26 +51,6 @@ def initialized(cli: Cli, corpora: Path, tmp_path_factory: pytest.TempPathFactor
     return Initialized(Run(run), folder / "moved", origin, result.out)
 
 
-def test_the_checkpoint_before_the_first_step_has_the_weights(initialized: Initialized) -> None:
-    there, here = words_of(initialized.origin), words_of(initialized.run.path)
-    assert min(len(set(there) - set(here)), len(set(here) - set(there)), len(set(here) & set(there))) > 4
-    files = initialized.origin / "checkpoints" / "0000000006.npz", initialized.run.checkpoint_path(0)
-    with np.load(files[0]) as before, np.load(files[1]) as now:
-        assert json.loads(now["metadata.json"])["step"] == 0
-        components = ("encoder", "decoder", "embedding", "output")
-        names = [name for name in before.files if name.partition("/")[0] in components]
-        assert len(names) > 40
-        for name in names:
-            if name.endswith(("/m", "/v")):
-                assert not np.any(now[name]), f"{name}: the optimizer starts afresh"
-            elif name.startswith("embedding") or name in ("output/words", "output/bias"):
-                for word in set(there) & set(here):
-                    row, expected = now[name][here.index(word)], before[name][there.index(word)]
-                    np.testing.assert_array_equal(row, expected, err_msg=f"{name}: {word}")
-            else:
-                np.testing.assert_array_equal(now[name], before[name], err_msg=name)
-
-
 def test_where_it_comes_from_is_recorded(cli: Cli, initialized: Initialized) -> None:
     run, origin = initialized.run, initialized.origin
     there, here = words_of(origin), words_of(run.path)

@@ -45,11 +45,6 @@ def test_a_translation_needs_pairs(key: str) -> None:
     parse("conversation", **{key: "t.txt"})
 
 
-def test_a_translation_has_no_earlier_turns() -> None:
-    with pytest.raises(ConfigError, match="context_turns is 2, but train"):
-        parse(context_turns=2)
-
-
 def test_only_translations_have_a_bleu() -> None:
     assert parse("translation", "training.best_metric=bleu").training.best_metric == "bleu"
     with pytest.raises(ConfigError, match="best_metric bleu applies to task translation only, but task is conversa"):
@@ -60,9 +55,3 @@ def test_only_translations_have_a_bleu() -> None:
 def test_unknown_tasks(task: Any) -> None:
     with pytest.raises(ConfigError, match="task must be conversation, translation or language_model"):
         parse_config({"name": "x", "task": task, "data": {"train": "t.tsv"}}, "x.json")
-
-
-@pytest.mark.parametrize("data", [None, [], "t.tsv", {"shared_vocabulary": 3, "train": "t.tsv"}])
-def test_damaged_data(data: Any) -> None:
-    with pytest.raises(ConfigError):
-        parse_config({"name": "x", "task": "translation", "data": data}, "x.json")

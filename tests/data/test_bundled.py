@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,26 +60,3 @@ def test_the_files_are_up_to_date(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for name in ("conversations.txt", "validation.txt"):
         assert (tmp_path / name).read_bytes() == (SAMPLE / name).read_bytes(), "run scripts/generate_conversations.py"
-
-
-def test_patterns_are_expanded() -> None:
-    pattern = generate_conversations.parse("(hi|good [day|night]) you [there]")
-    texts = generate_conversations.expand(pattern)
-    expected = {f"{start} you{end}" for start in ("hi", "good", "good day", "good night") for end in ("", " there")}
-    assert (set(texts), len(texts), generate_conversations.count(pattern)) == (expected, 8, 8)
-    rng = random.Random(1)
-    assert {generate_conversations.pick(pattern, rng) for _ in range(200)} == expected
-
-
-def test_many_inner_groups_are_expanded_independently() -> None:
-    names = "abcdefghijkl"
-    alternatives = "|".join(f"{name} ({'|'.join('123456789')})" for name in names)  # 9^12 combinations of choices
-    texts = generate_conversations.expand(generate_conversations.parse(f"({alternatives})"))
-    assert set(texts) == {f"{name} {digit}" for name in names for digit in "123456789"}
-
-
-def test_the_shortest_texts_of_a_large_pattern_are_always_chosen() -> None:
-    words = [f"word{n}" for n in range(90)]
-    texts = generate_conversations.texts_of(f"({'|'.join(words)}) [please|now]", random.Random(1))
-    assert set(words) <= set(texts)
-    assert len(set(texts)) > len(words)

@@ -153,28 +153,6 @@ def test_cache_without_its_record_is_incomplete(
     assert len(builds) == 2
 
 
-def test_cache_of_a_process_that_finished_first_is_used(
-    corpus_file: Write, letters: Codecs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = corpus_file("a / b")
-    encode = dataset.encode
-    other_inode: list[int] = []
-
-    def slow(*arguments):
-        lengths = encode(*arguments)
-        if not other_inode:
-            other_inode.append(0)
-            Dataset.open(path, letters)
-            (folder,) = (entry for entry in caches(path) if not entry.name.endswith(".tmp"))
-            other_inode[0] = folder.stat().st_ino
-        return lengths
-
-    monkeypatch.setattr(dataset, "encode", slow)
-    assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
-    (folder,) = caches(path)
-    assert folder.stat().st_ino == other_inode[0]
-
-
 def test_concurrent_builds(corpus_file: Write, letters: Codecs) -> None:
     path = corpus_file(*["a b c / d e / f"] * 50)
     samples: list[list[list[int]]] = []

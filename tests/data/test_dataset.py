@@ -19,7 +19,6 @@ from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, writ
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
 Write = Callable[..., Path]
@@ -29,68 +28,12 @@ def samples(corpus: Dataset) -> list[tuple[list[int], list[int]]]:
     return [(corpus.source_ids(i).tolist(), corpus.target_ids(i).tolist()) for i in range(len(corpus))]
 
 
-def test_sliding(corpus_file: Write, letters: Codecs) -> None:
-    corpus = Dataset.open(corpus_file("a b / c / d x!", "e", "f / * / g"), letters)
-    assert samples(corpus) == [([4, 5], [6]), ([6], [7, 3, 3]), ([9], [10])]
-    assert corpus.source_lengths().tolist() == [2, 1, 1]
-    assert corpus.target_lengths().tolist() == [1, 3, 1]
-    assert corpus.source_lengths().dtype == corpus.target_lengths().dtype == np.int32
-    assert corpus.source_ids(0).dtype == np.int32
-
-
-def test_alternating(corpus_file: Write, letters: Codecs) -> None:
-    path = corpus_file("a / b / c / d / e", "f / g")
-    corpus = Dataset.open(path, letters, Data(train=str(path), pairing="alternating"))
-    assert samples(corpus) == [([4], [5]), ([6], [7]), ([9], [10])]
-
-
-def test_characters(corpus_file: Write) -> None:
-    codec = Codec(EnglishCharacterTokenizer(), Vocabulary([*SPECIAL_WORDS, "a", "b", "<space>"]))
-    path = corpus_file("a b / ba")
-    corpus = Dataset.open(path, Codecs.shared(codec))
-    assert samples(corpus) == [([4, 6, 5], [5, 4])]
-
-
-@pytest.mark.parametrize(("size", "dtype"), [(65_536, "uint16"), (65_537, "int32")])
-def test_ids_are_two_bytes_if_they_fit(corpus_file: Write, tmp_path: Path, size: int, dtype: str) -> None:
-    words = [f"w{n}" for n in range(size - 4)]
-    codecs = Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
-    corpus = Dataset.open(corpus_file(f"{words[0]} / {words[-1]}"), codecs)
-    assert samples(corpus) == [([4], [size - 1])]
-    (tokens,) = tmp_path.glob("corpus.txt.cache/*/tokens.npy")
-    assert np.load(tokens).dtype == dtype
-
-
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])
 def test_no_sample(corpus_file: Write, tmp_path: Path, letters: Codecs, pairing) -> None:
     path = corpus_file("a", "b / *")
     with pytest.raises(CorpusError, match=rf"with {pairing} pairing, none of its 2 usable"):
         Dataset.open(path, letters, Data(train=str(path), pairing=pairing))
     assert not list(tmp_path.glob("corpus.txt.cache/*"))
-
-
-def test_unreadable(tmp_path: Path, letters: Codecs) -> None:
-    with pytest.raises(CorpusError, match="does not exist"):
-        Dataset.open(tmp_path / "none.txt", letters)
-    with pytest.raises(CorpusError, match="is a folder"):
-        Dataset.open(tmp_path, letters)
-    (tmp_path / "bad.txt").write_bytes(b"a\n\xff\n")
-    with pytest.raises(CorpusError, match="line 2"):
-        Dataset.open(tmp_path / "bad.txt", letters)
-
-
-def test_batch_by_hand(corpus_file: Write, letters: Codecs) -> None:
-    corpus = Dataset.open(corpus_file("a b c d / e f / g h i / j"), letters)
-    batch = corpus.batch([2, 0, 1], size=4, source_steps=3, target_steps=3, reverse=False)
-    assert batch.source.tolist() == [[10, 11, 12], [5, 6, 7], [8, 9, 0], [0, 0, 0]]
-    assert batch.source_length.tolist() == [3, 3, 2, 0]
-    # One word and EOS; two words and EOS; three words have no room for EOS and get none.
-    assert batch.target.tolist() == [[13, 2, 0], [8, 9, 2], [10, 11, 12], [0, 0, 0]]
-    assert batch.target_length.tolist() == [2, 3, 3, 0]
-    assert all(array.dtype == np.int32 for array in batch)
-    reverse = corpus.batch([2, 0, 1], size=3, source_steps=3, target_steps=3, reverse=True)
-    assert reverse.source.tolist() == [[12, 11, 10], [7, 6, 5], [9, 8, 0]]
-    assert reverse.target.tolist() == batch.target[:3].tolist()
 
 
 def test_batch_of_no_samples_and_of_too_many(corpus_file: Write, letters: Codecs) -> None:
@@ -144,6 +87,7 @@ def test_batch_matches_plain_python(
         target_steps=target_steps,
         reverse=reverse,
     )
+    assert all(array.dtype == np.int32 for array in (*batch, corpus.source_ids(0), corpus.source_lengths()))
     for row in range(size):
         source: list[int] = []
         target: list[int] = []
@@ -159,23 +103,6 @@ def test_batch_matches_plain_python(
         assert batch.source_length[row] == len(source)
         assert batch.target[row].tolist() == target + [0] * (target_steps - len(target))
         assert batch.target_length[row] == len(target)
-
-
-@pytest.mark.parametrize(
-    ("ids", "steps", "reverse", "expected"),
-    [
-        ([5, 6, 7], 3, False, ([5, 6, 7], 3)),
-        ([5, 6, 7], 5, False, ([5, 6, 7, 0, 0], 3)),
-        ([5, 6, 7], 5, True, ([7, 6, 5, 0, 0], 3)),
-        ([5, 6, 7], 2, False, ([6, 7], 2)),
-        ([5, 6, 7], 2, True, ([7, 6], 2)),
-        ([], 2, True, ([0, 0], 0)),
-    ],
-)
-def test_fit_source(ids: list[int], steps: int, reverse: bool, expected: tuple[list[int], int]) -> None:
-    source, length = fit_source(ids, steps, reverse)
-    assert (source.tolist(), length) == expected
-    assert source.dtype == np.int32
 
 
 def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Codecs, tmp_path: Path) -> None:
@@ -220,15 +147,27 @@ def context_samples(dialogues: list[list[list[str]]], turns: int, pairing: str) 
 
 
 @settings(max_examples=40, deadline=None)
-@given(dialogues=conversations, turns=st.integers(1, 4), pairing=st.sampled_from(["sliding", "alternating"]))
+@given(
+    dialogues=conversations,
+    turns=st.integers(1, 4),
+    pairing=st.sampled_from(["sliding", "alternating"]),
+    swapped=st.booleans(),
+)
 def test_context_turns(
-    tmp_path_factory: pytest.TempPathFactory, dialogues: list[list[list[str]]], turns: int, pairing: Pairing
+    tmp_path_factory: pytest.TempPathFactory,
+    dialogues: list[list[list[str]]],
+    turns: int,
+    pairing: Pairing,
+    swapped: bool,
 ) -> None:
     expected = context_samples(dialogues, turns, pairing)
+    if swapped:
+        turns, expected = 1, [sample[::-1] for sample in context_samples(dialogues, 1, pairing)]
     if not expected:
         return
     path = write_corpus(tmp_path_factory.mktemp("corpus"), dialogues)
-    corpus = Dataset.open(path, CODECS, Data(train=str(path), pairing=pairing, context_turns=turns))
+    data = Data(train=str(path), pairing=pairing, context_turns=turns, swap_source_target=swapped)
+    corpus = Dataset.open(path, CODECS, data)
     ids = [(corpus.source_ids(i), corpus.target_ids(i)) for i in range(len(corpus))]
     assert [(VOCABULARY.tokens(source), VOCABULARY.tokens(target)) for source, target in ids] == expected
     assert corpus.source_lengths().tolist() == [len(source) for source, _ in expected]
@@ -238,19 +177,6 @@ def test_context_turns(
         kept = VOCABULARY.ids(source)[-6:][::-1]
         assert batch.source[row].tolist() == kept + [0] * (6 - len(kept))
         assert batch.target[row].tolist() == VOCABULARY.ids(target) + [2] + [0] * (4 - len(target))
-
-
-def test_swap_source_target(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path, [[["a"], ["b", "c"], ["d", "d", "d"]]])
-    plain = Dataset.open(path, CODECS)
-    swapped = Dataset.open(path, CODECS, Data(train=str(path), swap_source_target=True))
-    shape = {"size": 2, "source_steps": 4, "target_steps": 5, "reverse": False}
-    one, other = (dataset.batch([0, 1], **shape) for dataset in (plain, swapped))
-    for row in range(2):
-        source, target = one.source[row, : one.source_length[row]], one.target[row, : one.target_length[row] - 1]
-        np.testing.assert_array_equal(other.source[row, : other.source_length[row]], target)
-        np.testing.assert_array_equal(other.target[row, : other.target_length[row] - 1], source)
-    assert swapped.source_lengths().tolist() == plain.target_lengths().tolist()
 
 
 LINES = ["Hé, a!", "", " b  c ", "***", "x" * 600 + " d", "\ufeffe f", "g"]

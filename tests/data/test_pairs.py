@@ -8,12 +8,9 @@ import logging
 import lzma
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data, ParallelFiles, is_pairs
 from seq2seq_chat.data import pairs
@@ -21,7 +18,7 @@ from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.lines import UTF8_REMEDY
-from seq2seq_chat.data.pairs import BadRow, Corpus, parallel_row, parse_row, read_pairs
+from seq2seq_chat.data.pairs import Corpus, read_pairs
 
 GOOD = b"go on\tva\n"
 SUFFIXES: dict[str, Callable[[bytes], bytes]] = {
@@ -164,26 +161,6 @@ def test_unreadable(tmp_path: Path, content: bytes, message: str) -> None:
         rows(ParallelFiles(source=write(tmp_path, b"a\n"), target="missing"))
 
 
-texts = st.text(st.sampled_from("a ßé\t\r\x0b\x1c\x85\u2028\ufeff\U0001f600"), max_size=6)
-
-
-@given(st.lists(st.tuples(texts, texts)))
-def test_rows_are_accepted_like_by_an_oracle(columns: list[tuple[str, str]]) -> None:
-    for source, target in columns:
-        fields = f"{source}\t{target}".split("\t")
-        expected: Any = tuple(map(str.strip, fields))
-        if len(fields) == 2 and all(expected):
-            assert parse_row("\t".join(fields)) == expected
-        else:
-            with pytest.raises(BadRow):
-                parse_row("\t".join(fields))
-        if source.strip() and target.strip():
-            assert parallel_row(source, target) == (source.strip(), target.strip())
-        else:
-            with pytest.raises(BadRow):
-                parallel_row(source, target)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -209,28 +186,6 @@ def open_samples(settings: Data) -> list[tuple[str, str]]:
         (codecs.source.decode(corpus.source_ids(index)), codecs.target.decode(corpus.target_ids(index)))
         for index in range(len(corpus))
     ]
-
-
-@pytest.mark.parametrize("as_files", [False, True])
-@pytest.mark.parametrize("swap", [False, True])
-def test_dataset(tmp_path: Path, as_files: bool, swap: bool) -> None:
-    source, target = ["Go!", "***", "Who is he?"], ["Va !", "Où ?", "Qui est-ce ?"]
-    files = (
-        {
-            "source": write(tmp_path, "\n".join(source).encode(), "en"),
-            "target": write(tmp_path, "\n".join(target).encode(), "fr"),
-        }
-        if as_files
-        else write(tmp_path, "".join(f"{a}\t{b}\n" for a, b in zip(source, target, strict=True)).encode())
-    )
-    settings = Data(
-        train=files,  # type: ignore[arg-type]
-        tokenizer="unicode" if swap else "english",
-        target_tokenizer="english" if swap else "unicode",
-        swap_source_target=swap,
-    )
-    expected = [("go!", "Va!"), ("who is he?", "Qui est-ce?")]  # *** has no English token
-    assert open_samples(settings) == [pair[::-1] if swap else pair for pair in expected]
 
 
 def test_pairs_without_tokens(tmp_path: Path) -> None:

@@ -38,12 +38,6 @@ def test_strip_ids() -> None:
     assert strip_ids(np.array([4, 3, 5, EOS, PAD, PAD], dtype=np.int32)) == [4, 3, 5]
 
 
-def test_from_counts_takes_the_most_frequent() -> None:
-    counts = {"b": 3, "a": 2, "c": 1, "d": 1}
-    assert Vocabulary.from_counts(counts, 7).words == [*SPECIAL, "b", "a", "c"]
-    assert Vocabulary.from_counts(counts, 100).words == [*SPECIAL, "b", "a", "c", "d"]
-
-
 @given(st.dictionaries(st.text("abz.<é", min_size=1, max_size=3), st.integers(1, 3)), st.integers(5, 12), st.randoms())
 def test_from_counts_does_not_depend_on_order(counts: dict[str, int], size: int, random) -> None:
     items = list(counts.items())

@@ -72,15 +72,6 @@ def write_films(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["reddit [2011]", "a*c", "what?"])
-def test_folder_name_that_looks_like_a_pattern(tmp_path: Path, name: str) -> None:
-    (tmp_path / "abc").mkdir()  # matches the second pattern
-    (tmp_path / "lines.txt").write_text("".join(f"w{n % 7} w{n}\n" for n in range(100)))
-    for output in ("plain", name):
-        prepare(PrepareSettings("lines", vocabulary_size=50), [tmp_path / "lines.txt"], tmp_path / output)
-    assert contents(tmp_path / name) == contents(tmp_path / "plain")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "options"),
@@ -88,6 +79,7 @@ def test_folder_name_that_looks_like_a_pattern(tmp_path: Path, name: str) -> Non
         ("reddit", {"pairing": "alternating"}),
         ("opensubtitles", {"split": (3, 1, 1)}),
         ("lines", {"tokenizer": TokenizerSettings("whitespace")}),
+        ("dailydialog", {"drop_leaked": True, "split": (2, 1, 1)}),
         *(
             pytest.param(*combination, marks=pytest.mark.nightly)
             for combination in (
@@ -95,6 +87,7 @@ def test_folder_name_that_looks_like_a_pattern(tmp_path: Path, name: str) -> Non
                 ("reddit", {"tokenizer": TokenizerSettings("unicode", lowercase=True), "pairing": "alternating"}),
                 ("opensubtitles", {"tokenizer": TokenizerSettings("subword"), "split": (3, 1, 1)}),
                 ("lines", {}),
+                ("dailydialog", {"drop_leaked": True, "split": (2, 1, 1), "pairing": "alternating"}),
             )
         ),
     ],
@@ -107,6 +100,10 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
             "".join(f"W{n % 7}  größer?你\U0001f600 <pad> w{n}\n" for n in range(1000)), "utf-8"
         )
         (source / "two.txt").write_text("a\nb\n<<<<<END-CONV>>>>>\nc\nd\n<<<<<END-CONV>>>>>\n")
+    elif corpus == "dailydialog":
+        texts = ["yes .", "no .", "why ?", "thanks .", "ok"]
+        dialogues = ([texts[(n * k + i) % 5] for i in range(2 + n % 4)] for k in (1, 2, 3) for n in range(40))
+        (source / "dialogues.txt").write_text("".join(" __eou__ ".join([*turns, "\n"]) for turns in dialogues))
     else:
         (write_comments if corpus == "reddit" else write_films)(source)
     outputs = {

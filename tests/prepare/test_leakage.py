@@ -17,9 +17,6 @@ from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from tests.prepare.oracle import read_corpus_files
 from tests.prepare.raw import contents
-from tests.prepare.test_engine import spark
-
-__all__ = ["spark"]
 
 Conversations = list[list[str]]
 HELD_OUT = ("validation", "test")
@@ -164,55 +161,9 @@ def test_texts_are_compared_as_tokens(tmp_path: Path) -> None:
         assert (tmp_path / "out" / "train.txt").read_text(encoding="utf-8") == "".join(marked)
 
 
-def test_rows_of_pairs(tmp_path: Path) -> None:
-    """The two sides are not mixed up: each row is a sample."""
-    rows = {
-        "train": [("a", "x"), ("b", "y"), ("x", "a"), ("a", "x"), ("c", "z")],
-        "validation": [("a", "x"), ("c", "x")],
-        "test": [("x", "b"), ("b", "y"), ("y", "b"), ("d", "y"), ("e", "a")],
-    }
-    for split, pairs_of_split in rows.items():
-        (tmp_path / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs_of_split))
-    inputs = [tmp_path / f"{split}.tsv" for split in rows]
-    options: dict[str, Any] = {"pairing": "alternating", "vocabulary_size": 20}
-    statistics = prepare(PrepareSettings("pairs", **options), inputs, tmp_path / "all")
-    assert statistics["leakage"]["validation"] == {
-        "samples": 1,
-        "samples_percent": 50.0,
-        "targets": 2,
-        "targets_percent": 100.0,
-    }
-    assert statistics["leakage"]["test"] == {
-        "samples": 1,
-        "samples_percent": 20.0,
-        "targets": 3,  # y, y, a
-        "targets_percent": 60.0,
-    }
-    statistics = prepare(PrepareSettings("pairs", drop_leaked=True, **options), inputs, tmp_path / "less")
-    assert statistics["leakage"]["dropped_samples"] == 3
-    assert statistics["leakage"]["validation"]["samples"] == statistics["leakage"]["test"]["samples"] == 0
-    assert (tmp_path / "less" / "train.tsv").read_text() == "x\ta\nc\tz\n"
-
-
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])
 def test_everything_leaks(tmp_path: Path, pairing: Any) -> None:
     source = write_corpus(tmp_path / "source", {split: [["a", "b"]] for split in ("train", *HELD_OUT)})
     with pytest.raises(CorpusError, match="--drop-leaked"):
         prepare(PrepareSettings("dailydialog", drop_leaked=True, pairing=pairing), [source], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pairing", ["sliding", pytest.param("alternating", marks=pytest.mark.nightly)])
-def test_engines_agree(spark: None, tmp_path: Path, pairing: Any) -> None:
-    texts = ["yes .", "no .", "why ?", "thanks .", "ok"]
-    corpus = {
-        split: [[texts[(n * k + i) % 5] for i in range(2 + n % 4)] for n in range(size)] + [["only", split]]
-        for k, (split, size) in enumerate({"train": 40, "validation": 3, "test": 5}.items(), start=1)
-    }
-    source = write_corpus(tmp_path / "source", corpus)
-    for engine in ("duckdb", "spark"):
-        settings = PrepareSettings("dailydialog", engine=engine, pairing=pairing, drop_leaked=True)  # type: ignore[arg-type]
-        statistics = prepare(settings, [source], tmp_path / engine)
-        assert statistics["leakage"]["dropped_samples"] > 5
-    assert contents(tmp_path / "duckdb") == contents(tmp_path / "spark")

@@ -27,7 +27,7 @@ from seq2seq_chat.prepare.readers.opensubtitles import film_name
 from seq2seq_chat.prepare.readers.opus import DamagedXml, Sentences, film_sentences, parse_sentences, scan_sentences
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
-from tests.prepare.oracle import check, data_folder, oracle_film, oracle_films, oracle_reddit, read_corpus_files
+from tests.prepare.oracle import check, data_folder, oracle_film, oracle_films, oracle_reddit
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -281,15 +281,6 @@ def test_real_films(tmp_path: Path, max_gap: float) -> None:
         tmp_path / "out",
     )
     check(tmp_path / "out", conversations)
-
-
-def test_real_films_as_single_conversation(tmp_path: Path) -> None:
-    folder = data_folder("opensubtitles")
-    prepare(PrepareSettings("opensubtitles", max_gap=None, split=(1, 0, 0)), [folder], tmp_path / "out")
-    contents = [gzip.decompress(item.path.read_bytes()) for item in find_inputs("opensubtitles", [folder])]
-    assert read_corpus_files(tmp_path / "out")["train"] == [
-        [text for content in contents for text, _, _ in oracle_film(content)]
-    ]
 
 
 # ---- Cornell ---------------------------------------------------------------------------------------------------------

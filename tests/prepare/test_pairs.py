@@ -24,12 +24,11 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.prepare import pipeline, subwords, utterances
+from seq2seq_chat.prepare import pipeline, utterances
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage
 from seq2seq_chat.prepare.settings import PairFilters, PrepareSettings
-from seq2seq_chat.system.errors import UserError
-from tests.prepare.oracle import SPLITS, data_folder, oracle_split
+from tests.prepare.oracle import SPLITS, oracle_split
 from tests.prepare.raw import contents
 from tests.prepare.test_engine import spark
 
@@ -300,19 +299,6 @@ def test_tatoeba(tmp_path: Path, packed: bool) -> None:
         assert statistics["reading"]["files"] == 1
 
 
-def test_real_tatoeba(tmp_path: Path) -> None:
-    lines = gzip.decompress((data_folder("fra-eng") / "fra.txt.gz").read_bytes()).split(b"\n")[-20_000:]
-    path = write(tmp_path, gzip.compress(b"\n".join(lines)), "fra.txt.gz")
-    filters = PairFilters(max_words=12, max_ratio=1.5, drop_duplicates=True)
-    rows = list(map(oracle_row, lines))
-    expected = oracle(rows, (create_tokenizer(UNICODE),) * 2, filters, shares=(97, 1, 2))
-    assert expected.damaged == 0 and all(expected.left_out[key] for key in ("duplicates", "max_words", "max_ratio"))
-    prepare(
-        PrepareSettings("pairs", tokenizer=UNICODE, filters=filters, pairing="alternating"), [path], tmp_path / "out"
-    )
-    check(tmp_path / "out", expected)
-
-
 def test_a_source_is_in_one_split_only(tmp_path: Path) -> None:
     """Also if a source differs in case and spaces that its tokens do not show."""
     rows = "".join(f"Go{' ' * (m + 1)}{n} !\tva {n} {m}\ngo {n}!\tallez {n} {m}\n" for n in range(40) for m in range(3))
@@ -402,16 +388,6 @@ def test_subwords(
     assert (statistics["tokenizer"], statistics["target_tokenizer"]) == (source.name, target.name)
 
 
-def test_subwords_in_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(utterances, "_ROWS_PER_GROUP", 64)
-    path = write(tmp_path, numbers(250))
-    options = {"tokenizer": SUBWORDS, "target_tokenizer": UNICODE, "vocabulary_size": 300}
-    prepare(pair_settings(**options), [path], tmp_path / "one")
-    monkeypatch.setattr(subwords, "_MIN_PARALLEL_GROUPS", 2)
-    prepare(pair_settings(**options | {"jobs": 2}), [path], tmp_path / "two")
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -484,13 +460,6 @@ def test_a_folder_without_columns(tmp_path: Path) -> None:
     write(tmp_path, "one\ntwo\n", "a.txt")
     with pytest.raises(CorpusError, match=r"contains no \.tsv file"):
         prepare(pair_settings(), [tmp_path], tmp_path / "out")
-
-
-def test_output_beside_the_target(tmp_path: Path) -> None:
-    (tmp_path / "fr").mkdir()
-    source, target = write(tmp_path, "a\nb\n", "a.en"), write(tmp_path, "c\nd\n", "fr/a.fr")
-    with pytest.raises(UserError, match="contains input files"):
-        prepare(pair_settings(), [source, target], tmp_path / "fr")
 
 
 def test_output_of_another_corpus_is_replaced(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from analyze_coverage import missing_words
 from analyze_ngrams import ngram_counts
 from analyze_time_lags import time_lags
@@ -23,11 +20,10 @@ from analyze_time_lags import time_lags
 from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.engine import fetch_rows, open_engine
-from seq2seq_chat.prepare.pipeline import find_inputs, prepare
+from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.statistics import vocabulary_table
 from seq2seq_chat.prepare.utterances import PREPARED
-from tests.prepare.oracle import data_folder, oracle_film, oracle_reddit
 
 
 @pytest.fixture(scope="module")
@@ -137,67 +133,3 @@ def test_samples(counted: Any, tmp_path: Path, pairing: Any) -> None:
     (row,) = rows(lambda table, _: queries.split_statistics(table, pairing, 4, 5), folder, tmp_path)
     words = sum(map(sum, lengths))
     assert row == ("train", 30, sum(map(len, lengths)), words, len(pairs), too_long)
-
-
-Sentences = list[tuple[str, float | None, float | None]]
-
-
-def real_films() -> list[Sentences]:
-    """The sentences of each real film, with their times."""
-    items = find_inputs("opensubtitles", [data_folder("opensubtitles")])
-    return [oracle_film(gzip.decompress(item.path.read_bytes())) for item in items]
-
-
-def cut_at_silences(film: Sentences) -> Iterator[Sentences]:
-    """The conversations of a film, cut at silences of ten seconds."""
-    conversation: Sentences = []
-    before = None
-    for text, start, end in film:
-        if start is not None and before is not None and abs(start - before) > 10:
-            yield conversation
-            conversation = []
-        conversation.append((text, start, end))
-        before = start if end is None else end
-    yield conversation
-
-
-def real_replies() -> Iterator[list[tuple[str, None, None]]]:
-    """The pairs of real comments and replies as conversations."""
-    packed = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(
-        io.BytesIO((data_folder("reddit") / "RC_2005-12.zst").read_bytes()), read_across_frames=True
-    )
-    for _, texts in oracle_reddit([packed.read().decode().split("\n")], (), None, None):
-        yield [(text, None, None) for text in texts]
-
-
-@pytest.mark.parametrize("corpus", ["opensubtitles", "reddit"])
-def test_real_counts(tmp_path: Path, corpus: str) -> None:
-    films = corpus == "opensubtitles"
-    real = real_films() if films else []
-    conversations: list[Any] = [c for film in real for c in cut_at_silences(film)] or list(real_replies())
-    source = data_folder(corpus) if films else data_folder(corpus) / "RC_2005-12.zst"
-    prepare(
-        PrepareSettings(corpus, split=(1, 0, 0), keep_copies=True, vocabulary_size=1000), [source], tmp_path / "out"
-    )
-    folder = tmp_path / "out"
-    texts = [text.split() for conversation in conversations for text, _, _ in conversation]
-    for size in (1, 2, 3):
-        grams = Counter(" ".join(t[start : start + size]) for t in texts for start in range(len(t) - size + 1))
-        assert len(grams) > 1000
-        assert dict(rows(lambda table, _, size=size: ngram_counts(table, size), folder, tmp_path)) == grams
-    vocabulary = Vocabulary.load(folder / "vocabulary.txt")
-    known = set(vocabulary.words[4:])
-    missing = Counter(sum(word not in known for word in text) for text in texts)
-    result = rows(lambda t, engine: missing_words(t, vocabulary_table(engine, vocabulary, tmp_path)), folder, tmp_path)
-    assert result == sorted(missing.items())
-    if not films:
-        return
-    for between, place in (("starts", 1), ("silence", 2)):
-        lags: Counter[int | None] = Counter()
-        for before, after in (pair for film in real for pair in pairwise(film)):
-            known_times = before[place] is not None and after[1] is not None
-            lag = after[1] - before[place] if known_times else 0.0
-            lags[int(math.copysign(math.floor(abs(lag) + 0.5), lag)) if known_times else None] += 1
-        assert sum(pairs for lag, pairs in lags.items() if lag is not None and lag > 10) > 40, "the cuts hide them"
-        by_engine = rows(lambda table, _, between=between: time_lags(table, between), folder, tmp_path)
-        assert dict(by_engine) == lags

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import shlex
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
@@ -34,7 +33,6 @@ from seq2seq_chat.prepare import subwords, utterances
 from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
 from seq2seq_chat.prepare.readers.opus import scan_sentences
 from seq2seq_chat.prepare.settings import PrepareSettings
-from tests.conftest import TINY
 from tests.prepare.oracle import Conversations, check, read_corpus_files
 from tests.prepare.raw import contents
 
@@ -341,27 +339,6 @@ def test_training_reads_the_same_tokens(tmp_path: Path, cli: Callable[..., Any],
     read = [utterance.source_tokens for utterance in read_tokenized_utterances(data.train, codecs.tokenizers)]
     table = pq.read_table(tmp_path / "my corpus" / "utterances.parquet").to_pylist()
     assert read == [row["tokens"].split(" ") for row in table if row["split"] == "train"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["thesis", "unicode", "character", "subword"])
-def test_a_run_is_trained_and_talked_to(tmp_path: Path, cli: Callable[..., Any], name: TokenizerName) -> None:
-    chats = [f"Größe {n % 7}, ja?\nJa, it's {n % 7}!\n{MARKER}\n" for n in range(300)]
-    (tmp_path / "chats.txt").write_text("".join(chats), "utf-8")
-    options = ["--tokenizer", name, "--vocabulary-size", 300, "--output", tmp_path / "out"]
-    answer = cli("prepare", "lines", tmp_path / "chats.txt", *options)
-    (printed,) = re.findall(r"^to train on it, set (.*)$", answer.out, re.MULTILINE)
-    config = TINY | {"data": {"train": str(tmp_path / "out" / "train.txt")}, "decoding": {}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    settings = [part for setting in printed.split(" ") for part in ("--set", setting)]
-    answer = cli("train", tmp_path / "config.json", "--results", tmp_path / "results", *settings)
-    assert answer.status == 0, answer
-    run = Path(answer.out.splitlines()[-1])
-    for file in ("vocabulary.txt", *["tokenizer.json"] * (name == "subword")):
-        assert (run / file).read_bytes() == (tmp_path / "out" / file).read_bytes()
-    shutil.rmtree(tmp_path / "out")
-    answer = cli("chat", run, stdin="Größe 3, ja?\n".encode())
-    assert answer.status == 0 and len(answer.out.splitlines()) == 1, answer
 
 
 @pytest.mark.parametrize(

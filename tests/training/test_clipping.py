@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.training.optimizers import clip_by_global_norm, sum_repeated_rows
+from seq2seq_chat.training.optimizers import clip_by_global_norm
 
 
 def sparse(rows: list[int], values: list[list[float]]) -> tf.IndexedSlices:
     return tf.IndexedSlices(tf.constant(values), tf.constant(rows), tf.constant([5, len(values[0])]))
-
-
-def test_repeated_rows_are_summed() -> None:
-    once = sum_repeated_rows(sparse([3, 1, 3], [[1.0, 2.0], [5.0, 5.0], [10.0, 20.0]]))
-    assert sorted(once.indices.numpy().tolist()) == [1, 3]
-    np.testing.assert_allclose(tf.convert_to_tensor(once)[3], [11.0, 22.0])
-    np.testing.assert_allclose(tf.convert_to_tensor(once)[1], [5.0, 5.0])
 
 
 def test_the_norm_of_repeated_rows_is_that_of_their_sum() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from seq2seq_chat.checks.check_context import CheckContext
@@ -79,35 +77,13 @@ def test_nothing_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_training_equals_one_on_the_short_samples_alone(cli: Cli, tmp_path: Path) -> None:
-    """Bit for bit, also when it is resumed; validation keeps its long samples."""
-    rng = random.Random(1)
-    pairs = [(" ".join(rng.choices("abcde", k=rng.randint(1, 6))),) * 2 for _ in range(40)]
-    short = [pair for pair in pairs if len(pair[0].split()) <= 3]
-    assert 10 < len(short) < 30
-    files = {"all": write(tmp_path / "all.tsv", pairs), "short": write(tmp_path / "short.tsv", short)}
-    words = ["<pad>", "<go>", "<eos>", "<unknown>", *"abcde"]
-    (tmp_path / "words.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
-    data = {"vocabulary": str(tmp_path / "words.txt"), "shared_vocabulary": True, "validation": files["all"]}
-
-    def train(name: str, corpus: str, max_length: int | None, *options: Any) -> tuple[Path, str]:
-        (tmp_path / name).write_text(json.dumps(settings(files[corpus], max_length, **data)), encoding="utf-8")
-        result = cli("train", tmp_path / name, "--results", tmp_path / f"results-{name}", *options)
-        assert result.status == 0, result
-        return Path(result.out.splitlines()[-1]), result.out
-
-    expected, log = train("expected", "short", max_length=None)
-    assert "left out" not in log
-    run, log = train("left-out", "all", 3, "--set", "training.steps=3")
-    assert log.count(f"left out {40 - len(short)} of 40 training samples") == 1
-    assert f"{len(short)} training samples" in log and "40 validation samples" in log
-    assert cli("train", "--resume", run, "--set", "training.steps=6").status == 0
-    assert weights(run) == weights(expected)
-
-    refused = cli("train", "--resume", run, "--set", "data.max_length=4", "--set", "training.steps=9")
-    assert "data.max_length (3 → 4)" in refused.error_message
-
-
-def weights(run: Path) -> dict[str, bytes]:
-    with np.load(run / "checkpoints" / "0000000006.npz") as file:
-        return {name: file[name].tobytes() for name in file.files if name != "metadata.json"}
+def test_only_training_leaves_samples_out(cli: Cli, tmp_path: Path) -> None:
+    """Validation keeps its long samples; the limit cannot change when training is resumed."""
+    train = write(tmp_path / "train.tsv", [*KEPT, *TOO_LONG] * 4)
+    (tmp_path / "config.json").write_text(json.dumps(settings(train, validation=train)), encoding="utf-8")
+    result = cli("train", tmp_path / "config.json", "--results", tmp_path / "results")
+    assert result.status == 0, result
+    assert result.out.count("left out 8 of 20 training samples") == 1
+    assert "12 training samples" in result.out and "20 validation samples" in result.out
+    refused = cli("train", "--resume", result.out.splitlines()[-1], "--set", "data.max_length=5")
+    assert "data.max_length (4 → 5)" in refused.error_message

@@ -67,17 +67,9 @@ def test_training_resumes_and_the_run_is_evaluated_and_chats(
     cli: Cli, train: Callable[..., Path], tmp_path: Path
 ) -> None:
     changes = {"model.unrolling": "dynamic", "model.attention": "general", "training.validate_every": 6}
-    uninterrupted, run = (train(f"{steps}", **changes, **{"training.steps": steps}) for steps in (12, 7))
+    run = train("run", **changes, **{"training.steps": 7})
     resumed = cli("train", "--resume", run, "--set", "training.steps=12")
     assert (resumed.status, resumed.err) == (0, "")
-    assert set(losses(uninterrupted)) <= set(losses(run))  # one more validation
-    with (
-        np.load(uninterrupted / "checkpoints/0000000012.npz") as one,
-        np.load(run / "checkpoints/0000000012.npz") as two,
-    ):
-        for name in set(one.files) - {"metadata.json"}:
-            np.testing.assert_array_equal(two[name], one[name], err_msg=name)
-
     static = tmp_path / "static"
     shutil.copytree(run, static)
     stored = json.loads((static / "config.json").read_text(encoding="utf-8"))

@@ -62,10 +62,6 @@ def test_a_request_to_stop_ends_it_after_the_current_graph() -> None:
     assert step.built == [[3]]
 
 
-def test_stopping_before_the_start() -> None:
-    GraphBuilder(FakeStep(), lambda number: [number]).stop()  # type: ignore[arg-type]
-
-
 def test_an_error_is_left_to_the_step_that_needs_the_batch(capfd: pytest.CaptureFixture[str]) -> None:
     step: Any = FakeStep()
     step.may_build.set()

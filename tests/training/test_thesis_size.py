@@ -8,22 +8,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GIGABYTE = 1e9
-SMALL = {
-    "model.hidden_size": 24,
-    "model.embedding_size": 12,
-    "model.projection_size": 16,
-    "model.encoder_steps": 6,
-    "model.decoder_steps": 6,
-}
 
 
 def write_corpus(folder: Path, words: int) -> dict[str, Path]:
@@ -75,22 +66,3 @@ def test_two_steps_at_full_size(tmp_path: Path) -> None:
     assert len(sampled) == 2 and all(math.isfinite(loss) for loss in sampled)
     assert exact[1] < exact[0] < math.log(words)
     assert 0.85 * estimate < peak < estimate
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("thesis_opensubtitles", 50_000),
-        pytest.param("thesis_reddit", 50_000, marks=pytest.mark.nightly),
-        pytest.param("thesis_reddit_25k", 25_000, marks=pytest.mark.nightly),
-    ],
-)
-def test_two_steps_with_small_cells(cli: Callable[..., Any], name: str, words: int, tmp_path: Path) -> None:
-    small = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
-    result = cli(*two_steps(name, words, tmp_path), *small, "--set", "training.learning_rate=0.1")
-    assert result.status == 0, result
-    run = Path(result.out.splitlines()[-1])
-    sampled, exact = losses(run, "train"), losses(run, "validation")
-    assert len(sampled) == 2 and all(math.isfinite(loss) for loss in sampled)
-    assert exact[1] < exact[0] < 1.1 * math.log(words)

@@ -141,30 +141,23 @@ def test_figures_and_predictions_are_kept_as_files(reported: tuple[Path, Any]) -
 
 
 def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], tmp_path: Path) -> None:
-    run, _ = reported
-    cli("evaluate", run, "--snapshot", "10", "--limit", 12, "--json", tmp_path / "metrics.json")
-    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
-    html = re.sub(r"\s+", " ", (run / "report.html").read_text(encoding="utf-8"))
-    rows = {
-        "perplexity, e^loss ↓": f"{metrics['perplexity']:.2f}",
-        "Sent2Vec distance, as in the thesis ↓": f"{metrics['sent2vec_distance']:.3f}",
-    }
-    for title, expected in rows.items():
-        (value,) = re.findall(rf'<th scope="row">{re.escape(title)}</th><td class="number">([^<]*)</td>', html)
-        assert value == expected
-
-
-def test_leakage(cli: Cli, reported: tuple[Path, Any], tmp_path: Path) -> None:
     """The column after those of the two snapshots is the newest one without leaked samples."""
     run, _ = reported
-    cli("evaluate", run, "--limit", 12, "--json", tmp_path / "metrics.json")
-    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
+    metrics = []
+    for options in (["--snapshot", "10"], []):
+        cli("evaluate", run, *options, "--limit", 12, "--json", tmp_path / "metrics.json")
+        metrics.append(json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")))
     page = re.sub(r"\s+", " ", (run / "report.html").read_text(encoding="utf-8"))
-    assert 0 < metrics["leaked_samples"] < 12
-    assert f"Leakage: {metrics['leaked_samples']} of {metrics['samples']} samples" in page
-    (row,) = re.findall(r'<th scope="row">perplexity, e\^loss ↓</th>(.*?)</tr>', page)
-    values = re.findall(r'<td class="number">([^<]*)</td>', row)
-    assert values[1:3] == [f"{metrics['perplexity']:.2f}", f"{metrics['without_leaked']['perplexity']:.2f}"]
+    first, newest = metrics
+    assert 0 < newest["leaked_samples"] < 12
+    assert f"Leakage: {newest['leaked_samples']} of {newest['samples']} samples" in page
+    for title, key, digits in (
+        ("perplexity, e^loss ↓", "perplexity", 2),
+        ("Sent2Vec distance, as in the thesis ↓", "sent2vec_distance", 3),
+    ):
+        (row,) = re.findall(rf'<th scope="row">{re.escape(title)}</th>(.*?)</tr>', page)
+        values = re.findall(r'<td class="number">([^<]*)</td>', row)
+        assert values[:3] == [f"{one[key]:.{digits}f}" for one in (first, newest, newest["without_leaked"])]
 
 
 @pytest.mark.slow

@@ -114,16 +114,6 @@ def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
     assert evaluation.votes() == [*votes, new]
 
 
-def test_lines_of_a_file_are_appended_only(evaluation: Evaluation) -> None:
-    file = evaluation.path / "votes.jsonl"
-    before = b""
-    for n in range(5):
-        evaluation.add_vote("anna", n, "left")
-        assert file.read_bytes().startswith(before)
-        before = file.read_bytes()
-    assert before.count(b"\n") == 5
-
-
 def test_the_first_reply_is_the_one_that_everyone_sees(evaluation: Evaluation) -> None:
     evaluation.add_reply(StoredReply(prompt=0, column=0, text="another", step=9))
     assert evaluation.replies()[0, 0].text == "reply of 0"

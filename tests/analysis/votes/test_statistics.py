@@ -167,16 +167,3 @@ def test_agreement_between_judges() -> None:
     assert result.alpha == pytest.approx(krippendorff_nominal(units))
     assert agreement(votes[:1]) == (0, None)
     assert agreement([vote(A, B, "left", judge=judge) for judge in ("anna", "ben")]) == (1, None)
-
-
-def test_agreement_of_a_published_example() -> None:
-    """Three coders and fifteen units with missing values, from the article on Krippendorff's alpha in Wikipedia."""
-    rows = "*****34121133*3", "1*213343*******", "**21344*21133*4"
-    names: list[Choice] = ["left", "right", "both_good", "both_bad"]
-    votes = [
-        vote(A, B, names[int(value) - 1], str(unit), str(coder))
-        for coder, row in enumerate(rows)
-        for unit, value in enumerate(row)
-        if value != "*"
-    ]
-    assert agreement(votes).alpha == pytest.approx(0.691, abs=5e-4)

@@ -152,6 +152,9 @@ def test_conversations_are_cut_at_long_silences(tmp_path: Path) -> None:
     prepare(PrepareSettings("opensubtitles", max_gap=10.0, split=(1, 0, 0)), [tmp_path / "1.xml"], tmp_path / "out")
     lines = (tmp_path / "out" / "train.txt").read_text().split("\n")
     assert " ".join(lines).split(f" {END_OF_CONVERSATION} ") == ["a b", "c", "d e", "f g", "h", ""]
+    uncut = PrepareSettings("opensubtitles", max_gap=None, split=(1, 0, 0))
+    prepare(uncut, [tmp_path / "1.xml"], tmp_path / "out")
+    assert (tmp_path / "out" / "train.txt").read_text().count(END_OF_CONVERSATION) == 1
 
 
 def _time(kind: str, seconds: str | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
+from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -42,28 +42,6 @@ def test_subreddit_names_with_several_encodings(months: Path, tmp_path: Path) ->
     ]
     assert statistics[0]["total"] == statistics[1]["total"] == statistics[2]["total"]
     assert (tmp_path / "out0" / "train.txt").read_bytes() == (tmp_path / "out1" / "train.txt").read_bytes()
-
-
-def test_pairs_of_comments_and_replies_by_hand(tmp_path: Path) -> None:
-    comments = [
-        ("a", "t3_x", "t3_x", "1 &gt; 2 &amp;lt; 3", 1),  # four words: 1 2 lt 3
-        ("b", "t3_x", "t1_a", "four words <i> have", 0),
-        ("c", "t3_x", "t1_a", "five words are too many", 5),
-        ("d", "t3_y", "t1_a", "of another submission", 5),
-        ("e", "t3_x", "t1_b", "its score is low", -1),
-        ("f", "t3_x", "t1_b", "good", 2),
-        ("g", "t3_x", "t1_g", "to itself", 2),
-        ("h", "t3_x", "t1_a", "[deleted]", 2),
-    ]
-    keys = ("id", "link_id", "parent_id", "body", "score")
-    lines = [json.dumps(dict(zip(keys, values, strict=True)) | {"subreddit": "s"}) for values in comments]
-    (tmp_path / "RC_2011-01").write_text("\n".join(lines) + "\n")
-    reader = RedditSettings(max_words=4, min_score=0)
-    prepare(PrepareSettings("reddit", reader=reader, split=(1, 0, 0)), [tmp_path], tmp_path / "out")
-    assert (tmp_path / "out" / "train.txt").read_text().split("\n") == [
-        *("1 2 lt 3", "four words i have", END_OF_CONVERSATION),
-        *("four words i have", "good", END_OF_CONVERSATION, ""),
-    ]
 
 
 def test_time_overflow_is_damage(tmp_path: Path) -> None:

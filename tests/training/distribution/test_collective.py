@@ -149,19 +149,6 @@ def losses(run: Run) -> np.ndarray:
     return np.array([[line["loss"], line.get("gradient_norm", 0.0)] for line in logged_lines(run.metrics_file)])
 
 
-@pytest.mark.slow
-def test_cpu_devices_match_the_losses_of_one_device(cli: Cli, config: Path, tmp_path: Path) -> None:
-    small = ["steps=4", "micro_batches=1", "scheduled_sampling=none", "gradient_clipping_by=value"]
-    few = [config, "--set", "data.buckets=null", "--set", "data.validation=null"]
-    few += ["--set", "model.encoder_steps=3", "--set", "model.decoder_steps=3"]
-    few += [part for setting in small for part in ("--set", f"training.{setting}")]
-    several = ["--set", "training.strategy=mirrored", "--set", "training.replicas=2"]
-    process = start(*few, *several, "--results", tmp_path / "two")
-    assert cli("train", *few, "--results", tmp_path / "one").status == 0
-    wait_for_exit(process)
-    np.testing.assert_allclose(losses(only_run(tmp_path / "two")), losses(only_run(tmp_path / "one")), rtol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def pair(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """A run of two workers without interruptions, and its configuration."""
