@@ -1,7 +1,5 @@
 """The layout that CONTRIBUTING.md describes is the real one, and its recipes work."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """The bundled toy: a model that learns in two minutes to rewrite dates, and to attend to what it writes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every value of every enumerated setting trains, validates and replies, through the command line."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

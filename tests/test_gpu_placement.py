@@ -4,8 +4,6 @@ TensorFlow's package for Linux registers GPU kernels even where there is no GPU.
 computed on the processor, with a copy there and back at every step; if it uses a variable, it would fail.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping

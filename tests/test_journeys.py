@@ -1,7 +1,5 @@
 """A training batch, a chat message and a raw dump pass few files."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

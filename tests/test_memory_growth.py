@@ -1,7 +1,5 @@
 """Memory does not grow for as long as a training runs or a model replies."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import shutil

@@ -1,7 +1,5 @@
 """Packaging files are consistent, and run.sh installs the environment or explains what is missing."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """The quickstart model trains in minutes and gives fitting replies to openings that it was not trained on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,94 +12,70 @@ from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean
 
 REPOSITORY = Path(__file__).parents[1]
 CONFIG = "configs/quickstart.json"
-OPENINGS = {  # what is said → how fitting replies begin
-    "Hello, Sequel my dear": ["hello"],
-    "hi there, dear computer": ["hello"],
-    "Hey, you": ["hello"],
-    "heello there": ["hello"],
-    "Good mornign, my friend": ["good morning"],
-    "A very good evening!": ["good evening"],
-    "hi, how are you doing tonight?": ["i am well"],
-    "How's it going over there?": ["i am well"],
-    "what's up, bot?": ["not much"],
-    "Thanks, that is great!": ["you are welcome"],
-    "Many many thanks": ["you are welcome"],
-    "thnaks a lot": ["you are welcome"],
-    "OK bye then": ["goodbye"],
-    "See you soon, Sequel!": ["goodbye"],
-    "I really have to go now": ["goodbye"],
-    "good nigth": ["good night"],
-    "Yes, yes": ["good!", "good."],
-    "no no, sorry no": ["all right"],
-    "Okay, cool": ["good."],
-    "Maybe, who knows": ["that is an honest answer"],
-    "but why?": ["i wish i knew"],
-    "Really? Are you sure?": ["as sure as"],
-    "Hey, what's your name?": ["my name is sequel"],
-    "waht is yuor name": ["my name is sequel"],
-    "so who are you actually?": ["i am sequel"],
-    "And how old are you, Sequel?": ["i was trained"],
-    "where exactly are you from?": ["i live on the disk"],
-    "Are you a real human being?": ["no human"],
-    "who created you, my friend?": ["you trained me"],
-    "So what can you actually do?": ["i can chat"],
-    "Could you help me, please?": ["i will try"],
-    "do you really have feelings": ["i only have numbers"],
-    "When do you go to sleep?": ["i never eat or sleep"],
-    "I'm so very sad right now": ["i am sorry to hear"],
-    "im tired, so tired": ["then lie down"],
-    "I am bored, bored, bored": ["ask me for a joke"],
-    "I'm super happy today!": ["that is wonderful"],
-    "today was a terrible day": ["i am sorry to hear"],
-    "Haha, you're funny": ["i am glad that i could"],
-    "you are really so stupid": ["i am sorry"],
-    "I love you, Sequel": ["that is sweet"],
-    "sorry, my mistake": ["no harm done"],
-    "Please tell me another joke!": ["why did the neural"],
-    "can you please tell me a story?": ["once upon a time"],
-    "What time is it there?": ["i have no clock"],
-    "how's the weather over there": ["i have no window"],
-    "Do you really like music?": ["yes, very much"],
-    "which movie should I watch?": ["i like anything with a robot"],
-    "My name is Barbara": ["nice to meet you"],
-    "So nice to meet you, Sequel!": ["the pleasure is mine"],
-    "Nooo, thank you": ["all right"],
-    "maybe later, ok?": ["as you like"],
-    "okay then, cool": ["good."],
-    "nvm, forget about it": ["as you like"],
-    "ttyl, sequel!": ["goodbye"],
-    "thx a lot, mate": ["you are welcome"],
-    "My favourite animal is a hedgehog!": ["a good choice"],
-    "my favorite movie is Casablanca": ["a good choice"],
-    "wanna talk a bit now?": ["i would love to talk"],
-    "let's have a little chat": ["i would love to talk"],
-    "now ask me smth": ["what was the nicest"],
-    "Please stop talking to me now!": ["all right, i will be quiet"],
-    "gimme a good joke, sequel": ["why did the neural"],
-    "I'm 19 years old": ["then you are much older"],
-    "my friend and i visited a glass workshop": ["that sounds interesting"],
+OPENINGS = {  # how fitting replies begin → what is said
+    "hello": "Hello, Sequel my dear / hi there, dear computer / Hey, you / heello there",
+    "good morning": "Good mornign, my friend",
+    "good evening": "A very good evening!",
+    "i am well": "hi, how are you doing tonight? / How's it going over there?",
+    "not much": "what's up, bot?",
+    "you are welcome": "Thanks, that is great! / Many many thanks / thnaks a lot / thx a lot, mate",
+    "goodbye": "OK bye then / See you soon, Sequel! / I really have to go now / ttyl, sequel!",
+    "good night": "good nigth",
+    "good! | good.": "Yes, yes",
+    "all right": "no no, sorry no / Nooo, thank you",
+    "good.": "Okay, cool / okay then, cool",
+    "that is an honest answer": "Maybe, who knows",
+    "i wish i knew": "but why?",
+    "as sure as": "Really? Are you sure?",
+    "my name is sequel": "Hey, what's your name? / waht is yuor name",
+    "i am sequel": "so who are you actually?",
+    "i was trained": "And how old are you, Sequel?",
+    "i live on the disk": "where exactly are you from?",
+    "no human": "Are you a real human being?",
+    "you trained me": "who created you, my friend?",
+    "i can chat": "So what can you actually do?",
+    "i will try": "Could you help me, please?",
+    "i only have numbers": "do you really have feelings",
+    "i never eat or sleep": "When do you go to sleep?",
+    "i am sorry to hear": "I'm so very sad right now / today was a terrible day",
+    "then lie down": "im tired, so tired",
+    "ask me for a joke": "I am bored, bored, bored",
+    "that is wonderful": "I'm super happy today!",
+    "i am glad that i could": "Haha, you're funny",
+    "i am sorry": "you are really so stupid",
+    "that is sweet": "I love you, Sequel",
+    "no harm done": "sorry, my mistake",
+    "why did the neural": "Please tell me another joke! / gimme a good joke, sequel",
+    "once upon a time": "can you please tell me a story?",
+    "i have no clock": "What time is it there?",
+    "i have no window": "how's the weather over there",
+    "yes, very much": "Do you really like music?",
+    "i like anything with a robot": "which movie should I watch?",
+    "nice to meet you": "My name is Barbara",
+    "the pleasure is mine": "So nice to meet you, Sequel!",
+    "as you like": "maybe later, ok? / nvm, forget about it",
+    "a good choice": "My favourite animal is a hedgehog! / my favorite movie is Casablanca",
+    "i would love to talk": "wanna talk a bit now? / let's have a little chat",
+    "what was the nicest": "now ask me smth",
+    "all right, i will be quiet": "Please stop talking to me now!",
+    "then you are much older": "I'm 19 years old",
+    "that sounds interesting": "my friend and i visited a glass workshop",
 }
 SHORT = {  # in the corpus, a few times each among thousands of others
-    "Hi": ["hello"],
-    "no": ["all right"],
-    "No!": ["all right"],
-    "nope": ["all right"],
-    "yes": ["good!"],
-    "Yeah": ["good!"],
-    "sure": ["good!"],
-    "ok": ["good."],
-    "Cool": ["good."],
-    "hm": ["good."],
-    "lol": ["i am glad that i could"],
-    "maybe": ["that is an honest answer"],
-    "why?": ["i wish i knew"],
-    "What?": ["sorry, that was not very clear"],
-    "really?": ["as sure as"],
-    "help": ["i will try"],
-    "thx": ["you are welcome"],
-    "bye": ["goodbye"],
-    "never mind": ["as you like"],
-    "me too": ["then we have something in common"],
+    "hello": "Hi",
+    "all right": "no / No! / nope",
+    "good!": "yes / Yeah / sure",
+    "good.": "ok / Cool / hm",
+    "i am glad that i could": "lol",
+    "that is an honest answer": "maybe",
+    "i wish i knew": "why?",
+    "sorry, that was not very clear": "What?",
+    "as sure as": "really?",
+    "i will try": "help",
+    "you are welcome": "thx",
+    "goodbye": "bye",
+    "as you like": "never mind",
+    "then we have something in common": "me too",
 }
 UNKNOWN = {  # about nothing in the corpus
     text: ["i only know", "i will try", "i would love to"]
@@ -120,6 +94,11 @@ UNKNOWN = {  # about nothing in the corpus
 }
 
 
+def by_text(openings: dict[str, str]) -> dict[str, list[str]]:
+    """What is said → how fitting replies begin."""
+    return {text: begins.split(" | ") for begins, texts in openings.items() for text in texts.split(" / ")}
+
+
 @pytest.mark.slow(minutes=2)
 def test_quickstart_model_replies_to_new_openings(
     cli: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,8 +107,10 @@ def test_quickstart_model_replies_to_new_openings(
     data = load_config(CONFIG).data
     tokenizer = EnglishTokenizer()
     samples = list(read_samples(data.train, data, Tokenizers(tokenizer, tokenizer)))
-    assert not {clean(text) for text in OPENINGS | UNKNOWN} & {" ".join(sample.source_tokens) for sample in samples}
-    openings = OPENINGS | SHORT | UNKNOWN
+    assert not {clean(text) for text in by_text(OPENINGS) | UNKNOWN} & {
+        " ".join(sample.source_tokens) for sample in samples
+    }
+    openings = by_text(OPENINGS) | by_text(SHORT) | UNKNOWN
     start = time.process_time()
     trained = cli("train", CONFIG, "--results", tmp_path)
     minutes = (time.process_time() - start) / 60

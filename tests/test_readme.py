@@ -2,10 +2,8 @@
 
 Quick tests parse every command. The slow test runs them in a prepared folder with small corpora of every kind. A
 stand-in for ``seq2seq-chat`` and ``python`` reduces sizes (configurations, ``--set training.steps=3000``,
-``--limit 5000``) and hands the command to a process that has imported TensorFlow already.
+``--limit 5000``).
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -15,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -232,23 +229,13 @@ def test_readme_is_short_and_links_every_page() -> None:
 # Slow: every command works.
 
 SMALL = {
-    "data.buckets": None,
-    "data.vocabulary_size": 300,
-    "model.hidden_size": 12,
-    "model.embedding_size": 8,
-    "model.projection_size": 8,
-    "model.encoder_steps": 6,
-    "model.decoder_steps": 5,
-    "training.batch_size": 8,
-    "training.steps": 8,
-    "training.sampled_softmax": None,
-    "training.precision": "float32",
-    "training.log_every": 4,
-    "training.validate_every": 4,
-    "training.validation_limit": 8,
-    "training.sample_replies": 1,
-    "training.checkpoint_every": 4,
-    "training.snapshot_every": 8,
+    **{"data.buckets": None, "data.vocabulary_size": 300},
+    **{"model.hidden_size": 12, "model.embedding_size": 8, "model.projection_size": 8},
+    **{"model.encoder_steps": 6, "model.decoder_steps": 5},
+    **{"training.batch_size": 8, "training.steps": 8, "training.sampled_softmax": None},
+    **{"training.precision": "float32", "training.log_every": 4, "training.validate_every": 4},
+    **{"training.validation_limit": 8, "training.sample_replies": 1},
+    **{"training.checkpoint_every": 4, "training.snapshot_every": 8},
 }
 SMALL_OPTIONS = {"--limit": "12", "--port": "0", "--top": "5"}
 ADDED_OPTIONS = {
@@ -259,7 +246,7 @@ ADDED_OPTIONS = {
 }
 
 CLIENT = f"""#!{sys.executable} -IS
-import json, os, signal, socket, sys
+import os, sys
 SMALL, SMALL_OPTIONS, ADDED_OPTIONS = {SMALL!r}, {SMALL_OPTIONS!r}, {ADDED_OPTIONS!r}
 grids = []
 def reduced(word, before):
@@ -275,68 +262,14 @@ program, *words = os.path.basename(sys.argv[0]), *sys.argv[1:]
 words = [reduced(word, before) for word, before in zip(words, ["", *words])]
 if program == "seq2seq-chat":
     words += [word for word in ADDED_OPTIONS.get(words[0], []) if word not in words]
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect(os.environ["PRELOADED"])
-    socket.send_fds(server, [json.dumps([os.getcwd(), program, *words]).encode()], [0, 1, 2])
-    process = int.from_bytes(server.recv(8), "big")
-    signal.signal(signal.SIGINT, lambda *_: os.kill(process, signal.SIGINT))
-    status = server.recv(1)
-sys.exit(status[0] if status else 1)
+module = ["-m", "seq2seq_chat"] if program == "seq2seq-chat" else []
+os.execv(sys.executable, [sys.executable, *module, *words])
 """
-"""Stand-in for ``seq2seq-chat`` and ``python``: reduces the arguments and sends them to the server."""
-
-PRELOADED = """
-import json, os, runpy, signal, socket, sys, traceback
-import tensorflow, matplotlib.figure
-from seq2seq_chat.cli import main
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(os.environ["PRELOADED"])
-listener.listen()
-print("ready", flush=True)
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-while True:
-    client, _ = listener.accept()
-    message, streams, _, _ = socket.recv_fds(client, 1 << 16, 3)
-    if os.fork() == 0:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
-        sys.stdin, sys.stdout, sys.stderr = (open(number, "rww"[number], closefd=False) for number in range(3))
-        client.send(os.getpid().to_bytes(8, "big"))
-        folder, program, *words = json.loads(message)
-        os.chdir(folder)
-        sys.argv = [program, *words] if program == "seq2seq-chat" else words
-        status = 1
-        try:
-            if program == "seq2seq-chat":
-                main()
-            elif words[0] == "-":
-                exec(sys.stdin.read(), {"__name__": "__main__"})
-            else:
-                sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
-                runpy.run_path(words[0], run_name="__main__")
-            status = 0
-        except SystemExit as stop:
-            status = stop.code or 0
-            if isinstance(status, str):
-                print(status, file=sys.stderr)
-                status = 1
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        client.send(bytes([status]))
-        os._exit(status)
-    for stream in streams:
-        os.close(stream)
-    client.close()
-"""
-"""The server: forks a process for each command, with TensorFlow imported; that is most of the time."""
+"""Stand-in for ``seq2seq-chat`` and ``python``: reduces the arguments."""
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+def environment(tmp_path: Path) -> dict[str, str]:
     """Environment variables for the commands; ``PWD`` is a folder with everything that the pages name."""
     home, folder = tmp_path / "home", tmp_path / "seq2seq-chat"
     (home / "bin").mkdir(parents=True)
@@ -345,21 +278,13 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         (home / "bin" / name).chmod(0o755)
     (home / "bin" / "sacrebleu").symlink_to(Path(sys.executable).with_name("sacrebleu"))
     write_folder(folder)
-    with tempfile.TemporaryDirectory() as socket_folder:  # the path of a socket must be short
-        variables = os.environ | {
-            "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY),
-            "HOME": str(home),
-            "XDG_CACHE_HOME": str(home / "cache"),
-            "PWD": str(folder),
-            "PRELOADED": f"{socket_folder}/socket",
-        }
-        server = subprocess.Popen([sys.executable, "-c", PRELOADED], env=variables, stdout=subprocess.PIPE, text=True)
-        with server:
-            assert server.stdout is not None
-            assert server.stdout.readline() == "ready\n"
-            yield variables
-            server.terminate()
+    return os.environ | {
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "PWD": str(folder),
+    }
 
 
 def write_folder(folder: Path) -> None:
@@ -451,16 +376,9 @@ def test_every_command_works(environment: dict[str, str]) -> None:
                 servers.append(start_server(text, environment))
                 address = printed_address(servers[-1])
                 continue
-            run = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", text],
-                cwd=environment["PWD"],
-                env=environment,
-                input="hello !\n",
-                capture_output=True,
-                text=True,
-                timeout=900,
-                check=False,
-            )
+            bash = ["bash", "-euo", "pipefail", "-c", text]
+            options: dict[str, Any] = {"cwd": environment["PWD"], "env": environment, "input": "hello !\n"}
+            run = subprocess.run(bash, **options, capture_output=True, text=True, timeout=900, check=False)
             assert run.returncode == 0, f"{command}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}"
             print(f"{time.monotonic() - start:6.1f} s  {command}")
     finally:

@@ -1,7 +1,5 @@
 """One loaded run for all tests of the analysis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Evaluation of a tiny run: predictions, the metrics computed from them, and resuming."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

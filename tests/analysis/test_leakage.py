@@ -1,7 +1,5 @@
 """Evaluation with and without the samples that occur in the training corpus."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions and transcripts read from files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

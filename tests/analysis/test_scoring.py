@@ -1,7 +1,5 @@
 """Scores of predictions against several references."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Chatting through pipes, in the terminal, and with :class:`Chatbot`, with arbitrary input."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import math
@@ -17,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.chat.chatbot import Chatbot, Reply
+from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
 from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, ReplyFormat, converse
-from seq2seq_chat.config import Config, Decoding, parse_config, set_decoding
+from seq2seq_chat.config import Config, Data, Decoding, parse_config, set_decoding
 from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
 from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -622,3 +620,51 @@ def test_a_backward_run_was_trained_on_swapped_pairs(tiny_run: Path, tmp_path: P
     decoding = BEAM.model_copy(update={"rerank": "bidirectional", "backward_run": "forward"})
     with pytest.raises(UserError, match=r"was not trained with data\.swap_source_target"):
         Chatbot.load(find_run("forward", tmp_path)).reply("you see the tree1 ?", decoding)
+
+
+# a translation model in the terminal
+
+
+class Shouting:
+    """Translates into capitals, and reads four words."""
+
+    config = Config(name="loud", task="translation", data=Data(train="x.tsv"))
+
+    def reply(self, text: str, decoding: Decoding, history: list[str]) -> Reply:
+        assert history == []
+        words = text.split()
+        unread = max(0, len(words) - 4)
+        read = words[unread:]
+        attention = [[float(row == column) for column in range(len(read))] for row in range(len(read))]
+        best = Hypothesis(" ".join(read).upper(), [word.upper() for word in read], -0.5, True, attention, -0.5)
+        return Reply(best.text, [best], read, [], 0.0, unread)
+
+
+def test_lines_are_translated_without_a_history(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter(["/why", "bye", "a b", "/why", "a b c d e f", "/reset", "quit !", "/quit"])
+    prompts = []
+
+    def fake_input(prompt: str) -> str:
+        prompts.append(prompt)
+        return next(typed)
+
+    monkeypatch.setattr(builtins, "input", fake_input)
+    bot: Any = Shouting()
+    converse(bot, Decoding(), ReplyFormat())
+    assert set(prompts) == {"source: "}
+    title, _, *lines = capsys.readouterr().out.splitlines()
+    assert "history" not in title
+    assert lines == [
+        "no translation yet",
+        "translation: BYE",
+        "translation: A B",
+        "tokens read: a b",
+        "   -0.50  A B",
+        "attention: A ← a   B ← b",
+        "translation: C D E F",
+        "(the model reads only the last 4 of 6 tokens)",
+        "/quit or Ctrl-D ends, /why explains the last translation, /help lists all commands",
+        "translation: QUIT !",
+    ]

@@ -1,7 +1,5 @@
 """Replies of models whose source and target have tokenizers and vocabularies of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

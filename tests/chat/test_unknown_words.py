@@ -1,7 +1,5 @@
 """Unknown words are replaced by the token that the model attends to most, or by the lexicon's entry for it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

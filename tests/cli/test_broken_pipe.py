@@ -1,7 +1,5 @@
 """Commands and scripts whose output nobody reads (``… | head -1``) end quietly, with exit status 1."""
 
-from __future__ import annotations
-
 import io
 import os
 import runpy

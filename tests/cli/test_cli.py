@@ -1,12 +1,9 @@
 """The command line: output, exit statuses, and error messages."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -97,25 +94,6 @@ def test_the_configuration_of_a_run_is_complete(tiny_run: Path, tiny_config: Pat
 
     assert Run(tiny_run).config == load_config(tiny_config)
     assert json.loads((tiny_run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
-
-
-@pytest.mark.slow
-def test_evaluate(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
-    result = cli("evaluate", run_copy, "--json", tmp_path / "figures.json")
-    assert (result.status, result.err) == (0, "")
-    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    last = lines_of(run_copy / "metrics.jsonl")[-1]
-    assert figures["loss"] == pytest.approx(last["loss"], rel=1e-6)  # measured on the validation corpus
-    assert figures["tokens"] == last["tokens"]
-    assert figures["step"] == 20
-    assert re.search(rf"^loss, nats per target token +{figures['loss']:.4f}", result.out, re.MULTILINE)
-    on_training = cli(
-        "evaluate", run_copy.name, "--results", run_copy.parent, "--data", corpora / "train.txt", "--snapshot", "10",
-        *("--limit", 7, "--json", tmp_path / "figures.json"),
-    )  # fmt: skip
-    assert on_training.status == 0
-    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    assert (figures["samples"], figures["step"], figures["snapshot"]) == (7, 10, "10")
 
 
 def test_schema(cli: Cli, tmp_path: Path) -> None:
@@ -283,21 +261,17 @@ def test_a_training_stopped_before_its_first_step_leaves_nothing(
 # invalid runs
 
 
-@pytest.mark.parametrize("verb", [["chat"], ["evaluate"], ["train", "--resume"]], ids=["chat", "evaluate", "resume"])
-def test_an_unknown_or_ambiguous_run(cli: Cli, run_copy: Path, verb: list[str]) -> None:
+VERBS: dict[str, list[str]] = {"chat": ["chat"], "evaluate": ["evaluate"], "resume": ["train", "--resume"]}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
+def test_an_unknown_run(cli: Cli, run_copy: Path, verb: list[str]) -> None:
     results = run_copy.parent
-
-    def message(run: str, where: Path = results) -> str:
-        return str(cli(*verb, run, "--results", where).error_message)
-
-    assert message("nonesuch") == f"no run 'nonesuch' in {results}; the newest is {run_copy.name}"
-    assert "train one, or specify their folder with --results" in message("latest", results / "none")
-    run_copy.rename(results / "2030-01-01_00-00-00_tiny")
+    message = cli(*verb, "nonesuch", "--results", results).error_message
+    assert message == f"no run 'nonesuch' in {results}; the newest is {run_copy.name}"
     (results / "2030-01-02_00-00-00_tiny").mkdir()
     (results / "2030-01-02_00-00-00_tiny" / "config.json").write_text("{}", encoding="utf-8")
-    for run in ("2030", "tiny"):
-        assert "is ambiguous: it matches 2 runs" in message(run)
-    assert "config.json: name is missing" in message("latest")
+    assert "config.json: name is missing" in cli(*verb, "latest", "--results", results).error_message
 
 
 @pytest.mark.parametrize("verb", ["chat", "evaluate"])
@@ -371,7 +345,7 @@ def test_another_vocabulary(cli: Cli, run_copy: Path, damage: str) -> None:
     assert contents(run_copy) == before
 
 
-@pytest.mark.parametrize("verb", [["chat"], ["evaluate"], ["train", "--resume"]], ids=["chat", "evaluate", "resume"])
+@pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
 def test_a_run_without_its_configuration(cli: Cli, tmp_path: Path, verb: list[str]) -> None:
     run = tmp_path / "results" / "2026-05-04_17-03-22_tiny"
     (run / "checkpoints").mkdir(parents=True)
@@ -538,8 +512,6 @@ def test_resuming_a_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> No
         ("data.reverse_input=true", "data.reverse_input (false → true)"),
         ("seed=4", "seed (3 → 4)"),
         ("training.optimizer=sgd", 'training.optimizer ("adam" → "sgd")'),
-        ("model.hiden_size=32", "did you mean model.hidden_size?"),
-        ("training.batch_size=100000000", "GB is available; lower training.batch_size"),
     ],
 )
 def test_settings_that_cannot_change_on_resume(cli: Cli, run_copy: Path, override: str, message: str) -> None:

@@ -1,7 +1,5 @@
 """Every shipped experiment trains: a few steps of each, on the bundled sample and at a small size."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -24,22 +22,11 @@ FAST = ("quickstart", "thesis_reddit")  # the others are slow
 def test_a_shipped_experiment_trains(cli: Callable[..., object], tmp_path: Path, experiment: Path) -> None:
     translation = load_config(experiment).task == "translation"
     corpus = REPOSITORY / "configs" / "sample" / "dates_train.tsv" if translation else SAMPLE_CORPUS
-    small = {
-        "data.train": corpus,
-        "data.validation": corpus,
-        "data.test": "null",
-        "data.vocabulary": "null",
-        "data.max_buckets": 2,
-        "model.hidden_size": 12,
-        "model.embedding_size": 8,
-        "model.projection_size": 8,
-        "model.encoder_steps": 4,
-        "model.decoder_steps": 4,
-        "training.batch_size": 8,
-        "training.steps": 3,
-        "training.log_every": 1,
-        "training.validation_limit": 8,
-    }
+    small: dict[str, object] = {"data.train": corpus, "data.validation": corpus, "data.max_buckets": 2}
+    small |= {"data.test": "null", "data.vocabulary": "null"}
+    small |= {"model.hidden_size": 12, "model.embedding_size": 8, "model.projection_size": 8}
+    small |= {"model.encoder_steps": 4, "model.decoder_steps": 4, "training.batch_size": 8, "training.steps": 3}
+    small |= {"training.log_every": 1, "training.validation_limit": 8}
     if not translation:
         small["data.pairing"] = "sliding"
     options = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]

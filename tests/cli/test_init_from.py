@@ -1,7 +1,5 @@
 """`train --init-from`: a new run from the weights of another, as a person and as its files see it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

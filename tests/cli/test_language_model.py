@@ -1,7 +1,5 @@
 """Language models from the command line: train, evaluate, generate, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -18,25 +16,14 @@ from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult, run_command
 from tests.reference_model import Reference
 
-SETTINGS: dict[str, Any] = {
-    "name": "tiny_text",
-    "seed": 2,
-    "task": "language_model",
-    "data": {"tokenizer": "character"},
-    "model": {"hidden_size": 12, "embedding_size": 6, "projection_size": None, "dropout": 0.1},
+SETTINGS = """{
+    "name": "tiny_text", "seed": 2, "task": "language_model", "data": {"tokenizer": "character"},
+    "model": {"hidden_size": 12, "embedding_size": 6, "projection_size": null, "dropout": 0.1},
     "training": {
-        "batch_size": 4,
-        "steps": 12,
-        "bptt_forward": 5,
-        "optimizer": "adam",
-        "learning_rate": 0.02,
-        "log_every": 4,
-        "validate_every": 6,
-        "checkpoint_every": 6,
-        "snapshot_every": 6,
-        "sample_replies": 2,
-    },
-}
+        "batch_size": 4, "steps": 12, "bptt_forward": 5, "optimizer": "adam", "learning_rate": 0.02, "log_every": 4,
+        "validate_every": 6, "checkpoint_every": 6, "snapshot_every": 6, "sample_replies": 2
+    }
+}"""
 TEXT = "the cat sat on the mat.\nthe dog sat on the log.\n" * 30
 
 
@@ -49,7 +36,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_config(folder: Path, **sections: dict[str, Any]) -> Path:
-    settings = json.loads(json.dumps(SETTINGS))
+    settings = json.loads(SETTINGS)
     settings["data"] |= {"train": str(folder / "train.txt"), "validation": str(folder / "validation.txt")}
     for section, values in sections.items():
         settings[section] |= values

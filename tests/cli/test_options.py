@@ -1,7 +1,5 @@
 """Options of the command line reach the functions behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

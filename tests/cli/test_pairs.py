@@ -1,7 +1,5 @@
 """Runs on pairs of texts, from the command line."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
@@ -19,6 +17,16 @@ from tests.conftest import CommandResult
 Cli = Callable[..., CommandResult]
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
+SETTINGS = """{
+    "name": "pairs", "data": {"tokenizer": "unicode", "shared_vocabulary": false},
+    "model": {
+        "hidden_size": 24, "embedding_size": 12, "projection_size": null, "encoder_steps": 6, "decoder_steps": 6
+    },
+    "training": {
+        "batch_size": 16, "steps": 150, "optimizer": "adam", "learning_rate": 0.02, "sampled_softmax": null,
+        "validate_every": 150, "checkpoint_every": 150, "snapshot_every": 150
+    }
+}"""
 
 
 def translations(count: int, seed: int) -> list[tuple[str, str]]:
@@ -44,33 +52,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     (folder / "validation.en.bz2").write_bytes(bz2.compress("\n".join(source).encode()))
     (folder / "validation.fr").write_text("\n".join(target) + "\n", encoding="utf-8")
     parallel = {"source": str(folder / "validation.en.bz2"), "target": str(folder / "validation.fr")}
-    settings: dict[str, Any] = {
-        "name": "pairs",
-        "data": {
-            "train": str(folder / "train.tsv.gz"),
-            "validation": parallel,
-            "test": parallel,
-            "tokenizer": "unicode",
-            "shared_vocabulary": False,
-        },
-        "model": {
-            "hidden_size": 24,
-            "embedding_size": 12,
-            "projection_size": None,
-            "encoder_steps": 6,
-            "decoder_steps": 6,
-        },
-        "training": {
-            "batch_size": 16,
-            "steps": 150,
-            "optimizer": "adam",
-            "learning_rate": 0.02,
-            "sampled_softmax": None,
-            "validate_every": 150,
-            "checkpoint_every": 150,
-            "snapshot_every": 150,
-        },
-    }
+    settings = json.loads(SETTINGS)
+    settings["data"] |= {"train": str(folder / "train.tsv.gz"), "validation": parallel, "test": parallel}
     (folder / "pairs.json").write_text(json.dumps(settings), encoding="utf-8")
     result = cli("train", folder / "pairs.json", "--results", folder / "results")
     assert result.status == 0, result
@@ -115,13 +98,8 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
     (printed,) = re.findall(r"^to train on it, set (.*)$", result.out, re.MULTILINE)
     (tmp_path / "tiny.json").write_text(json.dumps({"name": "tiny", "data": {"train": "-"}}))
     settings = printed.split() + [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
-    settings += [
-        "model.encoder_steps=5",
-        "model.decoder_steps=6",
-        "training.steps=3",
-        "training.batch_size=4",
-        "training.sampled_softmax=null",
-    ]
+    settings += ["model.encoder_steps=5", "model.decoder_steps=6"]
+    settings += ["training.steps=3", "training.batch_size=4", "training.sampled_softmax=null"]
     results = tmp_path / "results"
     overrides = [argument for setting in settings for argument in ("--set", setting)]
     result = cli("train", tmp_path / "tiny.json", *overrides, "--results", results)

@@ -1,7 +1,5 @@
 """Standard streams that are closed or full."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What is read from pipes and printed, of and for models that know every character."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

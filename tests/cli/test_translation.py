@@ -1,7 +1,5 @@
 """A translation from the command line: every verb on one run."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
@@ -22,6 +20,17 @@ Cli = Callable[..., CommandResult]
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre", "five": "cinq", "six": "six"}
 VALIDATION, TRANSLATED = 40, 15  # validation samples, and how many of them are translated for BLEU
 STEPS = 60
+SETTINGS = f"""{{
+    "name": "numbers", "task": "translation", "data": {{"tokenizer": "unicode"}},
+    "model": {{
+        "hidden_size": 24, "embedding_size": 12, "projection_size": null, "encoder_steps": 8, "decoder_steps": 8
+    }},
+    "training": {{
+        "batch_size": 16, "steps": {STEPS}, "optimizer": "adam", "learning_rate": 0.02, "best_metric": "bleu",
+        "bleu_limit": {TRANSLATED}, "validate_every": 20, "sample_replies": 2, "checkpoint_every": 20,
+        "snapshot_every": {STEPS}
+    }}
+}}"""
 
 
 def translations(count: int, seed: int) -> list[tuple[str, str]]:
@@ -44,34 +53,9 @@ def validations(run: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("translation")
-    settings: dict[str, Any] = {
-        "name": "numbers",
-        "task": "translation",
-        "data": {
-            "train": write(folder / "train.tsv", translations(400, 1)),
-            "validation": write(folder / "validation.tsv", translations(VALIDATION, 2)),
-            "tokenizer": "unicode",
-        },
-        "model": {
-            "hidden_size": 24,
-            "embedding_size": 12,
-            "projection_size": None,
-            "encoder_steps": 8,
-            "decoder_steps": 8,
-        },
-        "training": {
-            "batch_size": 16,
-            "steps": STEPS,
-            "optimizer": "adam",
-            "learning_rate": 0.02,
-            "best_metric": "bleu",
-            "bleu_limit": TRANSLATED,
-            "validate_every": 20,
-            "sample_replies": 2,
-            "checkpoint_every": 20,
-            "snapshot_every": STEPS,
-        },
-    }
+    settings = json.loads(SETTINGS)
+    settings["data"]["train"] = write(folder / "train.tsv", translations(400, 1))
+    settings["data"]["validation"] = write(folder / "validation.tsv", translations(VALIDATION, 2))
     (folder / "numbers.json").write_text(json.dumps(settings), encoding="utf-8")
     return folder / "numbers.json"
 

@@ -1,7 +1,5 @@
 """Configurations: defaults, errors, files, overrides, the JSON schema."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

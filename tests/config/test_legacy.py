@@ -1,7 +1,5 @@
 """Configurations of earlier versions: renamed keys and moved files."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The task of a configuration, and what follows from it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared by the tests of the data package."""
 
-from __future__ import annotations
-
 import pytest
 
 from seq2seq_chat.data.codec import Codec, Codecs

@@ -1,7 +1,5 @@
 """A text that cleaning empties is refused."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches: every sample once, and a loss that does not depend on the buckets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Buckets: every sample fits into its bucket, at the lowest cost."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bundled conversations are clean and consistent, and generated from the files beside them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path

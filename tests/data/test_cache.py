@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -70,11 +68,8 @@ def test_change_of_vocabulary_or_settings_builds_another(
         assert len(Dataset.open(path, letters, Data(train=str(path), swap_source_target=True))) == 2
         two_turns = Dataset.open(path, letters, Data(train=str(path), context_turns=2))
         assert two_turns.source_ids(1).tolist() == [4, UNKNOWN, 5]
-        assert Dataset.open(path, letters, Data(train=str(path), context_turns=3)).source_ids(1).tolist() == [
-            4,
-            UNKNOWN,
-            5,
-        ]
+        three_turns = Dataset.open(path, letters, Data(train=str(path), context_turns=3))
+        assert three_turns.source_ids(1).tolist() == [4, UNKNOWN, 5]
     assert len(builds) == len(caches(path)) == 6
 
 

@@ -1,7 +1,5 @@
 """Blocks of complete lines: no line is lost or duplicated, for any lines, block sizes and compression."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Leakage compared to lists, for conversations and pairs."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

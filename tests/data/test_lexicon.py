@@ -1,7 +1,5 @@
 """What a lexicon file means, and what is said about a bad one."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Pairs of texts: bad rows, encodings, compression, and files that differ in their numbers of lines."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import logging

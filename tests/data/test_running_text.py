@@ -1,7 +1,5 @@
 """Running text: read in pieces, encoded, decoded."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import itertools

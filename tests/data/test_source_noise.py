@@ -1,7 +1,5 @@
 """Noise in the sources of training batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Parallel streams of a text, checked token by token."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -3,8 +3,6 @@
 It shares nothing with the package but ``clean`` and, for corpora too small to be split, ``fill_empty_splits``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

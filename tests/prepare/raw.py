@@ -1,7 +1,5 @@
 """Generate small raw corpora."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

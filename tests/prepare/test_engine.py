@@ -1,7 +1,5 @@
 """DuckDB and Spark write the same bytes for the same inputs."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """An interrupted preparation resumes and writes the same files."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

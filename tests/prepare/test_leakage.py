@@ -1,7 +1,5 @@
 """Leakage and --drop-leaked, compared to lists and sets in plain Python."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
@@ -120,13 +118,8 @@ def test_by_hand(tmp_path: Path) -> None:
     source = write_corpus(tmp_path / "source", corpus)
     settings = PrepareSettings("dailydialog", drop_leaked=True)
     statistics = prepare(settings, [source], tmp_path / "out")
-    assert (tmp_path / "out" / "train.txt").read_text().split("\n<<<<<END-CONV>>>>>\n") == [
-        "hi",
-        "hello\nbye",
-        "see you",
-        "where\nhere",
-        "",
-    ]
+    texts = (tmp_path / "out" / "train.txt").read_text().split("\n<<<<<END-CONV>>>>>\n")
+    assert texts == ["hi", "hello\nbye", "see you", "where\nhere", ""]
     assert statistics["leakage"] == {
         "validation": {"samples": 0, "samples_percent": 0.0, "targets": 0, "targets_percent": 0.0},
         "test": {"samples": 0, "samples_percent": 0.0, "targets": 1, "targets_percent": 33.33},  # here

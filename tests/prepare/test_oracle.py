@@ -1,7 +1,5 @@
 """Compare prepared corpora to those of an oracle, on real and on generated files."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

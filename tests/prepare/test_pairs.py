@@ -1,7 +1,5 @@
 """Prepared pairs of texts, against an oracle in plain Python."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Compare the results of queries, also those of scripts, to results of plain Python, on real and generated corpora."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

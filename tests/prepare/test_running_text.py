@@ -1,7 +1,5 @@
 """`prepare text`: consecutive splits, vocabulary, statistics."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

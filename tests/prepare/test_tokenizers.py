@@ -1,7 +1,5 @@
 """Every corpus with every tokenizer, against the tokens of each utterance and plain counts."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Reading resumes, gives the same result with any number of processes, and reports damage."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the terminal shows of training: the time left, without the steps that trace graphs."""
 
-from __future__ import annotations
-
 import io
 import os
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Training samples of more than data.max_length tokens are left out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A dynamically unrolled model through the command line: it trains, resumes, validates, evaluates and chats."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Graphs are built ahead of the batches that need them, in the order of these, and not after a request to stop."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

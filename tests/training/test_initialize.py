@@ -1,7 +1,5 @@
 """Weights of another run as initial ones, against the model in NumPy and against matching words one by one."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any, NamedTuple

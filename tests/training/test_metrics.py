@@ -1,17 +1,18 @@
-"""Training metrics by hand, and what a checkpoint keeps of them."""
-
-from __future__ import annotations
+"""Training metrics by hand, what a checkpoint keeps of them, and TensorBoard, which shows them."""
 
 import gc
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.training.loop import TrainingState
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import MAX_PENDING, Meter
@@ -73,3 +74,22 @@ def test_everything_is_restored_from_a_checkpoint() -> None:
     assert after.metadata() == before.metadata()
     assert after.meter.metrics(20) == before.meter.metrics(20)
     assert after.schedule.learning_rate(20) == before.schedule.learning_rate(20) == settings.learning_rate / 2
+
+
+def test_tensorboard_has_the_metrics(tiny_run: Path) -> None:
+    events = EventAccumulator(str(tiny_run / "tensorboard")).Reload()
+    lines = list(read_json_lines(tiny_run / "metrics.jsonl"))
+    for line in lines:
+        line["target_tokens_per_second"] = line["tokens"] / line["seconds"]
+    train = ("loss", "perplexity", "gradient_norm", "target_tokens_per_second")
+    assert set(events.Tags()["tensors"]) == {
+        *(f"train/{name}" for name in train),
+        *("validation/loss", "validation/perplexity"),
+    }
+    for tag in events.Tags()["tensors"]:
+        kind, name = tag.split("/")
+        expected = [(line["step"], line[name]) for line in lines if line["kind"] == kind]
+        written = [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in events.Tensors(tag)]
+        assert [step for step, _ in written] == [step for step, _ in expected]
+        values = [value for _, value in expected]
+        assert [value for _, value in written] == pytest.approx(values, rel=2e-2 if "second" in name else 1e-5)

@@ -1,7 +1,5 @@
 """Products in low precision: operands are rounded, weights are not, and overflow is handled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training that is killed at any moment is resumed bit for bit; damage that cannot be repaired is reported."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The order of samples: each once an epoch, the same for the same seed, a different shuffle every epoch."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How checkpoints are written, and what else a run records."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

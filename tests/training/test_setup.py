@@ -1,7 +1,5 @@
 """What the settings of an experiment make of its trainer, before the first step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock

@@ -1,7 +1,5 @@
 """The training step: one trace for each bucket, and the updates of the optimizers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The thesis's configurations, on generated corpora with vocabularies of their size."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

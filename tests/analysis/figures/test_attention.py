@@ -1,7 +1,5 @@
 """Attention figures."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Figures with characters of any kind."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Beam studies and ranks of favorite replies."""
 
-from __future__ import annotations
-
 from seq2seq_chat.analysis.figures.beams import draw_beams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favorites, study_beams

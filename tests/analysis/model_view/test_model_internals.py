@@ -1,7 +1,5 @@
 """Gates and gradient norms of a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

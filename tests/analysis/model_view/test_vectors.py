@@ -1,7 +1,5 @@
 """Projections, clusters and neighbors of vectors."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report of a tiny run, and of runs and files from which parts of it cannot be made."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """The report on language models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path

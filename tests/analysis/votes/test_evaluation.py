@@ -1,7 +1,5 @@
 """Evaluations on the disk: sides and order, repeated votes, and what a crash leaves."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Statistics of votes: compared with closed forms, hand-written iterations, and simulations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

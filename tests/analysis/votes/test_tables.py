@@ -1,7 +1,5 @@
 """Votes on the command line and in a report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is a token in which language. All expected tokens are written by hand."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

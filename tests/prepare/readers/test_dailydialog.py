@@ -1,7 +1,5 @@
 """Prepare and load the real DailyDialog."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Films from files and archives, copies of films, and damage."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile

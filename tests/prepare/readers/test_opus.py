@@ -1,7 +1,5 @@
 """Subtitle files that are not in the exact format of OPUS: valid ones are read, damage is reported."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

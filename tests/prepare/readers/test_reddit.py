@@ -1,7 +1,5 @@
 """Dumps of comments: selection of subreddits, and damage."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The readers of text corpora, on valid and on damaged files."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

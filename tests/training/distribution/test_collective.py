@@ -4,8 +4,6 @@ TensorFlow must know its devices before its first operation, so training on seve
 own. Workers of several machines are processes that connect over the loopback interface.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """The workers that train together: their addresses, TF_CONFIG, and how they find each other."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
