@@ -12,6 +12,7 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.perplexity import CorpusLoss
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.chief import Chief
+from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter
@@ -21,8 +22,8 @@ from seq2seq_chat.training.step import StepResult
 class FakeLearner:
     """Does nothing, and records the learning rate of each step."""
 
-    def __init__(self) -> None:
-        self.step, self.traces, self.data_seconds = 0, 1, 0.0
+    def __init__(self, stop: float = 0.0) -> None:
+        self.step, self.traces, self.data_seconds, self.stop = 0, 1, 0.0, stop
         self.rates: list[float] = []
 
     def set_learning_rate(self, rate: float) -> None:
@@ -33,7 +34,7 @@ class FakeLearner:
 
     def train_step(self, stop: bool) -> StepResult:
         self.step += 1
-        return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(0.0))
+        return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(self.stop))
 
 
 class Recorder(Role):
@@ -82,6 +83,23 @@ def test_what_happens_at_which_step() -> None:
     assert learner.rates == pytest.approx([0.5**step for step in range(7)])
     assert [metrics["tokens"] for metrics in role.metrics] == [3, 3, 1]
     assert [metrics["learning_rate"] for metrics in role.metrics] == pytest.approx([0.5**2, 0.5**5, 0.5**6])
+
+
+class StoppedEarly(Distribution):
+    """One of two workers, to which the chief sends that its validation stops training."""
+
+    workers = 2
+
+    def broadcast(self, value: Any) -> Any:
+        return {"since_best": 1, "since_fall": 1, "falls": 0}
+
+
+def test_a_signal_at_the_step_that_stops_early_does_not_interrupt() -> None:
+    """The chief exits with status 0 then, and so must the other workers."""
+    settings, learner = Training(steps=50, validate_every=1, early_stopping=1), FakeLearner(stop=1.0)
+    state = TrainingState(learner, Schedule(settings), Meter(sampled=False))  # type: ignore[arg-type]
+    assert Trainer(state, settings, Recorder(learner), MagicMock(), StoppedEarly()).train() is None
+    assert learner.step == 1
 
 
 @pytest.mark.parametrize("metric", ["loss", "bleu"])

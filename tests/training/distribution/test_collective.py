@@ -14,24 +14,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.model.micro_batches import Share
-from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
+from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import worker
 from seq2seq_chat.training.distribution.collective import Distribution, ensure_divisible
 from seq2seq_chat.training.distribution.rendezvous import Cluster, loopback_addresses
 from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.reporter import Console
-from seq2seq_chat.training.step import StepResult, TrainingStep
+from seq2seq_chat.training.step import TrainingStep
 from tests.conftest import write_conversations
 from tests.training.test_recovery import arrays, logged_lines, only_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
@@ -233,52 +232,15 @@ def kill(victim: subprocess.Popen[str], survivor: subprocess.Popen[str], name: s
     return message
 
 
-class FakeChief(Distribution):
-    """Broadcasts what a chief would whose training stops early after one step."""
-
-    workers = 2
-
-    def __init__(self) -> None:
-        settings = json.loads(configuration(validate_every=1, steps=50, log_every=50).to_json())
-        settings["data"]["validation"] = "nowhere.txt"
-        settings["training"]["early_stopping"] = 1
-        self._values: list[Any] = [
-            {"config": settings, "codecs": [{"words": [*SPECIAL_WORDS, "a"], "file": None}], "corpus": "the corpus"},
-            {"step": 0, "sampler": {}, "schedule": {}},
-            {"since_best": 1, "since_fall": 1, "falls": 0},
-        ]
-
-    def broadcast(self, value: Any) -> Any:
-        return self._values.pop(0)
-
-
-@pytest.fixture
-def fake_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A learner that learns nothing, and receives a request to stop at every step."""
-    learner = MagicMock(step=0, sampled=False, data_seconds=0.0)
-
-    def train_step(stop: bool) -> StepResult:
-        learner.step += 1
-        return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(1.0))
-
-    learner.train_step = train_step
-    for name in ("build_learner", "training_batches"):
-        monkeypatch.setattr(worker, name, lambda *arguments: learner)
-    monkeypatch.setattr(worker, "make_deterministic", lambda *arguments: None)
-    monkeypatch.setattr(worker.Dataset, "open", lambda *arguments: MagicMock(fingerprint="the corpus"))
-
-
-def test_a_signal_at_the_step_that_stops_early_does_not_interrupt(fake_learner: None) -> None:
-    """The chief exits with status 0 then, and so must the other workers."""
-    trainer = worker.build_worker(FakeChief(), Cluster(("one:1", "two:2"), 1), Console())
-    assert trainer.train() is None
-    assert trainer.state.step == 1
-
-
-def test_a_worker_without_enough_memory_is_rejected(fake_learner: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_enough_memory_is_rejected(
+    tiny_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "available_memory", lambda: 1e6)
+    config = parse_config(tiny_settings, where="test")
+    codecs = build_codecs(config.data)
+    fingerprint = Dataset.open(config.data.train, codecs, config.data).fingerprint
     with pytest.raises(UserError, match="1 MB is available"):
-        worker.build_worker(FakeChief(), Cluster(("one:1", "two:2"), 1), Console())
+        worker._open_corpus(config, codecs, Distribution(), Cluster(("one:1", "two:2"), 1), fingerprint)
 
 
 @pytest.mark.slow
