@@ -143,6 +143,10 @@ class CommandResult(NamedTuple):
         return message
 
 
+Cli = Callable[..., CommandResult]
+"""The command line as a function, see :func:`cli`."""
+
+
 def run_command(*arguments: object, stdin: bytes = b"") -> CommandResult:
     """Call the command line in this process, as the console script does."""
     from seq2seq_chat.cli import main
@@ -201,7 +205,7 @@ def unoptimized_graphs() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cli() -> Callable[..., CommandResult]:
+def cli() -> Cli:
     """The command line: ``cli("chat", run, stdin=b"hello\\n")``."""
     return run_command
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,11 @@ import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, Cli
 
 
 @pytest.mark.slow(minutes=2)
-def test_dates_are_rewritten_and_aligned(
-    cli: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dates_are_rewritten_and_aligned(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     run = Path(cli("train", "configs/dates.json", "--results", tmp_path / "results").out.splitlines()[-1])
     cli("evaluate", run, "--json", tmp_path / "metrics.json")

@@ -1,7 +1,6 @@
 """The quickstart model trains in minutes and gives fitting replies to openings that it was not trained on."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from seq2seq_chat.config import load_config
 from seq2seq_chat.data.samples import Tokenizers, read_samples
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean
+from tests.conftest import Cli
 
 REPOSITORY = Path(__file__).parents[1]
 CONFIG = "configs/quickstart.json"
@@ -100,9 +100,7 @@ def by_text(openings: dict[str, str]) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow(minutes=2)
-def test_quickstart_model_replies_to_new_openings(
-    cli: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quickstart_model_replies_to_new_openings(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     data = load_config(CONFIG).data
     tokenizer = EnglishTokenizer()

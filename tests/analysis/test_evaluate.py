@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.validation import corpus_loss
+from tests.conftest import Cli
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
-
-Cli = Callable[..., Any]
 
 
 def write_predictions(path: Path, *lines: Prediction) -> Predictions:

@@ -1,7 +1,6 @@
 """Evaluation with and without the samples that occur in the training corpus."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 from seq2seq_chat.analysis.evaluate import evaluate_run
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.runs.run import Run
-from tests.conftest import MARKER
+from tests.conftest import MARKER, Cli
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
-
-Cli = Callable[..., Any]
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:

@@ -18,21 +18,19 @@ from hypothesis import strategies as st
 from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
 from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, ReplyFormat, converse
 from seq2seq_chat.config import Config, Data, Decoding, parse_config, set_decoding
-from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
-from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
+from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
-from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from tests.random_runs import codec_of_texts, random_run, small_config
-from tests.random_weights import randomize
+from tests.conftest import Cli
+from tests.random_runs import codec_of_texts, make_codec, random_model, random_run, small_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
-Cli = Callable[..., Any]
 BEAM = Decoding(method="beam", beam_width=6, n_best=6)
 STEPS = 8
 WORDS = [f"word{number}" for number in range(30)]
@@ -43,21 +41,11 @@ def bot(tiny_run: Path) -> Chatbot:
     return Chatbot.load(Run(tiny_run))
 
 
-def random_bot(**overrides: Any) -> Chatbot:
+def random_bot(*changes: str) -> Chatbot:
     """A model of large random weights, whose replies depend on every input word."""
-    config: Config = parse_config(
-        {"name": "random", "data": {"train": "train.txt"}, "model": {"encoder_steps": STEPS, "decoder_steps": 6}},
-        "x",
-        [
-            *("model.hidden_size=12", "model.embedding_size=10", "model.projection_size=8"),
-            *(f"{key}={value}" for key, value in overrides.items()),
-        ],
-    )
-    tokenizer = create_tokenizer(tokenizer_settings(config.data.source_text))
-    codecs = Codecs.shared(Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *WORDS])))
-    model = Seq2Seq(config.model, len(codecs.target.vocabulary), config.seed)
-    randomize(model, seed=5, scale=1.5)
-    return Chatbot(TensorFlowEngine(model), codecs, config)
+    config = small_config(*changes)
+    codecs = Codecs.shared(make_codec(config.data.tokenizer, WORDS))
+    return Chatbot(TensorFlowEngine(random_model(config, codecs)), codecs, config)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +56,7 @@ def forward() -> Chatbot:
 @pytest.fixture(scope="module")
 def reversed_bot() -> Chatbot:
     """``forward`` with reversed input."""
-    return random_bot(**{"data.reverse_input": "true"})
+    return random_bot("data.reverse_input=true")
 
 
 # pipes
@@ -494,13 +482,13 @@ def test_reverse_input_equals_reversed_words(forward: Chatbot, reversed_bot: Cha
 
 
 def test_hypotheses_without_attention() -> None:
-    reply = random_bot(**{"model.attention": "none"}).reply("word1 word2", BEAM)
+    reply = random_bot("model.attention=none").reply("word1 word2", BEAM)
     assert reply.text
     assert all(hypothesis.attention == [] for hypothesis in reply.hypotheses)
 
 
 def test_character_model() -> None:
-    bot = random_bot(**{"data.tokenizer": "english_character", "data.reverse_input": "true"})
+    bot = random_bot("data.tokenizer=english_character", "data.reverse_input=true")
     reply = bot.reply("ab c", BEAM)
     assert reply.source_words == ["a", "b", "<space>", "c"]
     assert reply.hypotheses[0].text == "".join(reply.hypotheses[0].words)
@@ -510,9 +498,9 @@ def test_character_model() -> None:
 # conversation history
 
 
-def two_turn_bot(**overrides: Any) -> Chatbot:
-    """A model of large random weights that reads two turns."""
-    bot = random_bot(**{"data.context_turns": 2, **overrides})
+def two_turn_bot(turns: int = 2) -> Chatbot:
+    """A model of large random weights that reads several turns."""
+    bot = random_bot(f"data.context_turns={turns}")
     codec = bot.codecs.source
     vocabulary = Vocabulary([*codec.vocabulary.words[:-1], "<turn>"])
     return Chatbot(bot.engine, Codecs.shared(codec._replace(vocabulary=vocabulary)), bot.config)
@@ -538,13 +526,13 @@ def test_a_model_of_single_turns_ignores_history(forward: Chatbot) -> None:
 
 
 def test_several_turns_are_read_in_their_order() -> None:
-    bot = two_turn_bot(**{"data.context_turns": 3})
+    bot = two_turn_bot(3)
     history = ["word9", "word1 word2", " ", "word3"]
     assert bot._with_history(["word4"], history) == ["word1", "word2", "<turn>", "word3", "<turn>", "word4"]
 
 
 def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bot = two_turn_bot(**{"data.context_turns": 3})  # which reads what both said before
+    bot = two_turn_bot(3)  # which reads what both said before
     typed = iter(["word1", "word2", "/reset", "word2", "/quit"])
     monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
     converse(bot, BEAM, ReplyFormat())

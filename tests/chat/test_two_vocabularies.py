@@ -1,6 +1,5 @@
 """Replies of models whose source and target have tokenizers and vocabularies of their own."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Voca
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.hypotheses import Hypotheses
+from tests.conftest import Cli
 from tests.random_runs import make_codec, random_model, random_run, small_config
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
-Cli = Callable[..., Any]
 SOURCE_WORDS = ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."]
 TARGET_WORDS = ["where", "is", "the", "cat", "?", "i", "like", "it", ".", "<turn>"]
 BEAM = Decoding(method="beam", beam_width=6, n_best=6)

@@ -1,7 +1,6 @@
 """Unknown words are replaced by the token that the model attends to most, or by the lexicon's entry for it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +22,9 @@ from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.training.validation import SampleValidator
-from tests.conftest import CommandResult
+from tests.conftest import Cli
 from tests.random_runs import make_codec, random_model, random_run, small_config
 from tests.reference_model import Reference
-
-Cli = Callable[..., CommandResult]
 
 CODECS = Codecs(make_codec("unicode", ["the", "cat", "sees", "."]), make_codec("unicode", ["le", "chat", "voit", "."]))
 ALLOWED = ("decoding.allow_unknown=true", "decoding.replace_unknown=true")

@@ -9,20 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
+from tests.conftest import Cli
+from tests.training.test_recovery import arrays, logged_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE = 400  # seconds until a training run must show progress, even on a busy machine
 MARKER = "<<<<<END-CONV>>>>>"
 SMALLER = [f"--set=model.{setting}" for setting in ("encoder_steps=2", "decoder_steps=2", "attention=none")]
-Cli = Callable[..., Any]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -32,18 +32,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in modified}
 
 
-def arrays(checkpoint: Path) -> dict[str, bytes]:
-    """The bytes of every variable in a checkpoint, including the optimizer's."""
-    with np.load(checkpoint) as archive:
-        return {name: archive[name].tobytes() for name in archive.files if name != "metadata.json"}
-
-
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def train_lines(run: Path) -> list[dict[str, Any]]:
-    return [line for line in lines_of(run / "metrics.jsonl") if line["kind"] == "train"]
+    return [line for line in logged_lines(run / "metrics.jsonl") if line["kind"] == "train"]
 
 
 # output
@@ -73,7 +63,7 @@ def test_the_files_of_a_run(tiny_run: Path) -> None:
 
 
 def test_metrics_and_samples_of_a_run(tiny_run: Path) -> None:
-    metrics = lines_of(tiny_run / "metrics.jsonl")
+    metrics = list(read_json_lines(tiny_run / "metrics.jsonl"))
     assert [(line["kind"], line["step"]) for line in metrics] == [
         *[("train", 5), ("train", 10), ("validation", 10), ("train", 15), ("train", 20), ("validation", 20)]
     ]
@@ -82,7 +72,7 @@ def test_metrics_and_samples_of_a_run(tiny_run: Path) -> None:
         assert line["perplexity"] == pytest.approx(math.exp(line["loss"]))
         assert line["tokens"] > 0
     assert metrics[-1]["loss"] < metrics[2]["loss"]  # it learns
-    samples = lines_of(tiny_run / "samples.jsonl")
+    samples = logged_lines(tiny_run / "samples.jsonl")
     assert [line["step"] for line in samples] == [10, 10, 20, 20]
     assert all(set(line) == {"step", "source", "reply", "target"} for line in samples)
     assert all(line["source"].endswith("?") for line in samples)
@@ -401,11 +391,11 @@ def test_resuming_from_the_checkpoint_before_a_damaged_one(
     assert result.status == 0
     assert "resuming from step 18" in result.out
     assert arrays(newest) == arrays(tiny_run / "checkpoints" / "0000000020.npz")
-    assert [(line["kind"], line["step"]) for line in lines_of(run_copy / "metrics.jsonl")] == [
+    assert [(line["kind"], line["step"]) for line in logged_lines(run_copy / "metrics.jsonl")] == [
         *[("train", 5), ("train", 10), ("validation", 10), ("train", 15), ("train", 18), ("validation", 18)],
         *[("train", 20), ("validation", 20), ("train", 23), ("validation", 23)],
     ]
-    assert [line["step"] for line in lines_of(run_copy / "samples.jsonl")] == [10, 10, 18, 18, 20, 20, 23, 23]
+    assert [line["step"] for line in logged_lines(run_copy / "samples.jsonl")] == [10, 10, 18, 18, 20, 20, 23, 23]
     assert [step for step, _ in Run(run_copy).checkpoints()] == [18, 20, 23]
     assert Run(run_copy).config.training.steps == 23
 
@@ -487,13 +477,8 @@ def test_a_resumed_training_ends_bit_for_bit_the_same(
     assert arrays(newest) == arrays(expected)
     assert any(name.startswith("output/words/") for name in arrays(newest))  # the optimizer's slots
     assert Run(run).config == Run(tiny_run).config
-    assert reported(run) == reported(tiny_run)
-    assert lines_of(run / "samples.jsonl") == lines_of(tiny_run / "samples.jsonl")
-
-
-def reported(run: Path) -> list[dict[str, Any]]:
-    """The metrics of a run without the seconds."""
-    return [{**line, "seconds": None, "data_seconds": None} for line in lines_of(run / "metrics.jsonl")]
+    assert logged_lines(run / "metrics.jsonl") == logged_lines(tiny_run / "metrics.jsonl")
+    assert logged_lines(run / "samples.jsonl") == logged_lines(tiny_run / "samples.jsonl")
 
 
 def test_resuming_a_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> None:

@@ -2,14 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from seq2seq_chat.checks.check_context import SAMPLE_CORPUS
 from seq2seq_chat.config import load_config
-from tests.conftest import REPOSITORY, shipped_configs
+from tests.conftest import REPOSITORY, Cli, shipped_configs
 
 EXPERIMENTS = shipped_configs()
 FAST = ("quickstart", "thesis_reddit")  # the others are slow
@@ -19,7 +18,7 @@ FAST = ("quickstart", "thesis_reddit")  # the others are slow
     "experiment",
     [pytest.param(path, id=path.stem, marks=[] if path.stem in FAST else pytest.mark.slow) for path in EXPERIMENTS],
 )
-def test_a_shipped_experiment_trains(cli: Callable[..., object], tmp_path: Path, experiment: Path) -> None:
+def test_a_shipped_experiment_trains(cli: Cli, tmp_path: Path, experiment: Path) -> None:
     translation = load_config(experiment).task == "translation"
     corpus = REPOSITORY / "configs" / "sample" / "dates_train.tsv" if translation else SAMPLE_CORPUS
     small: dict[str, object] = {"data.train": corpus, "data.validation": corpus, "data.max_buckets": 2}

@@ -2,17 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from seq2seq_chat.runs.run import Run
+from tests.conftest import Cli
 
 OLD_RUN = Path(__file__).parents[1] / "compatibility" / "data" / "0.1" / "conversation" / "run"
-Cli = Callable[..., Any]
 
 
 class Initialized(NamedTuple):

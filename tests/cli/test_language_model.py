@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.engines.tensorflow.restore import load_language_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from tests.conftest import CommandResult, run_command
+from tests.conftest import Cli, CommandResult, run_command
 from tests.reference_model import Reference
 
 SETTINGS = """{
@@ -195,7 +194,7 @@ def test_a_run_of_another_task_generates_nothing(trained: tuple[Path, CommandRes
 
 
 def test_other_weights_cannot_be_initial(
-    trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path, cli: Callable[..., CommandResult]
+    trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path, cli: Cli
 ) -> None:
     result = cli("train", config, "--init-from", trained_text[0].path, "--results", tmp_path)
     assert "--init-from does not apply to language models" in result.error_message

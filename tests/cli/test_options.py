@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -12,9 +11,8 @@ from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
+from tests.conftest import Cli
 from webui.limits import Limits
-
-Cli = Callable[..., Any]
 
 
 @pytest.fixture
@@ -76,19 +74,6 @@ def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, e
     prepare = record("seq2seq_chat.prepare.pipeline.prepare")
     assert "recorded" in cli("prepare", *arguments.split(), "--output", "out").error_message
     prepare.assert_called_once_with(expected, ("in",), "out")
-
-
-def test_evaluate(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, corpora: Path) -> None:
-    evaluate = record("seq2seq_chat.analysis.evaluate.evaluate_run")
-    data = str(corpora / "train.txt")
-    options = ["--data", data, "--snapshot", "10", "--limit", 7, "--sent2vec", "s.bin", "--output", "out"]
-    options += ["--beam-width", 3, "--reference", data, "--reference", data, "--baseline", f"{tiny_run}:20"]
-    assert "recorded" in cli("evaluate", tiny_run, *options).error_message
-    (run, *arguments), keywords = evaluate.call_args
-    assert (run.path, arguments) == (tiny_run, [data, "10", 7])
-    baseline = keywords.pop("baseline")
-    assert (baseline.run.path, baseline.snapshot) == (tiny_run, "20")
-    assert keywords == {"beam_width": 3, "sent2vec": "s.bin", "folder": "out", "references": (data, data)}
 
 
 def test_compare(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, run_copy: Path, tmp_path: Path) -> None:

@@ -5,16 +5,13 @@ import gzip
 import json
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seq2seq_chat.runs.find import find_run
-from tests.conftest import CommandResult
-
-Cli = Callable[..., CommandResult]
+from tests.conftest import Cli
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
 SETTINGS = """{

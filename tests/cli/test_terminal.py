@@ -1,7 +1,6 @@
 """What is read from pipes and printed, of and for models that know every character."""
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.tables import one_line
+from tests.conftest import Cli
 from tests.random_runs import make_codec, random_run, small_config
 
-Cli = Callable[..., Any]
 CHARACTERS = ["n", "<newline>", "<return>", "<U+001B>", "<U+D800>", "<U+2028>"]
 
 

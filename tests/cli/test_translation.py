@@ -6,16 +6,13 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sacrebleu
 
-from tests.conftest import CommandResult
-
-Cli = Callable[..., CommandResult]
+from tests.conftest import Cli
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre", "five": "cinq", "six": "six"}
 VALIDATION, TRANSLATED = 40, 15  # validation samples, and how many of them are translated for BLEU

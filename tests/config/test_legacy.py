@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from seq2seq_chat.config import Config, ConfigError, load_config, override_decoding, parse_config, upgrade_flat_settings
 from seq2seq_chat.config.legacy import RENAMED_KEYS
+from tests.conftest import Cli
 
 OLD_VALUES = {
     "data.level": "word",
@@ -113,7 +113,7 @@ def test_a_moved_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert parse_config(settings(**{"data.train": str(old)}), "x").data.train == str(old)
 
 
-def test_train_warns_on_stderr(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_train_warns_on_stderr(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(settings(**{"data.train": "missing.txt", "data.most_buckets": 3})), encoding="utf-8")
     result = cli("train", path, "--results", tmp_path / "results")
@@ -123,7 +123,7 @@ def test_train_warns_on_stderr(cli: Callable[..., Any], tmp_path: Path) -> None:
 
 
 def test_the_configuration_of_a_run_is_read_silently(
-    cli: Callable[..., Any], run_copy: Path, caplog: pytest.LogCaptureFixture
+    cli: Cli, run_copy: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = run_copy / "config.json"
     stored = json.loads(path.read_text(encoding="utf-8"))

@@ -77,7 +77,7 @@ def write_films(folder: Path) -> Path:
         ("reddit", {"pairing": "alternating"}),
         ("opensubtitles", {"split": (3, 1, 1)}),
         ("lines", {"tokenizer": TokenizerSettings("whitespace")}),
-        ("dailydialog", {"drop_leaked": True, "split": (2, 1, 1)}),
+        ("dailydialog", {"drop_leaked": True}),
         *(
             pytest.param(*combination, marks=pytest.mark.nightly)
             for combination in (
@@ -85,7 +85,7 @@ def write_films(folder: Path) -> Path:
                 ("reddit", {"tokenizer": TokenizerSettings("unicode", lowercase=True), "pairing": "alternating"}),
                 ("opensubtitles", {"tokenizer": TokenizerSettings("subword"), "split": (3, 1, 1)}),
                 ("lines", {}),
-                ("dailydialog", {"drop_leaked": True, "split": (2, 1, 1), "pairing": "alternating"}),
+                ("dailydialog", {"drop_leaked": True, "pairing": "alternating"}),
             )
         ),
     ],
@@ -100,8 +100,10 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
         (source / "two.txt").write_text("a\nb\n<<<<<END-CONV>>>>>\nc\nd\n<<<<<END-CONV>>>>>\n")
     elif corpus == "dailydialog":
         texts = ["yes .", "no .", "why ?", "thanks .", "ok"]
-        dialogues = ([texts[(n * k + i) % 5] for i in range(2 + n % 4)] for k in (1, 2, 3) for n in range(40))
-        (source / "dialogues.txt").write_text("".join(" __eou__ ".join([*turns, "\n"]) for turns in dialogues))
+        for k, (split, size) in enumerate({"train": 40, "validation": 3, "test": 5}.items(), start=1):
+            dialogues = [[texts[(n * k + i) % 5] for i in range(2 + n % 4)] for n in range(size)] + [["only", split]]
+            lines = "".join(" __eou__ ".join([*turns, "\n"]) for turns in dialogues)
+            (source / f"dialogues_{split}.txt").write_text(lines)
     else:
         (write_comments if corpus == "reddit" else write_films)(source)
     outputs = {

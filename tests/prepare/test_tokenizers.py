@@ -31,6 +31,7 @@ from seq2seq_chat.prepare import subwords, utterances
 from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
 from seq2seq_chat.prepare.readers.opus import scan_sentences
 from seq2seq_chat.prepare.settings import PrepareSettings
+from tests.conftest import Cli
 from tests.prepare.oracle import Conversations, check, read_corpus_files
 from tests.prepare.raw import contents
 
@@ -215,7 +216,7 @@ def write_comments(path: Path, bodies: list[str]) -> Path:
     return path
 
 
-def test_losses_are_counted(tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_losses_are_counted(tmp_path: Path, cli: Cli) -> None:
     bodies = ["a\nb\r\nc", "nul\0", "half \ud83d", "\ufeffmarked\u200b", "it's gro\u00df, yes", "bell\x07"]
     path = write_comments(tmp_path / "RC_1", bodies)
     texts = ["a b  c", "nul", "half \ufffd", "marked\u200b", "it's gro\u00df, yes", "bell\x07"]
@@ -322,7 +323,7 @@ def test_letters_and_empty_corpora(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["unicode", "subword"])
-def test_training_reads_the_same_tokens(tmp_path: Path, cli: Callable[..., Any], name: TokenizerName) -> None:
+def test_training_reads_the_same_tokens(tmp_path: Path, cli: Cli, name: TokenizerName) -> None:
     """With the settings that the command prints."""
     write_lines(tmp_path, raw_conversations("lines"))
     options = ["--tokenizer", name, "--vocabulary-size", 500, "--output", tmp_path / "my corpus"]
@@ -347,5 +348,5 @@ def test_training_reads_the_same_tokens(tmp_path: Path, cli: Callable[..., Any],
         ("--level character", "--level character is now --tokenizer character"),
     ],
 )
-def test_options_of_other_tokenizers_are_refused(cli: Callable[..., Any], options: str, message: str) -> None:
+def test_options_of_other_tokenizers_are_refused(cli: Cli, options: str, message: str) -> None:
     assert message in cli("prepare", "lines", "in", "--output", "out", *options.split()).error_message

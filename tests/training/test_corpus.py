@@ -1,7 +1,6 @@
 """Training samples of more than data.max_length tokens are left out."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.training.sampler import open_training_corpus
-from tests.conftest import CommandResult
-
-Cli = Callable[..., CommandResult]
+from tests.conftest import Cli
 
 KEPT = [("a b c d", "d c b"), ("a", "b"), ("c c", "a b c a")]
 """At most 4 tokens on either side."""

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.runs.json_lines import read_json_lines
+from tests.conftest import Cli
 
 pytestmark = pytest.mark.slow
-
-Cli = Callable[..., Any]
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
 from seq2seq_chat.training.sampler import training_batches
-
-Cli = Callable[..., Any]
+from tests.conftest import Cli
 
 KILLS = 6
 STEPS = 70
@@ -192,8 +191,9 @@ def assert_same(run: Run, expected: Run) -> None:
 
 @pytest.mark.slow
 def test_training_killed_at_random_moments_ends_bit_for_bit_identical(
-    uninterrupted: tuple[Run, dict[int, set[str]], Path], tmp_path: Path
+    uninterrupted: tuple[Run, dict[int, set[str]], Path], corpora: Path, tmp_path: Path
 ) -> None:
+    """The folder of the run is moved meanwhile, and the corpus is encoded again."""
     expected, order, config = uninterrupted
     seed = random.SystemRandom().randrange(10**6)
     rng = random.Random(seed)
@@ -210,30 +210,13 @@ def test_training_killed_at_random_moments_ends_bit_for_bit_identical(
             continue
         kills += 1
         print(f"kill {kills}: {where}")
-        arguments = ["--resume", str(only_run(results).path)]
+        arguments = ["--resume", str(only_run(results).path.rename(results / f"moved {kills} times"))]
+        for cache in corpora.glob("*.cache"):
+            shutil.rmtree(cache)
     Training(order_file, *arguments, "--results", results).finish()
     assert_same(only_run(results), expected)
     seen = batches_by_step(order_file)
     assert {step: seen[step] for step in range(STEPS)} == {step: order[step] for step in range(STEPS)}
-
-
-@pytest.mark.slow
-def test_a_moved_run_without_cache_is_resumed(
-    uninterrupted: tuple[Run, dict[int, set[str]], Path], corpora: Path, tmp_path: Path
-) -> None:
-    """The folder of the run is moved, and the corpus is encoded again."""
-    expected, _, config = uninterrupted
-    training = Training(tmp_path / "order.txt", config, "--results", tmp_path / "results")
-    assert kill_somewhere(training, "step", random.Random(1))
-    moved = tmp_path / "elsewhere" / "with another name"
-    moved.parent.mkdir()
-    only_run(tmp_path / "results").path.rename(moved)
-    caches = list(corpora.glob("*.cache"))
-    assert caches
-    for cache in caches:
-        shutil.rmtree(cache)
-    Training(tmp_path / "order.txt", "--resume", moved).finish()
-    assert_same(Run(moved), expected)
 
 
 def damage(path: Path, kind: str, position: int) -> None:

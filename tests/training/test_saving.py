@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -24,8 +23,7 @@ from seq2seq_chat.training.experiment import Session, _record_start
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.sampler import training_batches
 from seq2seq_chat.training.saving import BackgroundWriter
-
-Cli = Callable[..., Any]
+from tests.conftest import Cli
 
 
 def history(run: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Learning rates, early stopping and clipping by value and by the global norm, by hand and in training."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, Training, parse_config
 from seq2seq_chat.training.optimizers import Schedule, clip_by_global_norm, clip_by_value
+from tests.conftest import Cli
 
 
 def schedule(**settings: object) -> Schedule:
@@ -62,7 +62,7 @@ def lines(run: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in metrics if line["kind"] == kind]
 
 
-def test_training_uses_the_rate_and_stops_early(cli: Callable[..., Any], tiny_config: Path, tmp_path: Path) -> None:
+def test_training_uses_the_rate_and_stops_early(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:
     """With a rate this high, the validation loss stops improving after a while."""
     settings = {"learning_rate": 0.5, "learning_rate_schedule": "plateau", "learning_rate_patience": 1}
     settings |= {"early_stopping": 2, "validate_every": 2, "steps": 200, "log_every": 1, "sample_replies": 0}

@@ -15,11 +15,10 @@ from seq2seq_chat.analysis.report import build
 from seq2seq_chat.analysis.report.build import write_report
 from seq2seq_chat.analysis.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
-from tests.conftest import CommandResult
+from tests.conftest import Cli, CommandResult
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
-Cli = Callable[..., Any]
 CHAPTERS = [
     *("Experiment", "Evaluation on the test corpus", "Language over time", "Replies over time", "Blind evaluation"),
     "Learning curves",

@@ -1,6 +1,5 @@
 """The report on language models."""
 
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from seq2seq_chat.analysis.text_evaluation import evaluate_text
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.engines.tensorflow.restore import load_language_model
 from seq2seq_chat.runs.run import Run
+from tests.conftest import Cli
 from tests.random_runs import random_language_run
 
 TEXT = "the cat sat on the mat.\n" * 40
@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return random_language_run(tmp_path_factory.mktemp("runs") / "run", TEXT, steps=(3, 7))
 
 
-def write_report(cli: Callable[..., Any], run: Run, folder: Path) -> str:
+def write_report(cli: Cli, run: Run, folder: Path) -> str:
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     (folder / "prompts.txt").write_text("\n".join(PROMPTS), encoding="utf-8")
     files = ["--data", folder / "text.txt", "--questions", folder / "prompts.txt", "--output", folder / "page.html"]
@@ -36,7 +36,7 @@ def write_report(cli: Callable[..., Any], run: Run, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_every_snapshot_has_its_loss_and_its_texts(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
+def test_every_snapshot_has_its_loss_and_its_texts(cli: Cli, run: Run, tmp_path: Path) -> None:
     page = write_report(cli, run, tmp_path)
     for snapshot in run.snapshots():
         loss = evaluate_text(run, tmp_path / "text.txt", snapshot)["loss"]
@@ -73,9 +73,7 @@ def test_gradients_are_those_of_finite_differences(run: Run) -> None:
     np.testing.assert_allclose(norms, expected, rtol=0.02)
 
 
-def test_other_runs_have_another_report(
-    cli: Callable[..., Any], run: Run, trained: tuple[Path, Any], tmp_path: Path
-) -> None:
+def test_other_runs_have_another_report(cli: Cli, run: Run, trained: tuple[Path, Any], tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     message = cli("report", run.path, trained[0], "--output", output).error_message
     assert "language models and other runs have different reports: write one for each kind" in message

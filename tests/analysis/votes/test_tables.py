@@ -11,13 +11,12 @@ from seq2seq_chat.analysis.report.measure import Report, ReportOptions, RunMeasu
 from seq2seq_chat.analysis.report.page import Page
 from seq2seq_chat.analysis.report.votes_chapter import votes
 from seq2seq_chat.runs.run import Run
+from tests.conftest import Cli
 
 PREFERENCES = ["first"] * 12 + ["second"] * 3 + ["both_good"] * 2 + ["both_bad"]
 
 
-def test_comparison_with_votes(
-    cli: Callable[..., Any], run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]
-) -> None:
+def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
     results = run_copy.parent
     compare = ("experiments", "compare", run_copy.name, "--results", results)
     assert "no votes" in cli(*compare, "--votes").error_message

@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,9 @@ from seq2seq_chat.training.distribution.collective import Distribution, ensure_d
 from seq2seq_chat.training.distribution.rendezvous import Cluster, loopback_addresses
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
-from tests.conftest import write_conversations
+from tests.conftest import Cli, write_conversations
 from tests.training.test_recovery import arrays, logged_lines, only_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
-
-Cli = Callable[..., Any]
 
 STEPS = 50
 DEADLINE = 400  # seconds for one training process

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,8 +16,7 @@ from seq2seq_chat.training.distribution.rendezvous import (
     loopback_addresses,
     wait_for_workers,
 )
-
-Cli = Callable[..., Any]
+from tests.conftest import Cli
 
 
 def test_cluster_from_options() -> None:
