@@ -199,15 +199,3 @@ def test_an_operation_without_a_gpu_kernel_is_found_inside_a_loop() -> None:
 
     graph = loop.get_concrete_function(tf.TensorSpec([], tf.float32)).graph.as_graph_def()
     assert without_gpu_kernel(graph) == {"LogUniformCandidateSampler[]"}
-
-
-def test_types_without_a_gpu_kernel_are_found() -> None:
-    """Sums of integers of 16 bits are computed on processors only."""
-
-    @tf.function(autograph=False)
-    def total(x: tf.Tensor) -> tf.Tensor:
-        return tf.cumsum(x)
-
-    for kind, found in ((tf.float32, set()), (tf.int16, {"Cumsum[T=int16, Tidx=int32]"})):
-        graph = total.get_concrete_function(tf.TensorSpec([3], kind)).graph.as_graph_def()
-        assert without_gpu_kernel(graph) == found

@@ -178,19 +178,6 @@ def test_an_invalid_training_is_rejected_and_leaves_nothing(
     assert not list((invalid_files / "results").glob("*"))
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [(b'{"name": "x",\n  data: 1}', "line 2, column 3"), (b"[]", "not a list"), (b"caf\xe9", "not UTF-8 text (byte 3")],
-    ids=["no JSON", "list", "no UTF-8"],
-)
-def test_an_invalid_configuration_file(cli: Cli, invalid_files: Path, raw: bytes, message: str) -> None:
-    (invalid_files / "bad.json").write_bytes(raw)
-    result = cli("train", "bad.json")
-    assert result.error_message.startswith("bad.json: ")
-    assert message in result.error_message
-    assert not (invalid_files / "results").exists()
-
-
 def test_a_missing_configuration(cli: Cli, invalid_files: Path) -> None:
     assert cli("train", "none.json").error_message == "none.json: no such configuration file"
     assert cli("train", invalid_files).error_message == f"{invalid_files} is a folder; name a configuration file"
@@ -204,13 +191,6 @@ def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
     for name in (str(run), run.name, "2026", "tiny", "latest"):
         message = cli("train", name, "--results", run.parent).error_message
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
-
-
-def test_a_name_that_is_too_long(cli: Cli, run_copy: Path) -> None:
-    name = "x" * 300
-    assert cli("train", name).error_message == f"{name}: File name too long"
-    assert cli("chat", name).error_message == f"{name}: File name too long"
-    assert ": File name too long; choose another" in cli("export", run_copy, "--output", name).error_message
 
 
 def test_an_empty_name_of_a_run_to_resume(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:

@@ -127,13 +127,3 @@ def test_options_that_do_not_apply(cli: Cli, tmp_path: Path, corpus: str, option
     (tmp_path / "a.tsv").write_text("a\tb\n")
     assert message in cli("prepare", corpus, tmp_path / "a.tsv", *options, "--output", tmp_path / "out").error_message
     assert not (tmp_path / "out").exists()
-
-
-def test_different_numbers_of_lines(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a\n" * 1200)
-    (tmp_path / "b").write_text("b\n" * 1100)
-    settings = {"name": "x", "data": {"train": {"source": str(tmp_path / "a"), "target": str(tmp_path / "b")}}}
-    (tmp_path / "x.json").write_text(json.dumps(settings))
-    error = cli("train", tmp_path / "x.json", "--results", tmp_path / "results").error_message
-    assert "a has 1,200 lines, but " in error and "b has 1,100 lines. " in error
-    assert not list(tmp_path.glob("results/*"))

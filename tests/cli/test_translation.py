@@ -230,9 +230,3 @@ def test_list_of_experiments(cli: Cli, run: Path) -> None:
     assert f"{best['perplexity']:.2f}  {best['bleu']:.2f}" in row
     (summary,) = map(json.loads, cli("experiments", "list", "--json", "--results", run.parent).out.splitlines())
     assert (summary["task"], summary["best_bleu"], summary["best_step"]) == ("translation", best["bleu"], best["step"])
-
-
-def test_conversations_are_refused(cli: Cli, config: Path, tmp_path: Path) -> None:
-    error = cli("train", config, "--set", "data.train=x.txt", "--results", tmp_path).error_message
-    assert "data.train (x.txt) is a file of conversations" in error
-    assert not list(tmp_path.iterdir())

@@ -61,9 +61,3 @@ def test_iteration_covers_the_chosen_samples(corpus: Dataset) -> None:
         for position, i in enumerate(chosen)
     ]
     assert sorted(seen) == expected
-
-
-def test_evenly_spaced() -> None:
-    assert evenly_spaced(10, 3).tolist() == [0, 3, 6]
-    assert evenly_spaced(3, 10).tolist() == [0, 1, 2]
-    assert evenly_spaced(3, None).tolist() == [0, 1, 2]

@@ -233,13 +233,6 @@ def test_leftovers_of_interrupted_builds_are_deleted_after_a_day(corpus_file: Wr
     assert names == [".x.2.tmp"]
 
 
-def test_failed_build_leaves_no_files(corpus_file: Write, letters: Codecs) -> None:
-    path = corpus_file("a")
-    with pytest.raises(CorpusError):
-        Dataset.open(path, letters)
-    assert caches(path) == []
-
-
 @pytest.mark.parametrize("name", ["tokens", "offsets", "samples", "lines", "hashes"])
 def test_damage_inside_an_array_is_noticed_when_it_is_read_and_repaired_once(
     corpus_file: Write,

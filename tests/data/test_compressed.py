@@ -56,17 +56,6 @@ def test_blocks(
     assert sum(consumed) == path.stat().st_size - first
 
 
-def test_truncated_file_loses_only_its_incomplete_line(tmp_path: Path) -> None:
-    path = tmp_path / "cut.gz"
-    path.write_bytes(gzip.compress(b"one\ntwo\n" + bytes(range(256)) * 4000)[:-5])
-    blocks_read = []
-    with pytest.raises(DamagedFile, match="unexpected end"):
-        for start, block in LineBlocks(path):
-            blocks_read.append((start, bytes(block)))
-    assert b"".join(block for _, block in blocks_read).startswith(b"one\ntwo\n")
-    assert blocks_read[-1][1].endswith(b"\n")
-
-
 @given(contents.map(lambda content: b"-" + content), st.integers(1, 30), st.integers(1, 16))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_files_are_split_between_lines(

@@ -51,12 +51,6 @@ def test_written_conversations_are_read_back(
     ]
 
 
-def test_marker_follows_every_conversation(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.txt"
-    write_conversations(path, [["a", "b"], [], ["c"]])
-    assert path.read_bytes() == b"a\nb\n" + MARKER + b"\nc\n" + MARKER + b"\n"
-
-
 @pytest.mark.parametrize("bad", ["", " ", "a\nb", "a\r", "a\0", END_OF_CONVERSATION])
 def test_invalid_utterances_are_rejected(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "corpus.txt"

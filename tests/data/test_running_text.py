@@ -63,17 +63,6 @@ def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         list(read_text(path))
 
 
-def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist"):
-        list(read_text(tmp_path / "missing.txt"))
-    (tmp_path / "utf16.txt").write_bytes("ab\n".encode("utf-16"))
-    with pytest.raises(CorpusError, match="is not UTF-8 but UTF-16 or binary"):
-        list(read_text(tmp_path / "utf16.txt"))
-    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(POEM.encode() * 100)[:-20])
-    with pytest.raises(CorpusError, match="damaged"):
-        list(read_text(tmp_path / "cut.txt.gz"))
-
-
 def test_words_have_an_end_of_line_and_characters_a_line_break() -> None:
     """A token of the text that looks like the end marker is an unknown word."""
     words = codec(WhitespaceTokenizer(), "a", "b")

@@ -1,14 +1,7 @@
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_utterances
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-
-Write = Callable[..., Path]
+from seq2seq_chat.data.samples import iterate_samples
 
 
 @given(st.lists(st.integers(0, 7)))
@@ -20,21 +13,6 @@ def test_pairing_any_conversations(lengths: list[int]) -> None:
     alternating = list(iterate_samples(utterances, "alternating"))
     assert alternating == [pair for pair in sliding if pair[0][1] % 2 == 0]
     assert sliding == sorted(sliding)
-
-
-def test_unknown_pairing() -> None:
-    with pytest.raises(ValueError, match="'sliding' or 'alternating'"):
-        list(iterate_samples([], "triples"))  # type: ignore[arg-type]
-
-
-def test_utterances_without_tokens_are_dropped(corpus_file: Write) -> None:
-    path = corpus_file("Hi! / *** / Bo? / Yes", "--", "no / 你好")
-    tokenizer = EnglishTokenizer()
-    utterances = read_tokenized_utterances(path, Tokenizers(tokenizer, tokenizer))
-    tokens = [(utterance.conversation, utterance.source_tokens) for utterance in utterances]
-    assert [words for _, words in tokens] == [["hi", "!"], ["bo", "?"], ["yes"], ["no"]]
-    assert list(iterate_samples(tokens, "sliding")) == [(["hi", "!"], ["bo", "?"]), (["bo", "?"], ["yes"])]
-    assert list(iterate_samples(tokens, "alternating")) == [(["hi", "!"], ["bo", "?"])]
 
 
 def test_samples_are_streamed() -> None:

@@ -282,20 +282,3 @@ def test_real_films(tmp_path: Path, max_gap: float) -> None:
 
 
 # ---- Cornell ---------------------------------------------------------------------------------------------------------
-
-
-def test_real_cornell(tmp_path: Path) -> None:
-    folder = data_folder("cornell")
-    lines = {}
-    for line in gzip.decompress((folder / "movie_lines.txt.gz").read_bytes()).decode().split("\n"):
-        fields = line.split(" +++$+++")
-        if len(fields) == 5:
-            lines[fields[0]] = clean(fields[4].replace("<u>", "").replace("</u>", ""))
-    conversations = []
-    for line in gzip.decompress((folder / "movie_conversations.txt.gz").read_bytes()).decode().splitlines():
-        texts = [lines[name] for name in json.loads(line.split(" +++$+++ ")[3].replace("'", '"'))]
-        if any(texts):
-            conversations.append((str(len(conversations)), [text for text in texts if text]))
-    assert len(conversations) > 8000
-    prepare(PrepareSettings("cornell", split=(90, 5, 5), seed=7), [folder], tmp_path / "out")
-    check(tmp_path / "out", conversations, (90, 5, 5), seed=7)

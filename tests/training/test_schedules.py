@@ -38,16 +38,6 @@ def test_a_rate_that_drops_at_plateaus() -> None:
     assert resumed.learning_rate(0) == decaying.learning_rate(0)
 
 
-def test_early_stopping_counts_validations_without_improvement() -> None:
-    patient = schedule(early_stopping=3)
-    seen = []
-    for best in (True, False, False, True, False, False, False):
-        patient.record_validation(best)
-        seen.append(patient.stopped_early)
-    assert seen == [False] * 6 + [True]
-    assert not schedule().stopped_early
-
-
 def test_clipping_by_value() -> None:
     """Repeated rows of a sparse gradient are summed first: 0.4 + 0.4 is more than 0.5."""
     sparse = tf.IndexedSlices(tf.constant([[0.4], [0.1], [0.4]]), tf.constant([2, 0, 2]), tf.constant([3, 1]))

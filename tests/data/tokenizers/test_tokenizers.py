@@ -64,8 +64,3 @@ def test_decoded_english_characters_are_the_cleaned_text(text: str) -> None:
     tokenizer = create_tokenizer(TokenizerSettings("english_character"))
     assert tokenizer.decode(tokenizer.encode(text)) == clean(text)
     assert tokenizer.encode("Hi Bo!") == [*"hi", "<space>", *"bo", "<space>", "!"]
-
-
-def test_unknown_tokenizer() -> None:
-    with pytest.raises(ValueError, match="sentence"):
-        create_tokenizer(TokenizerSettings("sentence"))  # type: ignore[arg-type]
