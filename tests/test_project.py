@@ -65,16 +65,13 @@ def test_cuda_is_pinned_in_the_versions_that_tensorflow_requires() -> None:
     assert {name: version for name, version in _pins().items() if name.startswith("nvidia-")} == versions
 
 
-def test_python_and_tensorflow_versions_are_consistent() -> None:
+def test_setup_is_consistent() -> None:
     from seq2seq_chat.system.versions import PYTHON_VERSIONS, TENSORFLOW
 
     assert _setup_arguments()["python_requires"] == ">=3.10,<3.12"
     assert PYTHON_VERSIONS == ((3, 10), (3, 11))
     assert _pins()["tensorflow"].startswith(TENSORFLOW + ".")
     assert "in ((3, 10), (3, 11))" in (REPOSITORY / "scripts" / "environment.sh").read_text(encoding="utf-8")
-
-
-def test_console_script_is_the_command_line() -> None:
     from seq2seq_chat import cli
 
     assert _setup_arguments()["entry_points"] == {"console_scripts": ["seq2seq-chat = seq2seq_chat.cli:main"]}

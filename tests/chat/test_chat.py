@@ -336,12 +336,9 @@ def test_an_error_of_a_reply_does_not_end_the_conversation(
     assert talk("hello", "/set beam_width", "/quit")[2:] == ["(no run typo in results)", "beam_width 3"]
 
 
-def test_files_that_cannot_be_saved(talk: Callable[..., list[str]]) -> None:
+def test_saving_odd_texts_and_to_odd_files(talk: Callable[..., list[str]], tmp_path: Path) -> None:
     lines = talk(f"/save {'x' * 300}", "/save ~nobody/missing/file.txt", "/quit")[2:]
     assert len(lines) == 2 and all("could not be written" in line for line in lines)
-
-
-def test_text_that_utf8_cannot_encode_is_saved(talk: Callable[..., list[str]], tmp_path: Path) -> None:
     file = tmp_path / "talk.txt"
     assert talk("you \udcff see", f"/save {file}", "/quit")[-1] == f"saved 1 turn to {file}"
     assert file.read_text(encoding="utf-8").startswith("you: you \ufffd see\n")
@@ -393,23 +390,17 @@ def test_why_explains_the_last_reply(talk: Callable[..., list[str]], bot: Chatbo
 # replies
 
 
-def test_source_words_and_unknown_words(forward: Chatbot) -> None:
+def test_what_is_read_of_an_utterance(forward: Chatbot) -> None:
     reply = forward.reply("Word1 blah, WORD2 blah fnord!", BEAM)
     assert reply.source_words == ["word1", "blah", ",", "word2", "blah", "fnord", "!"]
     assert reply.unknown_words == ["blah", ",", "fnord", "!"]  # each once, in the order they were written
     assert reply.text == reply.hypotheses[0].text
     assert reply.seconds > 0
-
-
-def test_a_long_utterance_keeps_its_last_words(forward: Chatbot) -> None:
     reply = forward.reply(" ".join([*WORDS, "fnord"]), BEAM)
     assert reply.source_words == [*WORDS[-STEPS + 1 :], "fnord"]
     assert reply.unknown_words == ["fnord"]
     alone = forward.reply(" ".join(reply.source_words), BEAM)
     assert same_reply(reply, alone)
-
-
-def test_utterances_without_words(forward: Chatbot) -> None:
     for text in ("", "  ", "😀", "\x00", "\udcff"):
         reply = forward.reply(text)
         assert (reply.text, reply.hypotheses, reply.source_words, reply.unknown_words) == ("", [], [], [])
@@ -521,11 +512,8 @@ def test_history_is_read_with_markers_between_turns() -> None:
     assert [reply.text for reply in together] == [plain.text, after.text]
 
 
-def test_a_model_of_single_turns_ignores_history(forward: Chatbot) -> None:
+def test_how_many_turns_are_read(forward: Chatbot) -> None:
     assert forward.reply("word1", BEAM, ["word2"]).hypotheses == forward.reply("word1", BEAM).hypotheses
-
-
-def test_several_turns_are_read_in_their_order() -> None:
     bot = two_turn_bot(3)
     history = ["word9", "word1 word2", " ", "word3"]
     assert bot._with_history(["word4"], history) == ["word1", "word2", "<turn>", "word3", "<turn>", "word4"]

@@ -180,15 +180,14 @@ def test_texts_that_are_too_short(tmp_path: Path, text: str, message: str) -> No
     assert not list((tmp_path / "results").glob("*"))
 
 
-def test_verbs_that_need_replies_say_so(trained_text: tuple[Run, CommandResult], tmp_path: Path) -> None:
+def test_verbs_of_other_tasks_say_so(
+    trained_text: tuple[Run, CommandResult], tmp_path: Path, trained: tuple[Path, CommandResult]
+) -> None:
     path = trained_text[0].path
     assert "is a language model, which `chat` does not support" in run_command("chat", path).error_message
     options = (("--limit", 9), ("--beam-width", 3), ("--reference", path / "config.json"), ("--baseline", path))
     for option, value in options:
         assert f"{option} does not apply" in run_command("evaluate", path, option, value).error_message
-
-
-def test_a_run_of_another_task_generates_nothing(trained: tuple[Path, CommandResult]) -> None:
     message = run_command("generate", trained[0]).error_message
     assert "is no language model: its task is conversation; use seq2seq-chat chat" in message
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -28,6 +29,9 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], MagicMock]:
 
 
 READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
+LOWERCASE, SUBWORDS = TokenizerSettings("unicode", lowercase=True), TokenizerSettings("subword", subword_model="bpe")
+SIZES = {"vocabulary_size": 900, "encoder_steps": 20, "decoder_steps": 25, "max_bad": 3}
+SPARK = {"engine": "spark", "spark_master": "local[2]", "memory": "4GB"}
 
 
 @pytest.mark.parametrize(
@@ -35,45 +39,25 @@ READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
     [
         (
             "reddit in --subreddit b --subreddit a --max-words 30 --min-score -2 --split 8,1,1 --seed 7 "
-            "--vocabulary-size 900 --tokenizer unicode --lowercase --encoder-steps 20 --decoder-steps 25 --max-bad 3 "
-            "--jobs 1",
-            PrepareSettings(
-                "reddit",
-                READER,
-                split=(8, 1, 1),
-                seed=7,
-                vocabulary_size=900,
-                tokenizer=TokenizerSettings("unicode", lowercase=True),
-                pairing="alternating",
-                encoder_steps=20,
-                decoder_steps=25,
-                max_bad=3,
-                jobs=1,
-            ),
+            "--vocabulary-size 900 --tokenizer unicode --lowercase --encoder-steps 20 --decoder-steps 25 --max-bad 3",
+            {"reader": READER, "split": (8, 1, 1), "seed": 7, "tokenizer": LOWERCASE, "pairing": "alternating"} | SIZES,
         ),
         (
-            "opensubtitles in --max-gap off --keep-copies --engine spark --spark-master local[2] --memory 4GB --jobs 3",
-            PrepareSettings(
-                *("opensubtitles", None, None, True), engine="spark", spark_master="local[2]", memory="4GB", jobs=3
-            ),
+            "opensubtitles in --max-gap off --keep-copies --engine spark --spark-master local[2] --memory 4GB",
+            {"max_gap": None, "keep_copies": True} | SPARK,
         ),
-        (
-            "opensubtitles in --max-gap 2.5 --pairing alternating --jobs 1",
-            PrepareSettings("opensubtitles", max_gap=2.5, pairing="alternating", jobs=1),
-        ),
-        (
-            "cornell in --tokenizer subword --subword-model bpe --jobs 1",
-            PrepareSettings("cornell", tokenizer=TokenizerSettings("subword", subword_model="bpe"), jobs=1),
-        ),
-        ("--jobs 1 dailydialog in", PrepareSettings("dailydialog", jobs=1)),
-        ("tweets in --jobs 1", PrepareSettings("tweets", pairing="alternating", jobs=1)),
-        ("lines in --turns odd-even --jobs 1", PrepareSettings("lines", LinesSettings("odd-even"), jobs=1)),
+        ("opensubtitles in --max-gap 2.5 --pairing alternating", {"max_gap": 2.5, "pairing": "alternating"}),
+        ("cornell in --tokenizer subword --subword-model bpe", {"tokenizer": SUBWORDS}),
+        ("dailydialog in", {}),
+        ("tweets in", {"pairing": "alternating"}),
+        ("lines in --turns odd-even", {"reader": LinesSettings("odd-even")}),
     ],
 )
-def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, expected: PrepareSettings) -> None:
-    prepare = record("seq2seq_chat.prepare.pipeline.prepare")
-    assert "recorded" in cli("prepare", *arguments.split(), "--output", "out").error_message
-    prepare.assert_called_once_with(expected, ("in",), "out")
+def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, expected: dict[str, Any]) -> None:
+    prepare, (corpus, *options) = record("seq2seq_chat.prepare.pipeline.prepare"), arguments.split()
+    for jobs in (["--jobs", 3, corpus], [corpus, "--jobs", 3]):
+        assert "recorded" in cli("prepare", *jobs, *options, "--output", "out").error_message
+        prepare.assert_called_with(PrepareSettings(corpus, jobs=3, **expected), ("in",), "out")
 
 
 def test_compare(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, run_copy: Path, tmp_path: Path) -> None:

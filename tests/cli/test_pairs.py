@@ -59,14 +59,11 @@ def run(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     return run
 
 
-def test_vocabularies(run: Path) -> None:
+def test_vocabularies_and_translations(run: Path, cli: Cli) -> None:
     codecs = find_run(str(run)).codecs
     assert set(codecs.source.vocabulary.words[4:]) == {*WORDS, *map(str.capitalize, WORDS), "!"}
     french = set(WORDS.values())
     assert set(codecs.target.vocabulary.words[4:]) == {*french, *map(str.capitalize, french), "\u00e9t\u00e9"}
-
-
-def test_chat_translates(cli: Cli, run: Path) -> None:
     expected = translations(8, 3)
     result = cli("chat", run, stdin="".join(f"{source}\n" for source, _ in expected).encode())
     assert result.status == 0, result

@@ -50,12 +50,9 @@ def test_replies_and_results_on_a_full_disk(run_copy: Path, tmp_path: Path, monk
         assert (stop.value.code, error.getvalue()) == (1, FULL_DISK), command
 
 
-def test_stderr_on_a_full_disk() -> None:
+def test_closed_output_and_stderr_on_a_full_disk() -> None:
     result = run_in_shell("2>/dev/full", "train", "none.json")
     assert (result.returncode, result.stdout, result.stderr) == (1, "", "")
-
-
-def test_closed_output() -> None:
     result = run_in_shell(">&-", "schema")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     result = run_in_shell("2>&-", "train", "none.json")

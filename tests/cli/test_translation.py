@@ -92,11 +92,16 @@ def test_tensorboard_has_the_bleu(run: Path) -> None:
     assert written == [(line["step"], pytest.approx(line["bleu"])) for line in validations(run)]
 
 
-def test_samples_keep_their_keys(run: Path) -> None:
+def test_samples_and_default_questions(run: Path) -> None:
     lines = list(map(json.loads, (run / "samples.jsonl").read_text(encoding="utf-8").splitlines()))
     pairs = translations(VALIDATION, 2)
     assert [list(line) for line in lines] == [["step", "source", "reply", "target"]] * 6
     assert [(line["source"], line["target"]) for line in lines[:2]] == [pairs[0], pairs[VALIDATION // 2]]
+    from seq2seq_chat.analysis.replies import QUESTIONS, default_questions
+    from seq2seq_chat.runs.find import find_run
+
+    sources = list(dict.fromkeys(source for source, _ in translations(VALIDATION, 2)[: len(QUESTIONS)]))
+    assert default_questions(find_run(str(run))) == sources
 
 
 def test_chat_translates_line_by_line(cli: Cli, run: Path) -> None:
@@ -196,14 +201,6 @@ def test_runs_on_other_samples_are_not_compared(cli: Cli, run: Path, tmp_path: P
     error = cli("evaluate", run, "--baseline", other, *options).error_message
     assert "read different samples from" in error
     assert not (tmp_path / "predictions").exists()
-
-
-def test_default_questions_of_a_report(run: Path) -> None:
-    from seq2seq_chat.analysis.replies import QUESTIONS, default_questions
-    from seq2seq_chat.runs.find import find_run
-
-    sources = list(dict.fromkeys(source for source, _ in translations(VALIDATION, 2)[: len(QUESTIONS)]))
-    assert default_questions(find_run(str(run))) == sources
 
 
 @pytest.mark.slow(minutes=2)

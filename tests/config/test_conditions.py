@@ -110,17 +110,6 @@ def test_a_setting_without_effect_is_named_with_its_cause(
         assert warnings(caplog, *needed.split(), other, setting) == []
 
 
-def test_every_pair_is_tested() -> None:
-    tested = {(setting.partition("=")[0], cause.partition("=")[0]) for setting, cause, _, _ in CASES}
-    assert tested == {
-        (f"{name}.{key}", condition.setting)
-        for name, section in SECTIONS.items()
-        for key, field in section.model_fields.items()
-        for condition in conditions(field)
-        if not (condition.error or condition.silent)
-    }
-
-
 def test_a_penalty_for_length_still_matters_when_reranking_has_no_weight(caplog: pytest.LogCaptureFixture) -> None:
     overrides = [BEAM, "decoding.rerank=anti_language_model", "decoding.rerank_weight=0.0"]
     assert warnings(caplog, *overrides, "decoding.length_penalty=1") == []
@@ -237,6 +226,16 @@ def test_a_setting_that_does_not_apply_is_refused(setting: str, cause: str, mess
 def test_every_condition_is_tested() -> None:
     refused = {setting.partition("=")[0] for setting, *_ in REFUSED}
     assert refused == settings_with(AppliesIf, lambda each: each.error)
+    refused = {setting.partition("=")[0] for setting, _ in REFUSED_BY_LANGUAGE_MODELS}
+    assert refused == settings_with(LanguageModelsRequire)
+    tested = {(setting.partition("=")[0], cause.partition("=")[0]) for setting, cause, _, _ in CASES}
+    assert tested == {
+        (f"{name}.{key}", condition.setting)
+        for name, section in SECTIONS.items()
+        for key, field in section.model_fields.items()
+        for condition in conditions(field)
+        if not (condition.error or condition.silent)
+    }
 
 
 @pytest.mark.parametrize(("setting", "reason"), REFUSED_BY_LANGUAGE_MODELS)
@@ -246,11 +245,6 @@ def test_language_models_refuse_what_they_do_not_have(setting: str, reason: str)
         parse("task=language_model", "data.tokenizer=subword", setting)
     expected = f"a language model {reason}, so {path} {value} does not apply to it; remove the setting"
     assert str(error.value).endswith(expected)
-
-
-def test_every_requirement_of_language_models_is_tested() -> None:
-    refused = {setting.partition("=")[0] for setting, _ in REFUSED_BY_LANGUAGE_MODELS}
-    assert refused == settings_with(LanguageModelsRequire)
 
 
 def test_language_models_have_other_defaults() -> None:

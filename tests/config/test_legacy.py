@@ -92,13 +92,10 @@ def test_both_names_are_an_error(old: str) -> None:
     assert str(error.value) == f"x.json: {old} was renamed to {new}, and both are set; remove {old}"
 
 
-def test_an_old_key_in_an_overridden_section(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_key_of_decoding(caplog: pytest.LogCaptureFixture) -> None:
     config = parse_config(settings(), "x", ['decoding={"method": "beam", "minimum_length": 2}'])
     assert config.decoding.min_length == 2
     assert caplog.messages == ["--set: decoding.minimum_length was renamed to decoding.min_length"]
-
-
-def test_an_old_key_of_decoding() -> None:
     decoding = parse_config(settings(), "x").decoding
     assert override_decoding(decoding, group_diversity=0.25).diversity_penalty == 0.25
 

@@ -15,10 +15,11 @@ def parse(task: str | None = "translation", *overrides: str, **data: Any) -> Con
     return parse_config(settings | ({"task": task} if task else {}), "x.json", overrides)
 
 
-def test_a_configuration_without_a_task_is_a_conversation() -> None:
+def test_the_vocabularies_of_a_task() -> None:
     config = parse(None)
     assert config.task == "conversation"
     assert config.data.has_shared_vocabulary
+    assert parse(shared_vocabulary=True).data.has_shared_vocabulary
 
 
 @pytest.mark.parametrize("given", [{}, {"shared_vocabulary": None}, {"target_vocabulary_size": 9}])
@@ -28,10 +29,6 @@ def test_a_translation_has_two_vocabularies(given: dict[str, Any]) -> None:
     assert parse_config(json.loads(config.to_json()), "again") == config
     assert not parse("conversation", "task=translation", **given).data.has_shared_vocabulary
     assert not Config(name="x", task="translation", data=Data(train="t.tsv", **given)).data.has_shared_vocabulary
-
-
-def test_a_translation_can_share_its_vocabulary() -> None:
-    assert parse(shared_vocabulary=True).data.has_shared_vocabulary
 
 
 @pytest.mark.parametrize("key", ["train", "validation", "test"])

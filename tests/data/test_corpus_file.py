@@ -102,9 +102,6 @@ def test_a_few_nul_characters_are_part_of_the_text(tmp_path: Path) -> None:
     lines = ["größe\0n", *["Où est-il ? 你好"] * 1000]  # the check ends within a character
     path.write_text("\n".join(lines), encoding="utf-8")
     assert [text for _, text in read_utterances(path)] == lines
-
-
-def test_a_damaged_line_is_named_also_if_another_has_a_nul_character(tmp_path: Path) -> None:
     path = tmp_path / "corpus.txt"
     path.write_bytes(b"hello\nyou\0 there\n" + b"hello\nyou there\n" * 20 + b"gr\xf6\xdfe\n")
     with pytest.raises(CorpusError, match=r"corpus\.txt, line 43: byte 339 .*not UTF-8"):

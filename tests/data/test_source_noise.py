@@ -26,7 +26,7 @@ def test_shares_of_replaced_words_and_removed_punctuation_are_the_rate() -> None
     assert np.sum(noisy.source != PAD) == noisy.source_length.sum()
 
 
-def test_words_keep_their_order_and_padding_is_last() -> None:
+def test_words_keep_their_order_and_no_source_becomes_empty() -> None:
     batch = batch_of([[HELLO, PERIOD, THERE, MARK, YOU]] * 500)
     noisy = SourceNoise(0.5, WORDS, seed=1)(batch, step=0)
     for row, length in zip(noisy.source, noisy.source_length, strict=True):
@@ -34,9 +34,6 @@ def test_words_keep_their_order_and_padding_is_last() -> None:
         assert np.all(row[length:] == PAD)
         words = [word for word in row[:length] if word not in (PERIOD, MARK)]
         assert all(word in (UNKNOWN, original) for word, original in zip(words, (HELLO, THERE, YOU), strict=True))
-
-
-def test_a_source_of_punctuation_never_becomes_empty() -> None:
     noisy = SourceNoise(0.9, WORDS, seed=1)(batch_of([[PERIOD], [MARK, PERIOD]] * 200), step=0)
     assert noisy.source_length.min() == 1
 

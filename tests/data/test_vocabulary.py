@@ -11,18 +11,12 @@ from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN, Vocabulary, Voca
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 
 
-def test_special_ids() -> None:
+def test_ids_and_tokens() -> None:
     assert (PAD, GO, EOS, UNKNOWN) == (0, 1, 2, 3)
     assert Vocabulary(SPECIAL).tokens([0, 1, 2, 3]) == SPECIAL
-
-
-def test_special_words_in_a_text_are_unknown() -> None:
     vocabulary = Vocabulary([*SPECIAL, "hi"])
     assert vocabulary.ids([*SPECIAL, "hi"]) == [UNKNOWN] * 4 + [4]
     assert "<eos>" not in vocabulary
-
-
-def test_ids_and_tokens() -> None:
     vocabulary = Vocabulary([*SPECIAL, "hi", "you"])
     assert len(vocabulary) == 6
     assert vocabulary.ids(["you", "there", "hi"]) == [5, 3, 4]
@@ -30,9 +24,6 @@ def test_ids_and_tokens() -> None:
     assert vocabulary.tokens(np.array([4, 5], dtype=np.int32)) == ["hi", "you"]
     assert "hi" in vocabulary
     assert "there" not in vocabulary
-
-
-def test_strip_ids() -> None:
     assert strip_ids(np.array([4, 3, 5, EOS, PAD, PAD], dtype=np.int32)) == [4, 3, 5]
 
 
@@ -67,9 +58,6 @@ def test_save_and_load(tmp_path: Path) -> None:
     loaded = Vocabulary.load(tmp_path / "v")
     assert loaded.words == vocabulary.words
     assert loaded.fingerprint == vocabulary.fingerprint
-
-
-def test_load_accepts_windows_line_ends_and_trailing_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "v").write_bytes(b"\xef\xbb\xbf<pad>\r\n<go>\r\n<eos>\r\n<unknown>\r\na\r\n\r\n\r\n")
     assert Vocabulary.load(tmp_path / "v").words == [*SPECIAL, "a"]
 

@@ -87,16 +87,13 @@ def official(tmp_path: Path) -> Path:
     return folder
 
 
-def test_official_split_is_kept(official: Path, tmp_path: Path) -> None:
+def test_official_split_is_kept_unless_shares_are_given(official: Path, tmp_path: Path) -> None:
     statistics = prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
     counts = [statistics[name]["conversations"] for name in ("train", "validation", "test", "total")]
     assert counts == [5, 3, 2, 10]
     for name in ("train", "validation", "test"):
         pairs = conversations(tmp_path / "output" / f"{name}.txt")
         assert all(pair[0].startswith(name) for pair in pairs)
-
-
-def test_shares_override_the_official_split(official: Path, tmp_path: Path) -> None:
     statistics = prepare(PrepareSettings("dailydialog", split=(1, 0, 0)), [official], tmp_path / "output")
     assert statistics["train"]["conversations"] == 10
     assert (tmp_path / "output" / "test.txt").read_bytes() == b""

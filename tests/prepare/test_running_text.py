@@ -65,19 +65,17 @@ def test_subwords_can_be_trained_on(source: Path) -> None:
     assert {"tokenizer.json", "vocabulary.txt", "train.txt"} <= files.keys()
 
 
-def test_files_of_a_killed_preparation_are_no_results(source: Path) -> None:
-    staging = source.parent / "output" / ".preparing" / "new"
+def test_only_files_of_others_are_kept(source: Path) -> None:
+    """Not the files of a killed preparation."""
+    output = source.parent / "output"
+    staging = output / ".preparing" / "new"
     staging.mkdir(parents=True)
+    (output / "train.tsv").write_text("mine", encoding="utf-8")
     for name in ("utterances.parquet", "train.tsv", "tokenizer.json"):
         (staging / name).write_text("of another corpus", encoding="utf-8")
-    assert prepare(source).keys() == {"train.txt", "validation.txt", "test.txt", "vocabulary.txt", "statistics.json"}
-
-
-def test_files_of_others_are_kept(source: Path) -> None:
-    output = source.parent / "output"
-    output.mkdir()
-    (output / "train.tsv").write_text("mine", encoding="utf-8")
-    assert prepare(source)["train.tsv"] == "mine"
+    files = prepare(source)
+    assert files.pop("train.tsv") == "mine"
+    assert files.keys() == {"train.txt", "validation.txt", "test.txt", "vocabulary.txt", "statistics.json"}
 
 
 def test_statistics_do_not_describe_other_files(tmp_path: Path) -> None:

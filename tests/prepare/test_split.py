@@ -26,20 +26,13 @@ def test_split_is_stateless_and_matches_the_shares() -> None:
     assert abs(sizes["train"] - 19_400) < 97
     assert abs(sizes["validation"] - 200) < 57
     assert abs(sizes["test"] - 400) < 80
-
-
-def test_split_does_not_depend_on_the_machine() -> None:
-    # By hand: ``printf "1 0" | md5sum`` and so on, as thirds of 2 ** 128.
     thirds = [1, 1, 0, 2, 1, 2, 2, 1]
     assert [split_of(number, (1, 1, 1), 1) for number in range(8)] == [SPLITS[n] for n in thirds]
 
 
-def test_shares_of_zero() -> None:
+def test_what_a_split_depends_on() -> None:
     assert {split_of(number, (1, 0, 0), 3) for number in range(1000)} == {"train"}
     assert {split_of(f"t3_{number}", (1e-300, 0, 1), 3) for number in range(1000)} == {"test"}
-
-
-def test_split_depends_on_the_seed_but_not_on_the_scale_of_the_shares() -> None:
     first = [split_of(number, (2, 1, 1), 1) for number in range(100)]
     assert first == [split_of(number, (0.5, 0.25, 0.25), 1) for number in range(100)]
     assert first != [split_of(number, (2, 1, 1), 2) for number in range(100)]

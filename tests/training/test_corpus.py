@@ -60,12 +60,9 @@ def test_by_hand(tmp_path: Path) -> None:
     assert "3 samples" in measured.detail
 
 
-def test_nothing_to_leave_out_is_not_mentioned(tmp_path: Path) -> None:
+def test_nothing_to_leave_out_and_nothing_left(tmp_path: Path) -> None:
     corpus, messages = open_corpus(parse_config(settings(write(tmp_path / "train.tsv", KEPT)), "test"))
     assert (len(corpus), messages) == (3, [])
-
-
-def test_nothing_left(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", TOO_LONG)
     with pytest.raises(CorpusError, match=r"no samples left: all 2 have .* data\.max_length, 4 tokens"):
         open_corpus(parse_config(settings(train), "test"))

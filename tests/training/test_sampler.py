@@ -38,10 +38,16 @@ def test_the_order_is_a_function_of_seed_and_step() -> None:
     assert positions(1, 3) != positions(1, 3 + BatchSampler([1000], 64, 1).steps_per_epoch)
 
 
-def test_every_epoch_divides_the_samples_into_other_batches() -> None:
+def test_the_order_is_shuffled() -> None:
     sampler = BatchSampler([60], 6, seed=1)
     batches = [frozenset(sampler.batch(step)[1].tolist()) for step in range(3 * sampler.steps_per_epoch)]
     assert len(set(batches)) == len(batches)
+    positions = BatchSampler([10_000], 64, seed=1).batch(0)[1]
+    assert np.count_nonzero(np.abs(np.diff(positions)) < 10) < 5
+    sampler = BatchSampler([640, 640], 64, seed=1)
+    buckets = [sampler.batch(step)[0] for step in range(20)]
+    assert Counter(buckets) == {0: 10, 1: 10}
+    assert buckets not in ([0] * 10 + [1] * 10, [1] * 10 + [0] * 10)
 
 
 def test_a_large_corpus_is_shuffled_in_constant_memory() -> None:
@@ -51,18 +57,6 @@ def test_a_large_corpus_is_shuffled_in_constant_memory() -> None:
     # uniform over the corpus: each tenth holds about a tenth of 12,800 positions (standard deviation 34)
     counts, _ = np.histogram(positions, bins=10, range=(0, 160_000_000))
     assert np.all(np.abs(counts - 1280) < 6 * 34)
-
-
-def test_neighbors_are_separated() -> None:
-    positions = BatchSampler([10_000], 64, seed=1).batch(0)[1]
-    assert np.count_nonzero(np.abs(np.diff(positions)) < 10) < 5
-
-
-def test_batches_of_all_buckets_are_interleaved() -> None:
-    sampler = BatchSampler([640, 640], 64, seed=1)
-    buckets = [sampler.batch(step)[0] for step in range(20)]
-    assert Counter(buckets) == {0: 10, 1: 10}
-    assert buckets not in ([0] * 10 + [1] * 10, [1] * 10 + [0] * 10)
 
 
 def test_an_empty_corpus_is_rejected() -> None:

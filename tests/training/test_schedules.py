@@ -17,11 +17,8 @@ def schedule(**settings: object) -> Schedule:
     return Schedule(Training(learning_rate=0.8, learning_rate_decay=0.25, **settings))
 
 
-def test_a_constant_rate() -> None:
+def test_rates_by_the_step() -> None:
     assert [schedule().learning_rate(step) for step in (0, 10**6)] == [0.8, 0.8]
-
-
-def test_an_exponential_rate() -> None:
     decaying = schedule(learning_rate_schedule="exponential", learning_rate_decay_steps=100)
     assert [decaying.learning_rate(step) for step in (0, 50, 100, 200)] == pytest.approx([0.8, 0.4, 0.2, 0.05])
 
@@ -96,13 +93,10 @@ def test_the_norm_of_repeated_rows_is_that_of_their_sum() -> None:
     np.testing.assert_allclose(tf.convert_to_tensor(clipped[0])[:2], [[0.0], [0.6]], atol=1e-7)
 
 
-def test_gradients_below_the_limit_do_not_change() -> None:
+def test_small_gradients_do_not_change() -> None:
     gradients, norm = clip_by_global_norm([tf.constant([0.3, 0.4])], 10.0)
     assert float(norm) == pytest.approx(0.5)
     np.testing.assert_allclose(gradients[0], [0.3, 0.4])
-
-
-def test_a_gradient_of_zero_stays_zero() -> None:
     gradients, norm = clip_by_global_norm([tf.zeros([3])], 10.0)
     assert float(norm) == 0.0
     assert not np.any(gradients[0])

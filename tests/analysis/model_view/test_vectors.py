@@ -53,7 +53,7 @@ def test_neighbors_are_ranked_by_their_angle() -> None:
     assert (cosine, other) == (pytest.approx(3 / math.sqrt(10)), pytest.approx(1 / math.sqrt(2)))
 
 
-def test_tsne_keeps_groups_together(points: Vectors) -> None:
+def test_tsne(points: Vectors) -> None:
     projected = vectors.tsne(points.values)
     centers = projected.reshape(3, 10, 2).mean(axis=1)
     within = np.linalg.norm(projected.reshape(3, 10, 2) - centers[:, np.newaxis], axis=2).max()
@@ -61,10 +61,7 @@ def test_tsne_keeps_groups_together(points: Vectors) -> None:
     assert between > within
     with pytest.raises(UserError, match="5 points"):
         vectors.tsne(points.values[:4])
-
-
-def test_tsne_in_a_thread(points: Vectors) -> None:
-    """The result is that of the normalized vectors; errors are raised where it is used."""
+    # The result is that of the normalized vectors; errors are raised where it is used.
     np.testing.assert_array_equal(vectors.start_tsne(points).result(), vectors.tsne(points.normalized))
     with pytest.raises(UserError, match="at least 5 points"):
         vectors.start_tsne(Vectors(points.labels[:4], points.values[:4])).result()
