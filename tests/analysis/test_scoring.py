@@ -1,4 +1,4 @@
-"""Scores of predictions against several references."""
+"""Scores of predictions against several references; questions and transcripts read from files."""
 
 import gzip
 import json
@@ -11,6 +11,7 @@ from seq2seq_chat.analysis import scoring
 from seq2seq_chat.analysis.baseline import ensure_comparable
 from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.analysis.predictions import Prediction, Predictions
+from seq2seq_chat.analysis.replies import read_questions, read_transcript
 from seq2seq_chat.analysis.scoring import References, read_references, score_predictions, writes_lower_case
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
@@ -84,3 +85,19 @@ def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_ru
 )
 def test_tokenizers_that_write_lower_case(settings: TokenizerSettings, expected: bool) -> None:
     assert writes_lower_case(create_tokenizer(settings)) is expected
+
+
+def test_transcripts(tmp_path: Path) -> None:
+    (tmp_path / "bot.txt").write_text("How are you?\tfine\nunasked ?\tno\n", encoding="utf-8")
+    assert read_transcript(tmp_path / "bot.txt", ["hello !", "how are you ?"]) == ("bot", ["", "fine"])
+    (tmp_path / "other.txt").write_text("где ты?\tтут\nКак дела?\tхорошо\n", encoding="utf-8")
+    assert read_transcript(tmp_path / "other.txt", ["как дела ?", "Где ты ?"]).replies == ["хорошо", "тут"]
+    (tmp_path / "lines.txt").write_text("hi\n\nfine\n", encoding="utf-8")
+    assert read_transcript(tmp_path / "lines.txt", ["hello !", "how are you ?"]).replies == ["hi", "fine"]
+    for text, message in (("hi\n", "1 replies to 2"), ("x\ty\nz\n", "line 2"), ("x\ty\n", "none of the questions")):
+        (tmp_path / "wrong.txt").write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=message):
+            read_transcript(tmp_path / "wrong.txt", ["hello !", "how are you ?"])
+    (tmp_path / "none.txt").write_text("\n \n", encoding="utf-8")
+    with pytest.raises(UserError, match="no questions"):
+        read_questions(tmp_path / "none.txt")

@@ -15,7 +15,7 @@ from seq2seq_chat.config import Data, ParallelFiles
 from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
 from seq2seq_chat.data.dataset import Dataset, fit_source
-from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.data.samples import Pairing, iterate_samples
 from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
@@ -252,3 +252,25 @@ def test_hashes_tell_tokens_from_each_other(corpus_file: Write, letters: Codecs)
     assert len({*sources.tolist(), *targets.tolist()}) == 5
     other = Codecs.shared(Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, "zebra"])))
     np.testing.assert_array_equal(Dataset.open(path, other).hashes(slice(None)), [sources, targets])
+
+
+@given(st.lists(st.integers(0, 7)))
+def test_pairing_any_conversations(lengths: list[int]) -> None:
+    utterances = [(c, (c, turn)) for c, length in enumerate(lengths) for turn in range(length)]
+    sliding = list(iterate_samples(utterances, "sliding"))
+    assert len(sliding) == sum(max(0, length - 1) for length in lengths)
+    assert all(s == (t[0], t[1] - 1) for s, t in sliding)
+    alternating = list(iterate_samples(utterances, "alternating"))
+    assert alternating == [pair for pair in sliding if pair[0][1] % 2 == 0]
+    assert sliding == sorted(sliding)
+
+
+def test_samples_are_streamed() -> None:
+    def endless():
+        number = 0
+        while True:
+            yield 0, number
+            number += 1
+
+    samples = iterate_samples(endless(), "sliding")
+    assert [next(samples) for _ in range(3)] == [(0, 1), (1, 2), (2, 3)]

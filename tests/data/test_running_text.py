@@ -1,4 +1,4 @@
-"""Running text: read in pieces, encoded, decoded."""
+"""Running text: read in pieces, encoded, decoded, and divided into parallel streams."""
 
 import bz2
 import gzip
@@ -16,10 +16,11 @@ from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText, TextDecoder, encode_text, read_text
+from seq2seq_chat.data.streams import Streams
 from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.data.tokenizers.unicode import UnicodeTokenizer
 from seq2seq_chat.data.tokenizers.whitespace import WhitespaceTokenizer
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, Vocabulary
+from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 POEM = "Über allen Gipfeln\r\nIst Ruh,\r\n\r\nin allen Wipfeln"
 
@@ -111,3 +112,46 @@ def test_a_text_without_two_tokens_is_rejected(tmp_path: Path) -> None:
     data = Data(train=str(path), tokenizer="character")
     with pytest.raises(CorpusError, match=r"has 1 tokens; a language model needs a text of at least two"):
         RunningText.open(str(path), build_codecs(data, running_text=True), data)
+
+
+@given(
+    length=st.integers(1, 40),
+    count=st.integers(1, 4),
+    forward=st.integers(1, 12),
+    backward=st.integers(1, 24),
+    rest=st.data(),
+)
+def test_every_token_of_a_stream_is_new_once_in_a_pass(
+    length: int, count: int, forward: int, backward: int, rest: st.DataObject
+) -> None:
+    """In order, each with its successor as the target; before them are the tokens that precede them in the stream."""
+    steps = max(forward, backward)
+    if length < steps:
+        return
+    tokens = np.arange(4, 4 + length * count + 1 + rest.draw(st.integers(0, count - 1)))
+    streams = Streams(tokens, count, forward, backward)
+    new: list[np.ndarray] = []
+    for step in range(streams.batches_per_pass):
+        batch = streams.batch(step)
+        assert batch.inputs.shape == batch.targets.shape == (count, steps)
+        exists = slice(int(batch.start), int(batch.end))
+        np.testing.assert_array_equal(batch.targets[:, exists], batch.inputs[:, exists] + 1)
+        assert np.all(np.diff(batch.inputs[:, exists], axis=1) == 1)
+        outside = np.delete(batch.inputs, np.arange(exists.start, exists.stop), axis=1)
+        assert np.all(outside == PAD)
+        assert bool(batch.is_first) == (step == 0)
+        assert exists.start == max(0, steps - (step + 1) * forward)
+        new.append(batch.inputs[:, max(steps - forward, exists.start) : exists.stop])
+    missing = length - sum(part.shape[1] for part in new)  # at the end, where no gradient would reach them
+    assert 0 <= missing <= max(0, forward - backward)
+    expected = tokens[: length * count].reshape(count, length)[:, : length - missing]
+    np.testing.assert_array_equal(np.concatenate(new, axis=1), expected)
+    again = streams.batch(streams.batches_per_pass)
+    for one, other in zip(again, streams.batch(0), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_stream_shorter_than_a_batch_is_rejected() -> None:
+    Streams(np.arange(21), 2, 10, 10)
+    with pytest.raises(ValueError, match="2 streams of 9 tokens are shorter than 10 steps"):
+        Streams(np.arange(20), 2, 10, 10)

@@ -1,4 +1,5 @@
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
+from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.data.vocabulary import VocabularyError
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
@@ -219,3 +221,42 @@ def test_imports_that_take_long_are_deferred() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
     assert run.stdout == "[]\n"
+
+
+def test_counts_by_hand(corpus_file: Write, tmp_path: Path) -> None:
+    path = corpus_file("a b / c d e / ** / f", "*", "a / x y", "z")
+    statistics = prepare(
+        PrepareSettings("lines", split=(1, 0, 0), vocabulary_size=11, encoder_steps=2, decoder_steps=3),
+        [path],
+        tmp_path / "output",
+    )
+    train = {
+        "conversations": 3,
+        "utterances": 6,
+        "samples": 3,
+        "words": 10,
+        "distinct_words": 9,
+        "coverage_percent": 80.0,  # the vocabulary has a, which occurs twice, and b to f and x
+        # "c d e" as a target has no room for EOS, as a source it has one word too many; "x y" with EOS just fits.
+        "too_long_percent": 66.67,
+    }
+    assert json.loads((tmp_path / "output" / "statistics.json").read_text()) == statistics
+    empty = {**dict.fromkeys(train, 0), "coverage_percent": 0.0, "too_long_percent": 0.0}
+    assert {name: statistics[name] for name in ("train", "validation", "test", "total")} == {
+        "train": train,
+        "validation": empty,
+        "test": empty,
+        "total": train,
+    }
+
+
+def test_characters_and_alternating_pairs(corpus_file: Write, tmp_path: Path) -> None:
+    statistics = prepare(
+        PrepareSettings(
+            "lines", split=(1, 0, 0), tokenizer=TokenizerSettings("character"), pairing="alternating", vocabulary_size=8
+        ),
+        [corpus_file("a b / c / d")],
+        tmp_path / "output",
+    )["train"]
+    assert (statistics["samples"], statistics["words"]) == (1, 5)  # the space counts as a character
+    assert statistics["coverage_percent"] == 80.0

@@ -1,4 +1,4 @@
-"""Gates and gradient norms of a model."""
+"""Gates and gradient norms of a model, beam studies, and ranks of favorite replies."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seq2seq_chat.analysis.figures.beams import draw_beams
 from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favorites, study_beams
 from seq2seq_chat.analysis.model_view.model_internals import (
     _decoder_gates,
     cell_gates,
@@ -17,6 +19,7 @@ from seq2seq_chat.analysis.model_view.model_internals import (
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.data.vocabulary import EOS, GO, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.model.cells import GRUCell, HiddenState
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -88,3 +91,22 @@ def test_decoder_gates_with_the_thought_vector_at_every_step(query: str) -> None
         _, state, _ = model.step(tf.constant([word]), state, memory)
         h, c = state.cells[0]
         np.testing.assert_allclose(gates.values["output gate"][t] * np.tanh(c[0]), h[0], atol=1e-6)
+
+
+def test_replies_by_beam_width(loaded: LoadedRun) -> None:
+    greedy, _ = loaded.chatbot.replies([QUESTION, "we know it"])
+    with_words, without_words = study_beams(loaded, [QUESTION, "***"], [1, 3, 5])
+    assert [best.width for best in with_words.best] == [1, 3, 5]
+    assert with_words.best[0].text == greedy.text
+    assert with_words.best[-1].text == with_words.widest[0][0]
+    assert len(with_words.widest) == 5
+    assert without_words.best == without_words.widest == []
+    assert len(draw_beams([with_words, without_words], []).axes) == 2
+
+
+def test_ranks_by_hand() -> None:
+    tokenizer = EnglishTokenizer()
+    study = BeamStudy("q", [BestReply(3, "x", -1.0, 1)], [("x", -1.0), ("yes, y!", -2.0), ("z", -3.0)])
+    for favorite in ("yes, y!", "yes , y !", "Yes,y!"):
+        assert rank_favorites([study], [favorite], tokenizer, None) == [Rank("q", favorite, "yes, y!", 2, 3)]
+    assert rank_favorites([study, study], ["not in the beam", ""], tokenizer, None) == []

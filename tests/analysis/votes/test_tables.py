@@ -10,6 +10,7 @@ import pytest
 from seq2seq_chat.analysis.report.measure import Report, ReportOptions, RunMeasurements
 from seq2seq_chat.analysis.report.page import Page
 from seq2seq_chat.analysis.report.votes_chapter import votes
+from seq2seq_chat.analysis.votes.evaluation import Choice, Column, Evaluation, StoredReply, create_evaluation
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli
 
@@ -48,3 +49,29 @@ def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callab
     assert pairs.rows[0][2:7] == ["12", "3", "2", "1", "80.0 %"]  # type: ignore[union-attr]
     assert [row[0] for row in strengths.rows] == [f"{run.name} at step {step}, greedy" for step in (10, 20)]  # type: ignore[union-attr]
     assert len(sentences) == 3
+
+
+WriteVotes = Callable[..., Evaluation]
+
+
+@pytest.fixture
+def write_votes() -> WriteVotes:
+    """``write_votes(results, run, ["left", "both_bad"])``: votes of a judge on two snapshots of a run.
+
+    The replies of the first one are on the left for "left", whatever side it had.
+    """
+
+    def write(results: Path, run: str, preferences: list[str], judge: str = "anna") -> Evaluation:
+        columns = [Column(run=run, snapshot="10"), Column(run=run, snapshot="20")]
+        evaluation = create_evaluation(results, "test", columns, [f"question {n}" for n in range(len(preferences))])
+        for index, preference in enumerate(preferences):
+            for column, step in enumerate((10, 20)):
+                prompt = evaluation.items[index].prompt
+                evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=str(column), step=step))
+            sides = evaluation.sides(index, judge)
+            by_name: dict[str, Choice] = {"first": "left", "second": "right"} if sides == (0, 1) else {}
+            by_name = by_name or {"first": "right", "second": "left"}
+            evaluation.add_vote(judge, index, by_name.get(preference, preference))  # type: ignore[arg-type]
+        return evaluation
+
+    return write

@@ -1,8 +1,9 @@
-"""The readers of text corpora, on valid and on damaged files."""
+"""The readers of text corpora, on valid and on damaged files, and on the real DailyDialog."""
 
 import bz2
 import gzip
 import lzma
+import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 import zstandard
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks
+from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
 from seq2seq_chat.prepare.readers import find_corpus
+from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import TaskReport
 from seq2seq_chat.prepare.workers import read_tasks
 
@@ -204,3 +206,26 @@ def test_missing_and_empty_files(tmp_path: Path, read: Read) -> None:
     (tmp_path / "empty").touch()
     conversations, report = read("lines", tmp_path / "empty")
     assert (conversations, report.damages) == ([], [])
+
+
+@pytest.fixture(scope="module")
+def prepared(dailydialog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("dailydialog")
+    prepare(PrepareSettings("dailydialog", vocabulary_size=8000), [dailydialog], output)
+    return output
+
+
+def plain_conversations(path: Path) -> list[list[str]]:
+    parts = path.read_text().split("<<<<<END-CONV>>>>>\n")
+    return [part.splitlines() for part in parts[:-1]]
+
+
+@pytest.mark.parametrize(("split", "dialogues"), [("train", 11_118), ("validation", 1000), ("test", 1000)])
+def test_official_split(prepared: Path, split: str, dialogues: int) -> None:
+    assert len(plain_conversations(prepared / f"{split}.txt")) == dialogues
+
+
+def test_text_is_cleaned(prepared: Path) -> None:
+    allowed = re.compile(r"([a-z0-9]+|[.,!?])( ([a-z0-9]+|[.,!?]))*|<<<<<END-CONV>>>>>")
+    lines = (prepared / "test.txt").read_text().splitlines()
+    assert all(allowed.fullmatch(line) for line in lines)
