@@ -1,6 +1,5 @@
-"""Runs on pairs of texts, from the command line."""
+"""Pairs of texts, prepared from the command line and trained on."""
 
-import bz2
 import gzip
 import json
 import random
@@ -10,20 +9,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.runs.find import find_run
 from tests.conftest import Cli
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
-SETTINGS = """{
-    "name": "pairs", "data": {"tokenizer": "unicode", "shared_vocabulary": false},
-    "model": {
-        "hidden_size": 24, "embedding_size": 12, "projection_size": null, "encoder_steps": 6, "decoder_steps": 6
-    },
-    "training": {
-        "batch_size": 16, "steps": 150, "optimizer": "adam", "learning_rate": 0.02, "sampled_softmax": null,
-        "validate_every": 150, "checkpoint_every": 150, "snapshot_every": 150
-    }
-}"""
 
 
 def translations(count: int, seed: int) -> list[tuple[str, str]]:
@@ -34,46 +22,6 @@ def translations(count: int, seed: int) -> list[tuple[str, str]]:
         (" ".join(words).capitalize() + "!", " ".join(WORDS[word] for word in words).capitalize() + " \u00e9t\u00e9")
         for words in numbers
     ]
-
-
-def rows(pairs: list[tuple[str, str]]) -> bytes:
-    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    """A run on a compressed .tsv, validated on parallel files, of which one is compressed."""
-    folder = tmp_path_factory.mktemp("pairs")
-    (folder / "train.tsv.gz").write_bytes(gzip.compress(rows(translations(400, 1)) + b"no pair\n"))
-    source, target = zip(*translations(20, 2), strict=True)
-    (folder / "validation.en.bz2").write_bytes(bz2.compress("\n".join(source).encode()))
-    (folder / "validation.fr").write_text("\n".join(target) + "\n", encoding="utf-8")
-    parallel = {"source": str(folder / "validation.en.bz2"), "target": str(folder / "validation.fr")}
-    settings = json.loads(SETTINGS)
-    settings["data"] |= {"train": str(folder / "train.tsv.gz"), "validation": parallel, "test": parallel}
-    (folder / "pairs.json").write_text(json.dumps(settings), encoding="utf-8")
-    result = cli("train", folder / "pairs.json", "--results", folder / "results")
-    assert result.status == 0, result
-    assert "left out 1 bad row; the first is" in result.err
-    (run,) = (folder / "results").iterdir()
-    return run
-
-
-def test_vocabularies_and_translations(run: Path, cli: Cli) -> None:
-    codecs = find_run(str(run)).codecs
-    assert set(codecs.source.vocabulary.words[4:]) == {*WORDS, *map(str.capitalize, WORDS), "!"}
-    french = set(WORDS.values())
-    assert set(codecs.target.vocabulary.words[4:]) == {*french, *map(str.capitalize, french), "\u00e9t\u00e9"}
-    expected = translations(8, 3)
-    result = cli("chat", run, stdin="".join(f"{source}\n" for source, _ in expected).encode())
-    assert result.status == 0, result
-    correct = sum(reply == target for reply, (_, target) in zip(result.out.splitlines(), expected, strict=True))
-    assert correct >= 7, result.out
-
-
-def test_one_side_cannot_be_evaluated(cli: Cli, run: Path) -> None:
-    error = cli("evaluate", run, "--data", run.parent.parent / "validation.fr").error_message
-    assert "trained on pairs of texts; specify a .tsv of two columns with --data" in error
 
 
 def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:

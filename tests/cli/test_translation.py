@@ -116,6 +116,9 @@ def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert result.status == 0, result
     assert "mean length of a translation, tokens" in result.out
     assert json.loads((tmp_path / "out.json").read_text())["samples"] == VALIDATION
+    (tmp_path / "side.fr").write_text("un deux!\n", encoding="utf-8")
+    error = cli("evaluate", run, "--data", tmp_path / "side.fr").error_message
+    assert "trained on pairs of texts; specify a .tsv of two columns with --data" in error
 
 
 def sacrebleu_command(folder: Path, *arguments: str) -> list[Any]:

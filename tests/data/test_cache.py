@@ -164,26 +164,20 @@ def test_concurrent_builds(corpus_file: Write, letters: Codecs) -> None:
     assert len(caches(path)) == 1
 
 
-def test_user_cache_if_the_folder_is_not_writable(corpus_file: Write, letters: Codecs, builds: list[Path]) -> None:
+def test_user_cache_if_the_folder_is_not_writable(
+    corpus_file: Write, letters: Codecs, builds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
     for _ in range(2):
         assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
     (folder,) = builds
-    user = Path(os.environ["XDG_CACHE_HOME"], "seq2seq-chat")
-    assert folder.parent.parent == user
+    assert folder.parent.parent == Path(os.environ["XDG_CACHE_HOME"], "seq2seq-chat")
     assert folder.parent.name.startswith("corpus.txt-")
-
-
-def test_home_cache_without_xdg_variable(
-    corpus_file: Write, letters: Codecs, builds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    path = corpus_file("a / b")
-    Path(f"{path}.cache").write_text("in the way")
     Dataset.open(path, letters)
-    assert builds[0].parent.parent == tmp_path / "home" / ".cache" / "seq2seq-chat"
+    assert builds[1].parent.parent == tmp_path / "home" / ".cache" / "seq2seq-chat"
 
 
 def test_temporary_folder_as_last_resort(
