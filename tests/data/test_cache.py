@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seq2seq_chat.config import Data
@@ -53,6 +54,7 @@ def test_built_once_beside_the_corpus(corpus_file: Write, letters: Codecs, build
     assert record["corpus_size"] == path.stat().st_size
     assert record["corpus_mtime_ns"] == path.stat().st_mtime_ns
     lengths = {name: array["length"] for name, array in record["arrays"].items()}
+    assert np.load(folder / "tokens.npy").dtype == np.uint16
     assert lengths == {"tokens": 2, "offsets": 3, "hashes": 2, "samples": 1, "lines": 2}
 
 

@@ -64,6 +64,9 @@ def test_invalid_utterances_are_rejected(tmp_path: Path, bad: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"none\.txt does not exist"):
         read(tmp_path / "none.txt")
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"".join(b"line %d\n" % n for n in range(1000)))[:-20])
+    with pytest.raises(CorpusError, match="the compressed data are damaged"):
+        read(tmp_path / "cut.txt.gz")
     with pytest.raises(CorpusError, match="is a folder"):
         read(tmp_path)
 

@@ -62,6 +62,9 @@ def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes("aébc".encode() + b"\xe9 d")
     with pytest.raises(CorpusError, match=r"latin1.txt: byte 5 of the text is not UTF-8. Convert the file to UTF-8"):
         list(read_text(path))
+    path.write_bytes(gzip.compress(POEM.encode() * 100)[:-20])
+    with pytest.raises(CorpusError, match="damaged"):
+        list(read_text(path))
 
 
 def test_words_have_an_end_of_line_and_characters_a_line_break() -> None:
