@@ -472,13 +472,10 @@ def test_reverse_input_equals_reversed_words(forward: Chatbot, reversed_bot: Cha
         np.testing.assert_allclose(actual.attention, [row[::-1] for row in expected.attention], atol=1e-5)
 
 
-def test_hypotheses_without_attention() -> None:
+def test_models_without_attention_and_of_characters() -> None:
     reply = random_bot("model.attention=none").reply("word1 word2", BEAM)
     assert reply.text
     assert all(hypothesis.attention == [] for hypothesis in reply.hypotheses)
-
-
-def test_character_model() -> None:
     bot = random_bot("data.tokenizer=english_character", "data.reverse_input=true")
     reply = bot.reply("ab c", BEAM)
     assert reply.source_words == ["a", "b", "<space>", "c"]

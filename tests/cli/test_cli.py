@@ -39,11 +39,15 @@ def train_lines(run: Path) -> list[dict[str, Any]]:
 # output
 
 
-def test_train_prints_the_folder_of_the_run_last(trained: tuple[Path, Any]) -> None:
+def test_what_a_trained_run_has(trained: tuple[Path, Any], tiny_run: Path, tiny_config: Path) -> None:
     run, result = trained
     assert result.out.endswith(f"\n{run}\n")
     assert result.err == ""
     assert run.name.endswith("_tiny")
+    from seq2seq_chat.config import load_config
+
+    assert Run(tiny_run).config == load_config(tiny_config)
+    assert json.loads((tiny_run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
 
 
 def test_the_files_of_a_run(tiny_run: Path) -> None:
@@ -77,13 +81,6 @@ def test_metrics_and_samples_of_a_run(tiny_run: Path) -> None:
     assert all(set(line) == {"step", "source", "reply", "target"} for line in samples)
     assert all(line["source"].endswith("?") for line in samples)
     assert samples[-1]["reply"]
-
-
-def test_the_configuration_of_a_run_is_complete(tiny_run: Path, tiny_config: Path) -> None:
-    from seq2seq_chat.config import load_config
-
-    assert Run(tiny_run).config == load_config(tiny_config)
-    assert json.loads((tiny_run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
 
 
 def test_schema(cli: Cli, tmp_path: Path) -> None:

@@ -69,16 +69,13 @@ def test_parts_that_are_not_read_are_not_compared(monkeypatch: pytest.MonkeyPatc
     assert view[-1] == 5 and len(repairs) == 1
 
 
-def test_an_array_that_cannot_be_repaired() -> None:
+def test_empty_arrays_and_those_that_cannot_be_repaired() -> None:
     def refuse(damaged: StoredArray) -> StoredArray:
         raise UserError("the disk is broken")
 
     view = CheckedArray(stored(np.arange(3), [1]), refuse)
     with pytest.raises(UserError, match="the disk is broken"):
         view[0]
-
-
-def test_an_empty_array_and_an_index_that_does_not_exist() -> None:
     view, _ = checked(np.zeros([0, 3], np.int64), {})
     assert (len(view), view[:].shape) == (0, (0, 3))
     with pytest.raises(IndexError):

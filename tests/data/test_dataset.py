@@ -103,7 +103,8 @@ def test_batch_matches_plain_python(
         assert batch.target_length[row] == len(target)
 
 
-def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Codecs, tmp_path: Path) -> None:
+def test_unknown_share_and_fingerprint(corpus_file: Write, letters: Codecs, tmp_path: Path) -> None:
+    assert Dataset.open(corpus_file("a b / c x"), letters).unknown_share() == 0.25
     path = corpus_file("a b / c / d x!", "e", "f / * / g")
     corpus = Dataset.open(path, letters)
     copied = tmp_path / "elsewhere.txt"
@@ -111,10 +112,6 @@ def test_fingerprint_depends_on_contents_only(corpus_file: Write, letters: Codec
     assert Dataset.open(copied, letters).fingerprint == corpus.fingerprint
     copied.write_bytes(path.read_bytes().replace(b"a b", b"b a"))
     assert Dataset.open(copied, letters).fingerprint != corpus.fingerprint
-
-
-def test_unknown_share(corpus_file: Write, letters: Codecs) -> None:
-    assert Dataset.open(corpus_file("a b / c x"), letters).unknown_share() == 0.25
 
 
 WORDS = ["a", "b", "c", "d", "e"]

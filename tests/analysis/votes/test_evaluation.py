@@ -64,12 +64,15 @@ def test_a_vote_records_what_was_shown(evaluation: Evaluation) -> None:
     assert vote.outcome == ("second" if vote.right == vote.systems[1] else "first")
 
 
-def test_a_repeated_vote_does_not_count(evaluation: Evaluation) -> None:
+def test_first_votes_and_replies_count(evaluation: Evaluation) -> None:
     first = evaluation.add_vote("anna", 0, "left")
     evaluation.add_vote("anna", 0, "right")
     other = evaluation.add_vote("ben", 0, "right")
     assert evaluation.votes() == [first, other]
     assert evaluation.voted("anna") == {0: first}
+    evaluation.add_reply(StoredReply(prompt=0, column=0, text="another", step=9))
+    assert evaluation.replies()[0, 0].text == "reply of 0"
+    assert Counter(column for _, column in evaluation.replies()) == {0: 20, 1: 20, 2: 20}
 
 
 def test_an_item_is_done_even_if_its_systems_were_voted_on_before(tmp_path: Path) -> None:
@@ -110,12 +113,6 @@ def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
     file.write_bytes(content[:-1])  # complete but for the line end
     new = evaluation.add_vote("ben", 9, "both_good")
     assert evaluation.votes() == [*votes, new]
-
-
-def test_the_first_reply_is_the_one_that_everyone_sees(evaluation: Evaluation) -> None:
-    evaluation.add_reply(StoredReply(prompt=0, column=0, text="another", step=9))
-    assert evaluation.replies()[0, 0].text == "reply of 0"
-    assert Counter(column for _, column in evaluation.replies()) == {0: 20, 1: 20, 2: 20}
 
 
 def test_a_damaged_evaluation(evaluation: Evaluation) -> None:

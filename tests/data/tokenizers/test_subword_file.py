@@ -19,14 +19,11 @@ def content() -> bytes:
     return SubwordTokenizer.train(["hello you", "hello there"], 300, "bpe").file_content
 
 
-def test_load(content: bytes) -> None:
+def test_loading_and_the_format_of_the_file(content: bytes) -> None:
     tokenizer = create_tokenizer(SETTINGS, content, "tokenizer.json")
     assert tokenizer.file_content == content
     assert tokenizer.encode("hello") == ["▁hello"]
     assert tokenizer.tokens is not None and tokenizer.tokens[0] == "▁hello"
-
-
-def test_the_format_of_the_file(content: bytes) -> None:
     value = json.loads(content)
     assert list(value) == ["format", "version", "tokenizer", "sha256", "model", "tokens"]
     assert (value["format"], value["version"], value["tokenizer"]) == ("seq2seq-chat tokenizer", 1, "subword")
