@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, Distribution, Reported, StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF
+from seq2seq_chat.search.engine import (
+    ALL_PROBABILITY,
+    ALL_WORDS,
+    NEG_INF,
+    Reported,
+    StepOutput,
+    StepRequest,
+    WordDistribution,
+)
 
 BLOCK = 64  # words whose maximum tells whether any of them can be among the most probable ones
 
@@ -97,7 +104,7 @@ def top_k(values: np.ndarray, count: int) -> np.ndarray:
     return np.take_along_axis(ids, order, axis=1)
 
 
-def truncated_softmax(logits: np.ndarray, distribution: Distribution) -> np.ndarray:
+def truncated_softmax(logits: np.ndarray, distribution: WordDistribution) -> np.ndarray:
     """The probabilities of a distribution, [rows, vocabulary]."""
     scaled = logits / np.float32(distribution.temperature)
     if distribution.top_k >= ALL_WORDS and distribution.top_p >= ALL_PROBABILITY:

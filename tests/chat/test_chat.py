@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
 from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, ReplyFormat, converse
 from seq2seq_chat.config import Config, Data, Decoding, parse_config, set_decoding
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers import TokenizerSettings
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from tests.conftest import Cli
 from tests.random_runs import codec_of_texts, make_codec, random_model, random_run, small_config
 

@@ -14,7 +14,7 @@ import pytest
 from seq2seq_chat.checks.check_context import CheckContext
 from seq2seq_chat.checks.suite import TEXT_CHECKS, run_checks
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.data.streams import Streams, TextBatch
+from seq2seq_chat.data.running_text import Streams, TextBatch
 from seq2seq_chat.model.language_model import LanguageModel
 from tests.conftest import REPOSITORY, run_command
 
@@ -105,7 +105,7 @@ def test_a_fault_is_caught(
     fault: Callable[[pytest.MonkeyPatch, Path], None], check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = CheckContext(configuration(tmp_path), tmp_path)
-    monkeypatch.setattr("seq2seq_chat.checks.text_checks.MAX_STEPS", 240)
+    monkeypatch.setattr("seq2seq_chat.checks.language_model.MAX_STEPS", 240)
     fault(monkeypatch, tmp_path)
     assert failed_checks(context, check) == {check}
 

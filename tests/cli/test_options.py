@@ -7,11 +7,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.conftest import Cli
 from webui.limits import Limits
 
@@ -62,7 +62,7 @@ def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, e
 
 def test_compare(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, run_copy: Path, tmp_path: Path) -> None:
     """Runs of the same experiment have the names of their folders in the legend."""
-    draw = record("seq2seq_chat.analysis.figures.curves.draw_curves")
+    draw = record("seq2seq_chat.report.figures.curves.draw_curves")
     other = run_copy.rename(run_copy.with_name("other"))
     options = ["--output", tmp_path / "curves.png"]
     assert "recorded" in cli("experiments", "compare", tiny_run, other, *options).error_message

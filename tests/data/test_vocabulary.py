@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError, strip_ids
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN, Vocabulary, VocabularyError, strip_ids
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from seq2seq_chat.analysis.figures import attention, style
-from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
-from seq2seq_chat.analysis.figures.curves import draw_curves, moving_average, read_curves
-from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.chat.chatbot import Hypothesis
 from seq2seq_chat.config import override_decoding
+from seq2seq_chat.report.figures import attention, style
+from seq2seq_chat.report.figures.curves import draw_curves, moving_average, read_curves
+from seq2seq_chat.report.figures.scores import draw_bleu_by_length
+from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.analysis.report.measure import Report, ReportOptions, RunMeasurements
-from seq2seq_chat.analysis.report.page import Page
-from seq2seq_chat.analysis.report.votes_chapter import votes
-from seq2seq_chat.analysis.votes.evaluation import Choice, Column, Evaluation, StoredReply, create_evaluation
+from seq2seq_chat.report.evaluation_chapter import votes
+from seq2seq_chat.report.measure import Report, ReportOptions, RunMeasurements
+from seq2seq_chat.report.page import Page
+from seq2seq_chat.report.votes.evaluation import Choice, Column, Evaluation, StoredReply, create_evaluation
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers.whitespace import WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
 
 TOKENIZER = WhitespaceTokenizer()
 
