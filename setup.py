@@ -23,7 +23,7 @@ setup(
     packages=[*find_packages(include=["seq2seq_chat", "seq2seq_chat.*", "webui", "webui.*"]), *SAMPLE],
     package_dir=SAMPLE,
     package_data={
-        "seq2seq_chat": ["analysis/report/templates/*", "export/html/javascript/*", "export/html/page/*"],
+        "seq2seq_chat": ["report/templates/*", "export/html/javascript/*", "export/html/page/*"],
         "seq2seq_chat.sample": [
             "conversations.txt",
             "validation.txt",

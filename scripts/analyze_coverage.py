@@ -14,12 +14,12 @@ import ibis
 import ibis.expr.types as ir
 from corpus_script import CorpusOptions, Utterances, corpus_options, open_utterances, print_table, write_rows
 
-from seq2seq_chat.analysis.figures.style import new_figure, save
-from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import sum_counts, token_lists, word_counts
 from seq2seq_chat.prepare.statistics import percent, vocabulary_table
+from seq2seq_chat.report.figures.style import new_figure, save
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 MAX_MISSING = 10  # in the figure; larger numbers share the last group
 

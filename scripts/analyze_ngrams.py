@@ -12,9 +12,9 @@ import ibis
 import ibis.expr.types as ir
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
-from seq2seq_chat.analysis.figures.style import new_figure, save
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import most_frequent, token_lists
+from seq2seq_chat.report.figures.style import new_figure, save
 
 NAMES = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
 

@@ -12,8 +12,8 @@ import ibis
 import ibis.expr.types as ir
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
-from seq2seq_chat.analysis.figures.style import new_figure, save
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
+from seq2seq_chat.report.figures.style import new_figure, save
 from seq2seq_chat.system.errors import UserError
 
 CLOSE = 5  # seconds

@@ -25,7 +25,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.versions import describe_environment
 

@@ -23,7 +23,7 @@ from contenders import PEAK_BYTES, PEAK_FLOP, Contender, Worker, json_option, pr
 from contenders.workload import SIZES, Size, write_workload_in_subprocess
 from tqdm import tqdm
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.system.files import write_json
 
 CONTENDERS = [

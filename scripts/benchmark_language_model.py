@@ -23,14 +23,14 @@ from contenders.workload import TEXT_SIZES
 from tqdm import tqdm
 
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import Decoding, Model
-from seq2seq_chat.data.codec import Codec
-from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.files import write_json
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 TRAINING_COLUMNS = ["contender", "ms", "tokens/s", "GFLOP/s", "% of peak", "GB", "loss", "ours is"]
 COLUMNS = ["texts", "tokens/s", "µs per step", "µs of one product", "product, % of step"]

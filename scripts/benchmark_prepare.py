@@ -23,7 +23,7 @@ import click
 from contenders import json_option, print_table
 from contenders.generated_corpora import SUBREDDITS, generate_opensubtitles, generate_reddit
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.system.files import write_json
 
 COLUMNS = ["corpus", "MB", "s", "MB/s", "peak GB"]

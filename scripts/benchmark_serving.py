@@ -24,12 +24,12 @@ import click
 from contenders import json_option, print_table
 from tqdm import tqdm
 
-from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.data.bundled import bundled_conversations
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.cli.options import run_command
+from seq2seq_chat.data.corpus_file import bundled_conversations
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import write_json
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 
 HOST = "127.0.0.1"
 TIMEOUT = 300.0  # seconds for all measurements

@@ -16,7 +16,7 @@ from contenders import TOLERANCE, WARM_UP, Contender, json_option, print_table, 
 from contenders.workload import SIZES, write_workload_in_subprocess
 from tqdm import tqdm
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.system.files import write_json
 
 OURS = Contender("ours, float32", "contenders.ours", {})

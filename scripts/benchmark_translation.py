@@ -25,7 +25,7 @@ from contenders import json_option, print_table
 from sacrebleu.metrics.bleu import BLEU
 from tqdm import tqdm
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.run import Run
@@ -140,7 +140,7 @@ def training_report(run: Run, seconds: float) -> dict[str, Any]:
 def time_searches(run: Run) -> list[dict[str, Any]]:
     """Translate the test corpus by each search: BLEU where all of it is translated, and the speed."""
     load_tensorflow()
-    from seq2seq_chat.analysis.loaded_run import LoadedRun
+    from seq2seq_chat.report.loaded_run import LoadedRun
 
     loaded = LoadedRun(run)
     corpus = Dataset.open(run.config.data.test or "", loaded.codecs, run.config.data)

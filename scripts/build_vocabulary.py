@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
-from seq2seq_chat.analysis.figures.style import new_figure, save
-from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import sum_counts, vocabulary_words, word_counts
+from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
 @click.command()

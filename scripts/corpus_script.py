@@ -17,19 +17,18 @@ import click
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from seq2seq_chat.cli.options import log_to_stderr
-from seq2seq_chat.cli.running import is_write_error
+from seq2seq_chat.cli.options import is_write_error, log_to_stderr
 from seq2seq_chat.config import is_pairs
-from seq2seq_chat.data.codec import load_tokenizer
 from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
 from seq2seq_chat.data.pairs import read_pairs
-from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer
-from seq2seq_chat.data.vocabulary import TARGET_PREFIX
 from seq2seq_chat.prepare.engine import EngineName, QueryEngine, fetch_rows, open_engine
 from seq2seq_chat.prepare.utterances import PREPARED, PREPARED_WITH_TOKENS, UTTERANCES_FILE, UtterancesWriter
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically, write_json
 from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.text.codec import load_tokenizer
+from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.vocabulary import TARGET_PREFIX
 
 _ROWS_PER_BATCH = 1 << 14
 

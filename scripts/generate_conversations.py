@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import click
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.data.corpus_file import write_conversations
 
 VARIANTS = 92  # minimum number of utterances of a topic

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.cli.running import run_command
-from seq2seq_chat.data.copy_task import MAX_LENGTH, copy_corpus, copy_vocabulary
+from seq2seq_chat.checks.copy_task import MAX_LENGTH, copy_corpus, copy_vocabulary
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.data.corpus_file import write_conversations
 
 

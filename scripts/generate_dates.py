@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 
 FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)
 LINES = {"train": 8700, "validation": 300, "test": 1000}

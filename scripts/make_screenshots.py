@@ -22,7 +22,7 @@ import click
 from PIL import Image
 from tqdm import tqdm
 
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

@@ -14,19 +14,19 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from seq2seq_chat.analysis.figures.model_internals import draw_gradients_by_distance
-from seq2seq_chat.analysis.figures.style import new_figure, save
-from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import Model, Training
-from seq2seq_chat.data.streams import TextBatch
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.data.running_text import TextBatch
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import share_cores
+from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance
+from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.vectors import gradient_by_distance
 from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.training.language_model import TextLoss
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
-from seq2seq_chat.training.text_loss import TextLoss
 
 
 class Network(NamedTuple):

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.cli.options import log_to_stderr, results_option
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import log_to_stderr, results_option, run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bins
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
@@ -74,13 +73,13 @@ def main(
 def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
     """Translate the test corpora with the best weights of each run; print and draw BLEU by the length of the source."""
     load_tensorflow()
-    from seq2seq_chat.analysis.evaluate import FOLDER, evaluation_corpus
-    from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
-    from seq2seq_chat.analysis.figures.style import save
-    from seq2seq_chat.analysis.loaded_run import LoadedRun
-    from seq2seq_chat.analysis.metrics_table import format_lengths
-    from seq2seq_chat.analysis.predictions import beam, predict
-    from seq2seq_chat.analysis.scoring import score_predictions
+    from seq2seq_chat.report.evaluate import FOLDER, evaluation_corpus
+    from seq2seq_chat.report.figures.scores import draw_bleu_by_length
+    from seq2seq_chat.report.figures.style import save
+    from seq2seq_chat.report.loaded_run import LoadedRun
+    from seq2seq_chat.report.metrics_table import format_lengths
+    from seq2seq_chat.report.predictions import beam, predict
+    from seq2seq_chat.report.scoring import score_predictions
 
     scores = {}
     for run in runs:

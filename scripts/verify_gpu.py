@@ -20,7 +20,7 @@ import numpy as np
 from contenders import print_table
 
 from seq2seq_chat.architecture.memory import estimate_memory, gigabytes
-from seq2seq_chat.cli.running import run_command
+from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import load_config
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.system.files import write_json

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.tokenizers import TokenizerSettings
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.random_runs import codec_of_texts, small_config
 
 TEXTS = [

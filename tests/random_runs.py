@@ -8,13 +8,13 @@ from pathlib import Path
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import save_variables
 from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 from tests.random_weights import randomize
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.vocabulary import GO
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 
 from seq2seq_chat.config import load_config
 from seq2seq_chat.data.samples import Tokenizers, read_samples
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean
 
 REPOSITORY = Path(__file__).parents[1]
 CONFIG = "configs/quickstart.json"

@@ -17,9 +17,9 @@ from werkzeug.exceptions import HTTPException
 from seq2seq_chat import __version__
 from seq2seq_chat.chat.generator import Generator, random_seed
 from seq2seq_chat.config import Config, ConfigError, override_decoding
-from seq2seq_chat.data.vocabulary import VocabularyError
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import MissingPackage, UserError
+from seq2seq_chat.text.vocabulary import VocabularyError
 from webui.app_state import get_state
 from webui.chat_answers import ChatQuestion, reply_events
 from webui.model_stream import ModelStream

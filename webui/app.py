@@ -13,8 +13,8 @@ from flask_bootstrap import Bootstrap5
 from flask_compress import Compress
 from werkzeug.exceptions import HTTPException
 
-from seq2seq_chat.analysis.replies import QUESTIONS
 from seq2seq_chat.config import LABELS
+from seq2seq_chat.report.predictions import QUESTIONS
 from webui.api import api, handle_error
 from webui.app_state import EXTENSION, AppState, get_state
 from webui.evaluation_api import evaluations

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request
 
-from seq2seq_chat.analysis.votes.evaluation import (
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.report.votes.evaluation import (
     Column,
     Evaluation,
     Item,
@@ -21,8 +23,6 @@ from seq2seq_chat.analysis.votes.evaluation import (
     create_evaluation,
     list_evaluations,
 )
-from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from webui.api import compute_answers, error_response, find_run, json_response, request_json
 from webui.app_state import get_state
@@ -99,8 +99,8 @@ def create() -> Response:
 def results(name: EvaluationName) -> Response:
     """The columns of an evaluation and the statistics of its votes."""
     with explain_missing_packages("The statistics of votes"):
-        from seq2seq_chat.analysis.votes.statistics import vote_statistics
-        from seq2seq_chat.analysis.votes.tables import votes_as_json
+        from seq2seq_chat.report.votes.statistics import vote_statistics
+        from seq2seq_chat.report.votes.tables import votes_as_json
 
     evaluation = _find(name)
     systems = [

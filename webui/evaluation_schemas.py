@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from seq2seq_chat.analysis.votes.evaluation import Choice, Vote
 from seq2seq_chat.config import RUN_NAME
+from seq2seq_chat.report.votes.evaluation import Choice, Vote
 from webui.limits import Limits
 from webui.schemas import (
     MAX_NAME_LENGTH,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from seq2seq_chat.chat.generator import Alternative as Choice
 from seq2seq_chat.chat.generator import GeneratedToken
-from seq2seq_chat.data.codec import replace_surrogates
+from seq2seq_chat.text.codec import replace_surrogates
 from webui.limits import Limits
 from webui.model_worker import Answer
 

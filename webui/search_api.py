@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.watched_search import WatchedSearch
-from seq2seq_chat.data.codec import replace_surrogates
 from seq2seq_chat.search.records import Expansion, Fate, Node, SearchStep
+from seq2seq_chat.text.codec import replace_surrogates
 from webui.api import check_task, find_run, request_json
 from webui.app_state import get_state
 from webui.decoding_options import requested_decoding

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from flask import Blueprint, Response, request
 
 from seq2seq_chat.config import Config, ConfigError
-from seq2seq_chat.runs.comparison import add_answer, compare, read_answers, unanswered_steps
 from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
-from seq2seq_chat.runs.summary import Notes, write_notes
+from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, unanswered_steps, write_notes
 from seq2seq_chat.system.errors import UserError
 from webui.api import compute_answers, find_run, json_response, request_json
 from webui.app_state import get_state

@@ -36,11 +36,11 @@ def export(workload: Workload, folder: Path, quantize: str | None) -> Path:
     """Export the model of the workload; the folder of the exported model."""
     from contenders.ours import build_model
     from seq2seq_chat.config import Config, Data
-    from seq2seq_chat.data.codec import Codecs
-    from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
     from seq2seq_chat.export.onnx.export import export_onnx
     from seq2seq_chat.model.variables import save_variables
     from seq2seq_chat.runs.run import create_run
+    from seq2seq_chat.text.codec import Codecs
+    from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
     size = workload.size
     config = Config(name="benchmark", data=Data(train="none"), model=model_config(size))

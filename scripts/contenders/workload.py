@@ -120,9 +120,9 @@ def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forb
     """
     import tensorflow as tf
 
-    from seq2seq_chat.data.vocabulary import EOS, GO, PAD
     from seq2seq_chat.model.output import WordSampler
     from seq2seq_chat.model.seq2seq import Seq2Seq
+    from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
     size = SIZES[size_name]
     variables = Seq2Seq(model_config(size), size.vocabulary, seed).trainable_variables

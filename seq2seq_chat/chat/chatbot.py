@@ -16,21 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText
 from seq2seq_chat.chat.load import load_engine
 from seq2seq_chat.chat.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.codec import Codecs, convert_tokens
 from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.data.source_text import SourceText
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN
 from seq2seq_chat.engines.protocols import ReplyEngine, ReplySearch
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.search.batches import Seeds
-from seq2seq_chat.search.hypotheses import Hypotheses, OnStep
+from seq2seq_chat.search.engine import Hypotheses, OnStep
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs, convert_tokens
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
@@ -287,3 +286,25 @@ class Chatbot:
                 text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
                 distinct[ids] = Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
         return list(distinct.values())
+
+
+UNKNOWN_LANGUAGE = 0.8
+"""Share of unknown words from which on an utterance is taken for one in another language or script."""
+
+
+def notes(reply: Reply) -> list[str]:
+    """What a person should know about how the model reads an utterance."""
+    unread = [unread_note(reply)] if reply.unread_words else []
+    return [*unread, *([f"the text has {unknown_note(reply)}"] if reply.unknown_share >= UNKNOWN_LANGUAGE else [])]
+
+
+def unknown_note(reply: Reply) -> str:
+    """What an utterance has that is in another language or script than the model was trained on."""
+    share = f"{100 * reply.unknown_share:.0f} %"
+    return f"hardly any known words ({share} are not in the vocabulary); it may be in another language or script"
+
+
+def unread_note(reply: Reply) -> str:
+    """What a model does with an utterance that is longer than model.encoder_steps."""
+    read = len(reply.source_words)
+    return f"the model reads only the last {read} of {read + reply.unread_words} tokens"

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis
+from seq2seq_chat.chat.detokenize import SourceText, source_text
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.source_text import SourceText, source_text
 
 ROWS = 640  # samples decoded together
 

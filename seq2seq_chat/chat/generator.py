@@ -12,14 +12,13 @@ import numpy.typing as npt
 
 from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
 from seq2seq_chat.engines.protocols import LanguageModelEngine
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.search.engine import Distribution
-from seq2seq_chat.search.hypotheses import Block
+from seq2seq_chat.search.engine import Block, Distribution
 from seq2seq_chat.search.logit_rules import forbidden_ids
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.engines.protocols import LanguageModelEngine, ReplyEngine
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.versions import load_tensorflow
+from seq2seq_chat.text.codec import Codecs
 
 
 class LoadedEngine(NamedTuple):
@@ -41,8 +41,7 @@ def load_engine(run: Run, snapshot: str | None = None) -> LoadedEngine:
         exported = load_exported_engine(run, snapshot)
         return LoadedEngine(exported, run.codecs, exported.model.step_number, [])
     load_tensorflow()
-    from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
-    from seq2seq_chat.engines.tensorflow.restore import load_trained_model
+    from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
 
     trained = load_trained_model(run, snapshot)
     return LoadedEngine(TensorFlowEngine(trained.model, constant=True), trained.codecs, trained.step, trained.warnings)
@@ -62,8 +61,8 @@ def load_language_model_engine(run: Run, snapshot: str | None = None) -> LoadedL
         exported = load_exported_language_model(run, snapshot)
         return LoadedLanguageModel(exported, run.codecs, exported.model.step_number)
     load_tensorflow()
+    from seq2seq_chat.engines.tensorflow.engine import load_language_model
     from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
-    from seq2seq_chat.engines.tensorflow.restore import load_language_model
 
     trained = load_language_model(run, snapshot)
     return LoadedLanguageModel(TensorFlowLanguageModel(trained.model), trained.codecs, trained.step)

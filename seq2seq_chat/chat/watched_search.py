@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codec
-from seq2seq_chat.data.source_text import SourceText
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS
 from seq2seq_chat.engines.protocols import ReplyEngine
 from seq2seq_chat.search.beam import length_divisor
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.search.logit_rules import forbidding_setting, logit_rules
 from seq2seq_chat.search.records import Candidate, Node, SearchStep
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
 END = SPECIAL_WORDS[EOS]
 

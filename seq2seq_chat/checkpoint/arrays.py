@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import Shape, variable_shapes
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import Draft, as_user_error
+from seq2seq_chat.text.codec import Codecs
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.checks.learning import ReplyTask, train_until
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 SYMBOLS = 40  # those of a sequence are distinct, so that each has one place
 MIN_LENGTH, MAX_LENGTH = 10, 20  # shorter sequences fit into the state, and more attention is right by chance

@@ -7,9 +7,9 @@ import numpy as np
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.leakage import find_leakage, sample_hashes
-from seq2seq_chat.data.vocabulary import UNKNOWN
+from seq2seq_chat.report.scoring import find_leakage, sample_hashes
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.vocabulary import UNKNOWN
 
 MAX_SAMPLES = 1_000_000  # from the beginning of the training corpus
 MAX_HELD_OUT = 100_000  # from the beginning of the validation and of the test corpus

@@ -7,21 +7,20 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.analysis.figures.model_internals import draw_gradients_by_step
-from seq2seq_chat.analysis.figures.style import save
-from seq2seq_chat.analysis.model_view.model_internals import norms_by_step
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Truncation
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.data.streams import Streams, TextBatch
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.data.running_text import Streams, TextBatch
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import variable_name
+from seq2seq_chat.report.figures.model_internals import draw_gradients_by_step, norms_by_step
+from seq2seq_chat.report.figures.style import save
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.training.language_model import TextLoss
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
-from seq2seq_chat.training.text_loss import TextLoss
 
 VOCABULARY_SIZE, SAMPLES, MAX_STEPS = 200, 16, 30
 TOLERANCE = 0.01  # relative

@@ -15,7 +15,7 @@ from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory
 from seq2seq_chat.training.validation import corpus_loss

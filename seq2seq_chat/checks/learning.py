@@ -8,9 +8,9 @@ from typing import NamedTuple
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import Vocabulary
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.sampler import training_batches
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.checks.learning import REQUIRED_ACCURACY, ReplyTask, check_reply_task
-from seq2seq_chat.data.vocabulary import Vocabulary
+from seq2seq_chat.text.vocabulary import Vocabulary
 
 SAMPLES = 48
 MAX_STEPS = 900

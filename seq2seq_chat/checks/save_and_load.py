@@ -12,16 +12,16 @@ import tensorflow as tf
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.data.vocabulary import GO
-from seq2seq_chat.engines.tensorflow.restore import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.engines.tensorflow.engine import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import load_variables, save_variables
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.versions import make_deterministic
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import GO
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import TextSetup
 from seq2seq_chat.training.learner import Learner, build_learner

@@ -10,22 +10,21 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
+from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.bundled import bundled_conversations
-from seq2seq_chat.data.codec import Codec
-from seq2seq_chat.data.running_text import encode_text, read_text
-from seq2seq_chat.data.streams import Streams
-from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.data.corpus_file import bundled_conversations
+from seq2seq_chat.data.running_text import Streams, encode_text, read_text
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.training.language_model import TextLoss
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
-from seq2seq_chat.training.text_loss import TextLoss
 
 MIN_COVERAGE = 80.0  # percent of the tokens
 INITIAL_VOCABULARY, INITIAL_TOLERANCE = 2000, 0.05

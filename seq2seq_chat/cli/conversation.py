@@ -19,14 +19,13 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
-from seq2seq_chat.chat.notes import UNKNOWN_LANGUAGE, notes, unknown_note, unread_note
+from seq2seq_chat.chat.chatbot import UNKNOWN_LANGUAGE, Chatbot, Hypothesis, Reply, notes, unknown_note, unread_note
 from seq2seq_chat.config import OPTIONS_OF_METHOD, Decoding, override_decoding
-from seq2seq_chat.data.codec import replace_surrogates
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.signals import Terminated
 from seq2seq_chat.system.tables import one_line
+from seq2seq_chat.text.codec import replace_surrogates
 
 CHUNK = 2**16  # bytes that are read at once from a pipe
 LINES_AT_ONCE = 256

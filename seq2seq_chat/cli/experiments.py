@@ -16,7 +16,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE, format_table
 
 if TYPE_CHECKING:
-    from seq2seq_chat.analysis.votes.statistics import VoteStatistics
+    from seq2seq_chat.report.votes.statistics import VoteStatistics
     from seq2seq_chat.runs.run import Run
 
 
@@ -100,9 +100,9 @@ def new(base: str, axes: tuple[str, ...], output: str | None, train: bool, resul
 @results_option
 def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: str | None, results: str) -> None:
     """Compare the settings and results of runs side by side."""
-    from seq2seq_chat.runs.comparison import compare as compare_runs
-    from seq2seq_chat.runs.comparison import format_comparison
     from seq2seq_chat.runs.find import distinct_names, find_run
+    from seq2seq_chat.runs.summary import compare as compare_runs
+    from seq2seq_chat.runs.summary import format_comparison
     from seq2seq_chat.system.files import write_json
 
     if output:
@@ -112,7 +112,7 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     click.echo(format_comparison(comparison))
     as_json = comparison._asdict()
     if votes:
-        from seq2seq_chat.analysis.votes.tables import format_votes, votes_as_json
+        from seq2seq_chat.report.votes.tables import format_votes, votes_as_json
 
         statistics = compare_votes(runs, Path(results))
         click.echo("\n" + format_votes(statistics))
@@ -120,8 +120,8 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     if json_file:
         write_json(json_file, as_json)
     if output:
-        from seq2seq_chat.analysis.figures.curves import draw_curves, read_curves
-        from seq2seq_chat.analysis.figures.style import save
+        from seq2seq_chat.report.figures.curves import draw_curves, read_curves
+        from seq2seq_chat.report.figures.style import save
 
         curves = list(map(read_curves, runs, distinct_names(runs)))
         save(draw_curves(curves), output, picture_format(output))
@@ -130,8 +130,8 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
 
 def compare_votes(runs: Sequence[Run], results: Path) -> VoteStatistics:
     """The statistics of all votes on these runs. Raises UserError if there are none."""
-    from seq2seq_chat.analysis.votes.evaluation import votes_on_runs
-    from seq2seq_chat.analysis.votes.statistics import vote_statistics
+    from seq2seq_chat.report.votes.evaluation import votes_on_runs
+    from seq2seq_chat.report.votes.statistics import vote_statistics
 
     votes = votes_on_runs(results, [run.name for run in runs])
     if not votes:

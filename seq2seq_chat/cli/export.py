@@ -78,8 +78,12 @@ def _export_saved_model(
     if is_language_model and (beam_width or n_best):
         raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
     load_tensorflow()
-    from seq2seq_chat.export.saved_model.export import export_saved_model
-    from seq2seq_chat.export.saved_model.usage import generation_example, tokens_note, usage_example
+    from seq2seq_chat.export.saved_model.export import (
+        export_saved_model,
+        generation_example,
+        tokens_note,
+        usage_example,
+    )
 
     about = export_saved_model(run, output, snapshot, beam_width, n_best)
     _print_summary(output, about)

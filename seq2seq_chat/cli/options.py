@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
+import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
 
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.signals import Terminated, sigterm_as_interrupt
 
 if TYPE_CHECKING:
     from seq2seq_chat.config import CorpusFiles
     from seq2seq_chat.runs.run import Run
+
 
 INVALID_INPUT, FAILED = 2, 1  # exit statuses
 
@@ -56,8 +62,8 @@ sent2vec_option = click.option(
 
 def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
     """Raise UserError, before TensorFlow is loaded, if a file of one of the corpora cannot be opened."""
-    from seq2seq_chat.data.lines import read_error
     from seq2seq_chat.data.pairs import corpus_paths
+    from seq2seq_chat.system.lines import read_error
 
     for path in (path for corpus in corpora if corpus is not None for path in corpus_paths(corpus)):
         try:
@@ -134,3 +140,73 @@ def exit_with(message: str, status: int) -> NoReturn:
     """Print a message on stderr and exit."""
     click.echo(f"seq2seq-chat: {message}", err=True)
     sys.exit(status)
+
+
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
+
+
+def open_missing_streams() -> None:
+    """Discard what is written to stdout or stderr if the program was started without it (``>&-``)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  open until the end
+
+
+def is_write_error(error: OSError) -> bool:
+    """Whether writing to an open stream failed, which is no bug."""
+    return error.filename is None and error.errno in _WRITE_ERRORS
+
+
+def discard_if_unwritable(stream: TextIO) -> None:
+    """Discard what a stream still holds if it cannot be written, so that Python does not try again when it exits."""
+    try:
+        stream.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+INACCESSIBLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)  # files that the user names
+
+
+def run_command(command: click.Command) -> NoReturn:
+    """Run a command or script: print an error as one line on stderr and set the exit status."""
+    open_missing_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot display
+    log_to_stderr()
+    try:
+        _run(command)
+    except OSError as error:
+        is_inaccessible = error.errno in INACCESSIBLE and error.filename is not None
+        if not (is_inaccessible or is_write_error(error)):
+            raise
+        with suppress(OSError):
+            if is_inaccessible:
+                exit_with(f"{error.filename}: {error.strerror}", INVALID_INPUT)
+            if not isinstance(error, BrokenPipeError):
+                exit_with(f"could not write the output: {error.strerror}", FAILED)
+        sys.exit(FAILED)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            discard_if_unwritable(stream)
+
+
+def _run(command: click.Command) -> NoReturn:
+    """Run a command. Raises OSError if its output cannot be written."""
+    try:
+        with sigterm_as_interrupt():
+            command(standalone_mode=False)
+        sys.stdout.flush()
+    except UserError as error:
+        exit_with(str(error), INVALID_INPUT)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        reason = stop.__cause__ if isinstance(stop, click.Abort) else stop
+        message = "; ".join(["stopped", *(str(note) for note in (reason.args if reason else ()))])
+        exit_with(message, 128 + (signal.SIGTERM if isinstance(reason, Terminated) else signal.SIGINT))
+    sys.exit(0)

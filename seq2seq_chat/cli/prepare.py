@@ -16,8 +16,8 @@ from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.tables import format_table
 
 if TYPE_CHECKING:
-    from seq2seq_chat.data.tokenizers import TokenizerSettings
     from seq2seq_chat.prepare.settings import TextSide
+    from seq2seq_chat.text.tokenizers import TokenizerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -288,7 +288,7 @@ def _tokenizers(
     tokenizer: str, lowercase: bool, subword_model: Any, target_tokenizer: str | None = None
 ) -> tuple[TokenizerSettings, TokenizerSettings | None]:
     """The settings of the tokenizers of source and target from the options. Raises click.UsageError."""
-    from seq2seq_chat.data.tokenizers import TokenizerSettings
+    from seq2seq_chat.text.tokenizers import TokenizerSettings
 
     names = {tokenizer, target_tokenizer or tokenizer}
     if lowercase and "unicode" not in names:
@@ -310,9 +310,9 @@ def _print_configuration(task: str | None, files: Mapping[str, object], sides: S
         task: None for the default.
         files: The first settings of the section ``data``.
     """
-    from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
-    from seq2seq_chat.data.vocabulary import VOCABULARY_FILE
     from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
+    from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
+    from seq2seq_chat.text.vocabulary import VOCABULARY_FILE
 
     values = {**files}
     for side in sides:

@@ -74,9 +74,9 @@ def report(
     if any(run.config.task == "language_model" for run in runs):
         report_on_texts(runs, questions, data, output)
         return
-    from seq2seq_chat.analysis.replies import default_questions, read_questions, read_transcript
-    from seq2seq_chat.analysis.report.build import write_report
-    from seq2seq_chat.analysis.report.measure import ReportOptions
+    from seq2seq_chat.report.build import write_report
+    from seq2seq_chat.report.measure import ReportOptions
+    from seq2seq_chat.report.predictions import default_questions, read_questions, read_transcript
 
     utterances = read_questions(questions) if questions is not None else default_questions(runs[0], data)
     options = ReportOptions(
@@ -94,8 +94,8 @@ def report(
 
 def report_on_texts(runs: Sequence[Run], prompts: str | None, data: str | None, output: str | None) -> None:
     """Write a report on language models; ``prompts`` is a file with one per line. Raises UserError."""
-    from seq2seq_chat.analysis.replies import read_questions
-    from seq2seq_chat.analysis.report.text_report import ensure_same_kind, write_text_report
+    from seq2seq_chat.report.language_model_chapters import ensure_same_kind, write_text_report
+    from seq2seq_chat.report.predictions import read_questions
 
     ensure_same_kind(runs)
     ensure_unused(runs[0].name, "limit", "sent2vec", "transcripts", "liked")

@@ -121,7 +121,7 @@ def _train_as_worker(cluster: Cluster) -> NoReturn:
 
     load_tensorflow()
     from seq2seq_chat.training.distribution.collective import WorkerLost
-    from seq2seq_chat.training.worker import StoppedByChief, train_as_worker
+    from seq2seq_chat.training.workers import StoppedByChief, train_as_worker
 
     try:
         step = train_as_worker(cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.vocabulary import PAD, TURN, UNKNOWN, Vocabulary
 
 Bucket = tuple[int, int]
 """Step limits: (source, target)."""
@@ -174,3 +176,36 @@ def evenly_spaced(total: int, count: int | None) -> np.ndarray:
     if count is None or count >= total:
         return np.arange(total, dtype=np.int64)
     return np.arange(count, dtype=np.int64) * total // count
+
+
+PUNCTUATION = (".", ",", "!", "?")
+
+
+class SourceNoise:
+    """Replaces words by ``<unknown>`` and removes punctuation marks at random.
+
+    The noise of a batch is a function of (seed, step), so that a resumed training gets the same.
+
+    Args:
+        rate: Probability of replacing a word, and of removing a punctuation mark, 0 to 1.
+        vocabulary: Knows which ids are punctuation marks.
+        seed: Seed of the experiment.
+    """
+
+    def __init__(self, rate: float, vocabulary: Vocabulary, seed: int) -> None:
+        self._rate = rate
+        self._punctuation = [index for index in vocabulary.ids(PUNCTUATION) if index != UNKNOWN]
+        self._turn = vocabulary.ids([TURN])  # [UNKNOWN] without context turns
+        self._key = int.from_bytes(hashlib.sha256(f"{seed} source noise".encode()).digest()[:8], "big")
+
+    def __call__(self, batch: Batch, step: int) -> Batch:
+        """Add noise to a batch. A source that would become empty stays as it is."""
+        rng = np.random.Generator(np.random.Philox(key=[self._key, step]))
+        hit = (rng.random(batch.source.shape) < self._rate) & (batch.source != PAD)
+        removed = hit & np.isin(batch.source, self._punctuation)
+        removed &= (removed.sum(axis=1) < batch.source_length)[:, np.newaxis]
+        replaced = hit & ~np.isin(batch.source, [*self._punctuation, *self._turn])
+        source = np.where(replaced, UNKNOWN, np.where(removed, PAD, batch.source))
+        order = np.argsort(removed, axis=1, kind="stable")  # words keep their order, padding moves to the end
+        kept = batch.source_length - removed.sum(axis=1, dtype=np.int32)
+        return batch._replace(source=np.take_along_axis(source, order, axis=1), source_length=kept)

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.array_files import CheckedArray, StoredArray
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import TextFile, read_error
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder
+from seq2seq_chat.system.lines import TextFile, read_error
+from seq2seq_chat.text.codec import Codecs
 
 SAMPLES, TEXT = "seq2seq-chat encoded corpus", "seq2seq-chat encoded text"
 """Formats of a cache: the samples of a corpus, or running text."""

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seq2seq_chat.data.lines import located_lines
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_write
+from seq2seq_chat.system.lines import located_lines
 
 logger = logging.getLogger(__name__)
 
@@ -102,3 +102,21 @@ def write_conversations(path: str | Path, conversations: Iterable[Iterable[str]]
                     )
             if utterances:
                 stream.writelines(f"{line}\n" for line in [*utterances, END_OF_CONVERSATION])
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def bundled_conversations() -> Path:
+    """The bundled training corpus."""
+    return _bundled("conversations.txt")
+
+
+def bundled_questions() -> Path:
+    """Questions that show how a model develops, one per line."""
+    return _bundled("questions.txt")
+
+
+def _bundled(name: str) -> Path:
+    installed = PACKAGE / "sample" / name
+    return installed if installed.is_file() else PACKAGE.parent / "configs" / "sample" / name

@@ -14,10 +14,7 @@ import numpy.typing as npt
 from seq2seq_chat.config import Data, is_pairs
 from seq2seq_chat.data.array_files import ArrayWriter, CheckedArray, array_writer, id_dtype
 from seq2seq_chat.data.cache import CacheKey, load_or_build
-from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.compressed import LineBlocks, is_compressed
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import TextFile, read_error
 from seq2seq_chat.data.pairs import Corpus, Pair, corpus_paths, read_row
 from seq2seq_chat.data.samples import (
     Sample,
@@ -27,7 +24,10 @@ from seq2seq_chat.data.samples import (
     read_tokenized_utterances,
     tokenize_pairs,
 )
-from seq2seq_chat.data.vocabulary import EOS, PAD, TURN, UNKNOWN
+from seq2seq_chat.system.compressed import LineBlocks, is_compressed
+from seq2seq_chat.system.lines import TextFile, read_error
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]
 Array: TypeAlias = "npt.NDArray[Any] | CheckedArray"

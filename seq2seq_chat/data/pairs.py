@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import located_lines
+from seq2seq_chat.system.lines import located_lines
 
 if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
     from seq2seq_chat.config import CorpusFiles

@@ -1,12 +1,12 @@
-"""Running text: one file, read as a single sequence of tokens."""
+"""Running text: read, encoded, and divided into parallel streams."""
 
 from __future__ import annotations
 
 import codecs as text_codecs
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,12 @@ from tqdm import tqdm
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.array_files import array_writer, id_dtype
 from seq2seq_chat.data.cache import TEXT, CacheKey, load_or_build
-from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.compressed import DamagedFile, open_decompressed, read_start
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, UTF16_REMEDY, is_utf16, read_error
-from seq2seq_chat.data.tokenizers import Tokenizer
-from seq2seq_chat.data.vocabulary import EOS, UNKNOWN
+from seq2seq_chat.system.compressed import DamagedFile, open_decompressed, read_start
+from seq2seq_chat.system.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, UTF16_REMEDY, is_utf16, read_error
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.vocabulary import EOS, PAD, UNKNOWN
 
 _BLOCK_BYTES = 1 << 18
 _MAX_LINE = 1 << 20  # characters; longer lines are divided
@@ -192,3 +192,71 @@ def _encode(file: str, codec: Codec, folder: Path) -> None:
             tokens.extend(encode_text(piece, codec))
         if tokens.rows < 2:
             raise CorpusError(f"{file} has {tokens.rows} tokens; a language model needs a text of at least two.")
+
+
+IntArray = npt.NDArray[np.int32]
+
+
+class TextBatch(NamedTuple):
+    """Consecutive tokens of some streams.
+
+    Attributes:
+        inputs: [streams, steps] Token ids.
+        targets: [streams, steps] The token after each.
+        start: [] The first step; those before it, at the start of a stream, do not exist.
+        end: [] The step after the last one; those from it on, at the end of a stream, do not exist.
+        is_first: Whether a pass over the text begins, so that there is no state from before.
+    """
+
+    inputs: IntArray
+    targets: IntArray
+    start: np.int32
+    end: np.int32
+    is_first: np.bool_
+
+
+class Streams:
+    """Divides a text into streams of equal length, which a model reads in parallel, ``forward`` tokens at a time.
+
+    Fewer than ``count`` tokens at the end of the text may belong to no stream. Every pass over the text is the same;
+    the last batch of a pass may have fewer tokens, but at least one from which gradients go back ``backward`` tokens.
+
+    Args:
+        tokens: [n] The ids of the text.
+        count: Number of streams.
+        forward: Tokens of each stream from batch to batch.
+        backward: Tokens of each stream that gradients go back. A batch begins with tokens of the one before if these
+            are more than ``forward``.
+
+    Raises:
+        ValueError: A stream is shorter than a batch.
+    """
+
+    def __init__(self, tokens: npt.NDArray[Any], count: int, forward: int, backward: int) -> None:
+        self._tokens, self._forward, self._steps = tokens, forward, max(forward, backward)
+        self.length = max(0, len(tokens) - 1) // count
+        if self.length < self._steps:
+            raise ValueError(f"{count} streams of {self.length} tokens are shorter than {self._steps} steps")
+        self._starts = np.arange(count)[:, np.newaxis] * self.length
+        unreached = max(0, forward - backward)  # tokens at the beginning of a batch
+        self.batches_per_pass = -(-(self.length - unreached) // forward)
+
+    @property
+    def state(self) -> dict[str, int]:
+        """What else maps step numbers to batches than the settings: nothing."""
+        return {}
+
+    def resume_at(self, step: int, state: Mapping[str, int]) -> bool:
+        """The batch of a step is always the same."""
+        return True
+
+    def batch(self, step: int) -> TextBatch:
+        """The tokens of a training step; a pass begins where ``step`` is a multiple of ``batches_per_pass``."""
+        number = step % self.batches_per_pass
+        positions = np.arange((number + 1) * self._forward - self._steps, (number + 1) * self._forward)
+        exists = (positions >= 0) & (positions < self.length)
+        indices = self._starts + np.where(exists, positions, 0)
+        inputs, targets = (np.where(exists, self._tokens[indices + shift], PAD).astype(np.int32) for shift in (0, 1))
+        start = max(0, -int(positions[0]))
+        end = min(self._steps, self.length - int(positions[0]))
+        return TextBatch(inputs, targets, np.int32(start), np.int32(end), np.bool_(number == 0))

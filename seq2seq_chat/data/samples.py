@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
 from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
-from seq2seq_chat.data.tokenizers import Tokenizer
+from seq2seq_chat.text.tokenizers import Tokenizer
 
-if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
+if TYPE_CHECKING:
     from seq2seq_chat.config import Data
+
 
 Pairing = Literal["sliding", "alternating"]
 """``sliding``: each utterance is the reply to the one before it in its conversation.
@@ -147,3 +149,48 @@ def iterate_samples(utterances: Iterable[tuple[int, T]], pairing: Pairing) -> It
             previous = (conversation, utterance) if pairing == "sliding" else None
         else:
             previous = (conversation, utterance)
+
+
+logger = logging.getLogger(__name__)
+
+SAMPLE_UTTERANCES = 1000
+"""Number of utterances to count the letters of."""
+
+# Shares of letters kept. The English tokenizer removes hardly any from English; the others are meant to remove more.
+_ERROR_BELOW, _WARNING_BELOW, _WARNING_BELOW_ENGLISH = 0.1, 0.5, 0.998
+
+
+class Letters(NamedTuple):
+    """The number of letters and digits in a raw text, and of those left after cleaning."""
+
+    raw: int
+    kept: int
+
+    @classmethod
+    def from_texts(cls, raw: Iterable[str], cleaned: Iterable[str]) -> Letters:
+        """Count those of raw and of cleaned utterances."""
+        return cls(*(sum(sum(map(str.isalnum, text)) for text in texts) for texts in (raw, cleaned)))
+
+
+def check_letters(name: str, tokenizer: str, letters: Letters) -> None:
+    """Warn if a tokenizer removes more than half of the letters of a text, or the English one more than 0.2 %.
+
+    Raises:
+        CorpusError: It removes nearly all of them.
+    """
+    warning_below = _WARNING_BELOW_ENGLISH if tokenizer.startswith("english") else _WARNING_BELOW
+    if letters.kept >= warning_below * letters.raw:
+        return
+    removed = f"{100 - 100 * letters.kept / letters.raw:.1f}".removesuffix(".0")
+    message = (
+        f"the {tokenizer} tokenizer removes {removed} % of the letters in {name}. "
+        "Use the unicode tokenizer for languages other than English"
+    )
+    if letters.kept < _ERROR_BELOW * letters.raw:
+        raise CorpusError(f"{message[0].upper()}{message[1:]}.")
+    _warn_once(message)
+
+
+@functools.cache  # a training run reads its corpus twice
+def _warn_once(message: str) -> None:
+    logger.warning("%s", message)

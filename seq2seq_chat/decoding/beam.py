@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
     ModelOutput,
     PartialHypotheses,
@@ -27,7 +26,8 @@ from seq2seq_chat.decoding.search import (
     search_loop,
     step_active,
 )
-from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Hypotheses
+from seq2seq_chat.text.vocabulary import EOS
 
 
 def beam_search(

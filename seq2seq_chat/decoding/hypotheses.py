@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.data.vocabulary import PAD
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.text.vocabulary import PAD
 
 
 class ModelOutput(NamedTuple):

@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.hypotheses import ModelOutput, log_normalizer
 from seq2seq_chat.decoding.parameters import Condition, Scalar, SearchParameters, choose
-from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD
 from seq2seq_chat.search.logit_rules import forbidden_ids
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 
 LogitRule = Callable[[ModelOutput, tf.Tensor, tf.Tensor], ModelOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""

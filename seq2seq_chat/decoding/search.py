@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.decoding.hypotheses import (
     ModelOutput,
     PartialHypotheses,
@@ -20,6 +19,7 @@ from seq2seq_chat.decoding.hypotheses import (
     repeat_rows,
 )
 from seq2seq_chat.decoding.logit_rules import LogitRule, apply_rules
+from seq2seq_chat.text.vocabulary import GO
 
 
 class SearchInputs(NamedTuple):

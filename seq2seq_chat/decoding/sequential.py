@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.decoding.hypotheses import (
     ModelOutput,
     PartialHypotheses,
@@ -21,8 +20,8 @@ from seq2seq_chat.decoding.hypotheses import (
 )
 from seq2seq_chat.decoding.parameters import Scalar, choose
 from seq2seq_chat.decoding.search import ActiveHypotheses, SearchInputs, first_active, search_loop, step_active
-from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, Hypotheses
+from seq2seq_chat.text.vocabulary import EOS
 
 ChooseWords = Callable[[ModelOutput, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """(step output, row of each active hypothesis: [active], t) → log-probabilities and ids of the next words: [active]."""

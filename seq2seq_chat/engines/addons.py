@@ -17,9 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from seq2seq_chat.architecture.layers import MASK_VALUE
+from seq2seq_chat.architecture.variables import MASK_VALUE
 from seq2seq_chat.config import Decoding, Model
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.decoding.hypotheses import is_duplicate, length_divisor, reorder_state, repeat_rows
 from seq2seq_chat.decoding.logit_rules import forbidden_words
 from seq2seq_chat.model.attention import AdditiveAttention, DotAttention
@@ -27,8 +26,9 @@ from seq2seq_chat.model.decoder import Absent, Decoder, NextInputs, StepInputs
 from seq2seq_chat.model.encoder import EncoderOutput
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
 
 def build_model(config: Model, vocabulary_size: int, seed: int, source_vocabulary_size: int | None = None) -> Seq2Seq:

@@ -11,8 +11,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.search.batches import Seeds
-from seq2seq_chat.search.engine import Distribution
-from seq2seq_chat.search.hypotheses import Block, Hypotheses, OnStep, SampleScores
+from seq2seq_chat.search.engine import Block, Distribution, Hypotheses, OnStep, SampleScores
 from seq2seq_chat.search.records import SearchStep
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.architecture.layers import MASK_VALUE
+from seq2seq_chat.architecture.variables import MASK_VALUE
 from seq2seq_chat.model.deferred import batch_dot, broadcast_add, weighted_sum
-from seq2seq_chat.model.weights import Weight, glorot
+from seq2seq_chat.model.variables import Weight, glorot
 
 
 class Memory(NamedTuple):

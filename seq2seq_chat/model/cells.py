@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.architecture.layers import CELL_LAYOUTS, FORGET_BIAS, CellLayout
+from seq2seq_chat.architecture.variables import CELL_LAYOUTS, FORGET_BIAS, CellLayout
 from seq2seq_chat.model.deferred import concat, select
-from seq2seq_chat.model.weights import Weight, glorot, orthogonal
+from seq2seq_chat.model.variables import Weight, glorot, orthogonal
 
 RecurrentInitializer = Literal["glorot", "orthogonal", "identity"]
 

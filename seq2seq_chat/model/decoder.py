@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from seq2seq_chat.architecture.layers import (
+from seq2seq_chat.architecture.variables import (
     context_size,
     decoder_output_size,
     encoder_output_size,
@@ -21,7 +21,7 @@ from seq2seq_chat.model.cells import CELLS
 from seq2seq_chat.model.encoder import EncoderOutput
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.step_copies import copied
-from seq2seq_chat.model.weights import Weight
+from seq2seq_chat.model.variables import Weight
 
 NextInputs = Callable[[int | tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """(t, target word vectors of step t, h̃ of step t - 1) → input vectors of step t, [batch, embedding]."""

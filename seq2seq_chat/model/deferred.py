@@ -21,8 +21,16 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from seq2seq_chat.model.matrix_copies import matmul_padded, needs_padding, pad_rows
-from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses, column_product, row_product, with_gradient
+from seq2seq_chat.model.matrix_copies import (
+    SharedTensor,
+    SharedUses,
+    column_product,
+    matmul_padded,
+    needs_padding,
+    pad_rows,
+    row_product,
+    with_gradient,
+)
 
 Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices"
 

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.architecture.layers import encoder_output_size
+from seq2seq_chat.architecture.variables import encoder_output_size
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.cells import CELLS, Cell, masked_update
 from seq2seq_chat.model.deferred import concat
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.step_copies import copied
-from seq2seq_chat.model.weights import Weight
+from seq2seq_chat.model.variables import Weight
 
 
 class EncoderOutput(NamedTuple):

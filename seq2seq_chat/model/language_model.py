@@ -7,11 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.config import Model, Truncation
-from seq2seq_chat.data.streams import TextBatch
+from seq2seq_chat.data.running_text import TextBatch
 from seq2seq_chat.model.cells import masked_update
 from seq2seq_chat.model.decoder import Decoder
-from seq2seq_chat.model.embeddings import Embedding
-from seq2seq_chat.model.output import Output, SampledWords
+from seq2seq_chat.model.output import Embedding, Output, SampledWords
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.seq2seq import Loss
 

@@ -8,16 +8,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.model.decoder import Absent, Decoder, DecoderMemory, DecoderState, NextInputs, StepInputs, Unroll
 from seq2seq_chat.model.deferred import without_gradient
-from seq2seq_chat.model.embeddings import Embedding
 from seq2seq_chat.model.encoder import Encoder, EncoderOutput
 from seq2seq_chat.model.matrix_copies import MatrixCopies, copy_matrix, using_copies
-from seq2seq_chat.model.output import Output, SampledWords
-from seq2seq_chat.model.randomness import RandomContext, dropout
-from seq2seq_chat.model.scheduled_sampling import sampling_mask
-from seq2seq_chat.model.weights import Weight
+from seq2seq_chat.model.output import Embedding, Output, SampledWords
+from seq2seq_chat.model.randomness import RandomContext, dropout, sampling_mask
+from seq2seq_chat.model.variables import Weight
+from seq2seq_chat.text.vocabulary import GO
 
 
 class Loss(NamedTuple):

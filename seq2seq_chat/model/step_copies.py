@@ -16,7 +16,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from seq2seq_chat.model.deferred import ConstantMatrix, DeferredGradients, Product, recorder
-from seq2seq_chat.model.shared_tensor import SharedTensor, SharedUses
+from seq2seq_chat.model.matrix_copies import SharedTensor, SharedUses
 
 
 def copied(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.checkpoint.arrays import ensure_shapes, read_arrays, write_arrays
+from seq2seq_chat.model.deferred import matmul
+from seq2seq_chat.model.matrix_copies import copies_of, matmul_copies
 
 
 def variable_name(variable: tf.Variable) -> str:
@@ -60,3 +64,60 @@ def load_variables(
     for name, array in arrays.items():
         named[name].assign(array)
     return metadata
+
+
+def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0, gates: int = 1) -> tf.Tensor:
+    """Uniform numbers of variance 2 / (fan_in + fan_out), a function of the seed and the variable's name.
+
+    ``fan_in`` is the number of rows, unless the matrix is part of one with more rows. ``fan_out`` is the number of
+    columns, or of those of one gate if the matrix consists of the matrices of several.
+
+    Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+    """
+    return uniform(shape, math.sqrt(6.0 / ((fan_in or shape[0]) + shape[-1] // gates)), seed, name)
+
+
+def uniform(shape: Sequence[int], limit: float, seed: int, name: str) -> tf.Tensor:
+    """Uniform numbers in [-limit, limit), a function of the seed and the variable's name."""
+    return tf.random.stateless_uniform(shape, seed=_seeds(seed, name), minval=-limit, maxval=limit)
+
+
+def orthogonal(size: int, seed: int, name: str) -> tf.Tensor:
+    """A random orthogonal matrix [size, size], evenly distributed, a function of the seed and the variable's name.
+
+    Source: Mezzadri, "How to generate random matrices from the classical compact groups", 2007, section 5.
+    """
+    q, r = tf.linalg.qr(tf.random.stateless_normal([size, size], seed=_seeds(seed, name)))
+    return q * tf.sign(tf.linalg.diag_part(r))
+
+
+def _seeds(seed: int, name: str) -> list[int]:
+    return [seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") & 0x7FFFFFFF]
+
+
+class Weight(tf.Module):
+    """A matrix W ∈ R^(inputs × outputs), used as x W.
+
+    Args:
+        fan_in, gates: see :func:`glorot`.
+        initial: initial values rather than those of ``glorot``, [inputs, outputs].
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        seed: int,
+        fan_in: int = 0,
+        gates: int = 1,
+        initial: tf.Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        values = glorot([inputs, outputs], seed, name, fan_in, gates) if initial is None else initial
+        self.matrix = tf.Variable(values, name=name)
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """x: [..., inputs] → x W: [..., outputs]."""
+        copies = copies_of(self.matrix) if x.shape.rank == 2 else None
+        return matmul(x, self.matrix) if copies is None else matmul_copies(x, self.matrix, copies)

@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.tokenizers import Tokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import booleans, integers, strings
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
@@ -37,6 +35,8 @@ from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics, co
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
+from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 
 
 class Assembly:

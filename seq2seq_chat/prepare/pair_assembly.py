@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import ibis.expr.types as ir
 
-from seq2seq_chat.data.tokenizers import Tokenizer
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import pair_queries, queries
 from seq2seq_chat.prepare.assembly import Assembly
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
@@ -27,6 +25,8 @@ from seq2seq_chat.prepare.statistics import (
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready, keeps_texts
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE
+from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.vocabulary import Vocabulary
 
 
 class PairAssembly(Assembly):

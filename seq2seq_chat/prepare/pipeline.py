@@ -15,11 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from seq2seq_chat.data.compressed import is_compressed, line_starts
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import read_error
-from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
-from seq2seq_chat.data.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
 from seq2seq_chat.prepare.engine import EngineName, open_engine
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
@@ -28,8 +24,12 @@ from seq2seq_chat.prepare.shards import Piece, ReaderSettings, ReadingStopped, T
 from seq2seq_chat.prepare.split import SPLITS
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
+from seq2seq_chat.system.compressed import is_compressed, line_starts
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, remove_temporary, write_json
+from seq2seq_chat.system.lines import read_error
+from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.text.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
 
 if TYPE_CHECKING:
     from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics

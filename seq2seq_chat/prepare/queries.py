@@ -14,9 +14,9 @@ import ibis
 import ibis.expr.types as ir
 
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.split import SPLITS, Shares, hash_thresholds
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 
 _MAX_FILMS_PER_FINGERPRINT = 200  # a sentence shared by more films is too common
 _MAX_UTTERANCES_PER_FILE = 1 << 40

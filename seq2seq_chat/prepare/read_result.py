@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from seq2seq_chat.data.alphabet import Letters, check_letters
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.tokenizers import TokenizerSettings
+from seq2seq_chat.data.samples import Letters, check_letters
 from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, Piece, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 
 
 class TooMuchDamage(CorpusError):

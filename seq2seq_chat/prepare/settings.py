@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.tokenizers import TokenizerError, TokenizerSettings
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, Vocabulary
 from seq2seq_chat.prepare.engine import EngineName, memory_bytes
 from seq2seq_chat.prepare.readers import find_corpus
 from seq2seq_chat.prepare.shards import ReaderSettings
 from seq2seq_chat.prepare.split import Shares, check_shares
 from seq2seq_chat.system.hardware import available_cores
+from seq2seq_chat.text.tokenizers import TokenizerError, TokenizerSettings
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, Vocabulary
 
 DEFAULT_VOCABULARY_SIZE = 50_000
 """Also the default of ``data.vocabulary_size``."""

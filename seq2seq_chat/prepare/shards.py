@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import read_error
-from seq2seq_chat.data.tokenizers import TokenizerSettings
+from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.prepare.arrow import booleans, integers
 from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.system.lines import read_error
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 
 _FORMAT = 10  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.tokenizers import TokenizerName
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import strings
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import leakage_counts, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadingStatistics
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.tokenizers import TokenizerName
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
 class TextStatistics(TypedDict):

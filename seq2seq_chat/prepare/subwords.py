@@ -15,8 +15,6 @@ from tqdm import tqdm
 
 from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.pairs import read_pairs
-from seq2seq_chat.data.tokenizers import TOKENIZER_FILE
-from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
 from seq2seq_chat.prepare.arrow import strings
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
 from seq2seq_chat.prepare.split import SPLITS
@@ -30,6 +28,8 @@ from seq2seq_chat.prepare.utterances import (
 )
 from seq2seq_chat.prepare.workers import map_in_processes
 from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
+from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 
 _MIN_PARALLEL_GROUPS = 8  # of about 100,000 utterances; below this, starting processes takes longer than tokenizing
 

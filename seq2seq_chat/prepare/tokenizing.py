@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
-from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG
-from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
-from seq2seq_chat.data.tokenizers.english import clean_block
 from seq2seq_chat.prepare.arrow import strings
 from seq2seq_chat.prepare.shards import TOKENS, Shard
+from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG
+from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.tokenizers.english import clean_block
 
 _NOT_IN_LINES = re.compile("[\n\r\0\ud800-\udfff]")
 _BYTE_ORDER_MARK = "\ufeff"

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from tqdm import tqdm
 
-from seq2seq_chat.data.lines import read_error
 from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
 from seq2seq_chat.prepare.shards import Piece, ReadingStopped, Shard, Task, TaskReport
 from seq2seq_chat.prepare.tokenizing import shard_schema
 from seq2seq_chat.system.files import as_user_error, atomic_folder
+from seq2seq_chat.system.lines import read_error
 
 _MIN_PARALLEL_BYTES = 1 << 25  # below this, starting processes takes longer than reading
 

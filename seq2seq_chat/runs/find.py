@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq_chat.data.codec import missing_file
 from seq2seq_chat.runs.run import LATEST, MODEL_FILE, Run, RunError
+from seq2seq_chat.text.codec import missing_file
 
 
 class RunSnapshot(NamedTuple):

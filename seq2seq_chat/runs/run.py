@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError, load_config
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.json_lines import append_durably
 from seq2seq_chat.runs.lock import hold_lock, is_locked
 from seq2seq_chat.system.errors import UserError
@@ -46,6 +45,7 @@ from seq2seq_chat.system.files import (
     write_atomically,
     write_json,
 )
+from seq2seq_chat.text.codec import Codecs
 
 CHECKPOINT_NAME = re.compile(r"^(\d{10})\.npz$")
 LATEST, BEST = "latest", "best"
@@ -118,7 +118,7 @@ class Run:
 
     @property
     def answers_file(self) -> Path:
-        """Replies to the same questions by checkpoints; see :mod:`seq2seq_chat.runs.comparison`."""
+        """Replies to the same questions by checkpoints; see :mod:`seq2seq_chat.runs.summary`."""
         return self.path / "answers.jsonl"
 
     @property

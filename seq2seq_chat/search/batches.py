@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.beam import beam_search, length_divisor
-from seq2seq_chat.search.engine import Engine, Search, run_search, search_steps
-from seq2seq_chat.search.hypotheses import Hypotheses, OnStep
+from seq2seq_chat.search.engine import Engine, Hypotheses, OnStep, Search, run_search, search_steps
 from seq2seq_chat.search.records import Recorder, SearchStep
 from seq2seq_chat.search.sequential import OnHypotheses, SearchSize, greedy_search, sampling_search
 

@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import EOS, GO
-from seq2seq_chat.search.engine import Search, StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Candidates, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Candidates, Hypotheses, Search, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
 from seq2seq_chat.search.logits import top_k
 from seq2seq_chat.search.records import REPORTED_CANDIDATES, Recorder
 from seq2seq_chat.search.sequential import OnHypotheses, SearchSize, empty_hypotheses, forced_at, forced_words
+from seq2seq_chat.text.vocabulary import EOS, GO
 
 
 def beam_search(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 
 Entries = npt.NDArray[np.int32]
 """Entries of the logits: (row, word), [n, 2]."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, Distribution, Reported, StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF
+from seq2seq_chat.search.engine import (
+    ALL_PROBABILITY,
+    ALL_WORDS,
+    NEG_INF,
+    Distribution,
+    Reported,
+    StepOutput,
+    StepRequest,
+)
 
 BLOCK = 64  # words whose maximum tells whether any of them can be among the most probable ones
 

@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD
-from seq2seq_chat.search.engine import StepOutput
-from seq2seq_chat.search.hypotheses import Candidates
+from seq2seq_chat.search.engine import Candidates, StepOutput
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
 SHOWN_CANDIDATES = 10  # of the most probable words, which are shown whatever becomes of them
 REPORTED_CANDIDATES = SHOWN_CANDIDATES + 2  # <pad> and <go> may be among them

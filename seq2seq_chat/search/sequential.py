@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD
-from seq2seq_chat.search.engine import Distribution, Sampling, Search, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Distribution, Hypotheses, Sampling, Search, StepRequest
 from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
 
 class SearchSize(NamedTuple):

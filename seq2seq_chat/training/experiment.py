@@ -21,14 +21,14 @@ from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
-from seq2seq_chat.training.chief import TrainingDiverged
+from seq2seq_chat.training.assemble import build_trainer
 from seq2seq_chat.training.distribution.collective import Distribution, WorkerLost, connect
 from seq2seq_chat.training.distribution.rendezvous import Cluster
 from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
 from seq2seq_chat.training.loop import Trainer
 from seq2seq_chat.training.reporter import Console
 from seq2seq_chat.training.resume import ensure_same_settings, resume_settings
-from seq2seq_chat.training.setup import build_trainer
+from seq2seq_chat.training.workers import TrainingDiverged
 
 
 class TrainingFailed(Exception):

@@ -14,14 +14,14 @@ import numpy as np
 from seq2seq_chat.architecture.variables import SHARED, SOURCE, TARGET, WORD_VARIABLES, Shape, Shapes, variable_shapes
 from seq2seq_chat.checkpoint.arrays import MismatchError, format_shape, read_weights
 from seq2seq_chat.config import Config, flat_settings
-from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import as_array, variable_name
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 
 INDEPENDENT_SETTINGS = (  # settings of the model that do not change what its weights compute
     *("model.dropout", "model.unrolling", "model.encoder_steps", "model.decoder_steps"),

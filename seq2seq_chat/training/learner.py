@@ -13,15 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Training
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.engines.addons import build_model
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer, loss_scale_variables
-from seq2seq_chat.training.step import StepResult, TrainingStep
-from seq2seq_chat.training.task_loss import TaskLoss
+from seq2seq_chat.training.step import StepResult, TaskLoss, TrainingStep
 
 LOOKAHEAD = 64  # steps; graphs that are first needed later are built when they are needed
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tqdm import tqdm
 
-from seq2seq_chat.metrics.perplexity import CorpusLoss, perplexity
+from seq2seq_chat.metrics.scores import CorpusLoss, perplexity
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run

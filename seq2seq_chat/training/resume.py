@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, ensure_same_codecs, read_arrays
 from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.model.embeddings import load_vectors
 from seq2seq_chat.model.language_model import LanguageModel
+from seq2seq_chat.model.output import load_vectors
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import load_variables
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.runs.summary import read_end
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.initialize import InitialWeights
 from seq2seq_chat.training.learner import Learner
 

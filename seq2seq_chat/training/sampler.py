@@ -8,12 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.data.batches import Batches, Bucket, configured_buckets
-from seq2seq_chat.data.codec import Codecs
+from seq2seq_chat.data.batches import Batches, Bucket, SourceNoise, configured_buckets
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Batch, Dataset
-from seq2seq_chat.data.source_noise import SourceNoise
 from seq2seq_chat.model.execution import call_with_arrays
+from seq2seq_chat.text.codec import Codecs
 
 
 def open_training_corpus(config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> Dataset:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
+from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
 from seq2seq_chat.model.execution import call_with_arrays, without_optimizer
 from seq2seq_chat.model.language_model import LanguageModel
+from seq2seq_chat.model.micro_batches import MicroBatch, Share, micro_batch_count, split_batch
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
-from seq2seq_chat.model.randomness import RandomContext, RowSlice
-from seq2seq_chat.model.scheduled_sampling import Schedule, sampling_schedule
+from seq2seq_chat.model.randomness import RandomContext, RowSlice, Schedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import CLIPPINGS, sum_gradients, sum_repeated_rows
-from seq2seq_chat.training.task_loss import SampleLoss, TaskLoss
 
 Shapes = tuple[tuple[int, ...], ...]
 """Of the arrays of a batch."""
@@ -182,3 +182,52 @@ def _sampling_schedule(settings: Training) -> Schedule | None:
     return sampling_schedule(
         settings.scheduled_sampling, settings.scheduled_sampling_probability, float(settings.scheduled_sampling_steps)
     )
+
+
+Tensors = Sequence[tf.Tensor]
+
+
+class TaskLoss(Protocol):
+    """Divides batches of tensors into micro-batches, and computes their loss.
+
+    Attributes:
+        micro_batches: number of micro-batches per batch.
+    """
+
+    micro_batches: int
+
+    def tokens(self, batch: Tensors) -> tf.Tensor:
+        """Target tokens of the entire batch: scalar, float."""
+
+    def split(self, batch: Tensors, share: Share, random: RandomContext) -> list[tuple[MicroBatch, Tensors]]:
+        """The micro-batches of a device's share of a batch, with what :meth:`loss` needs of each."""
+
+    def loss(
+        self, tensors: Tensors, random: RandomContext, sampled_words: SampledWords | None
+    ) -> tuple[Loss, list[tf.Tensor]]:
+        """The loss of a micro-batch, in nats, and the state that its rows carry to the next step."""
+
+    def carry(self, states: Sequence[list[tf.Tensor]]) -> None:
+        """Keep the states of all micro-batches for the next step."""
+
+
+class SampleLoss:
+    """The loss of samples, each with a source and a target; the batch is a :class:`Batch`. See :class:`TaskLoss`."""
+
+    def __init__(self, model: Seq2Seq, settings: Training) -> None:
+        self._model = model
+        self.micro_batches = micro_batch_count(model.config, settings)
+
+    def tokens(self, batch: Tensors) -> tf.Tensor:
+        return tf.cast(tf.reduce_sum(Batch(*batch).target_length), tf.float32)
+
+    def split(self, batch: Tensors, share: Share, random: RandomContext) -> list[tuple[MicroBatch, Tensors]]:
+        return [*split_batch(Batch(*batch), self.micro_batches, share)]
+
+    def loss(
+        self, tensors: Tensors, random: RandomContext, sampled_words: SampledWords | None
+    ) -> tuple[Loss, list[tf.Tensor]]:
+        return self._model.loss(*tensors, random=random, sampled_words=sampled_words), []
+
+    def carry(self, states: Sequence[list[tf.Tensor]]) -> None:
+        """Samples carry no state."""

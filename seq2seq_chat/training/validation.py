@@ -12,8 +12,7 @@ from seq2seq_chat.chat.decode_corpus import decode_corpus, greedy
 from seq2seq_chat.data.batches import Bucket, evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
-from seq2seq_chat.metrics.perplexity import CorpusLoss
-from seq2seq_chat.metrics.scores import corpus_bleu
+from seq2seq_chat.metrics.scores import CorpusLoss, corpus_bleu
 
 TRANSLATED_ROWS = 128  # sources translated together, of similar length
 

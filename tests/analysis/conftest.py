@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.analysis.loaded_run import LoadedRun
+from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.runs.run import Run
 
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from seq2seq_chat.analysis import predictions as predictions_module
-from seq2seq_chat.analysis.evaluate import compute_metrics, evaluate_run, sentence_distances
-from seq2seq_chat.analysis.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.analysis.predictions import Prediction, Predictions, predict
-from seq2seq_chat.analysis.scoring import score_predictions
 from seq2seq_chat.chat.decode_corpus import decode_corpus
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.metrics.distance import load_sentence_vectors
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
-from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
+from seq2seq_chat.report import predictions as predictions_module
+from seq2seq_chat.report.evaluate import compute_metrics, evaluate_run, sentence_distances
+from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
+from seq2seq_chat.report.predictions import Prediction, Predictions, predict
+from seq2seq_chat.report.scoring import score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.validation import corpus_loss

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.analysis.evaluate import evaluate_run
 from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.report.evaluate import evaluate_run
 from seq2seq_chat.runs.run import Run
 from tests.conftest import MARKER
 

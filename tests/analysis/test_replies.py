@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.analysis.replies import read_questions, read_transcript
+from seq2seq_chat.report.predictions import read_questions, read_transcript
 from seq2seq_chat.system.errors import UserError
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from seq2seq_chat.analysis import scoring
-from seq2seq_chat.analysis.baseline import ensure_comparable
-from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.predictions import Prediction, Predictions
-from seq2seq_chat.analysis.scoring import References, read_references, score_predictions, writes_lower_case
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
+from seq2seq_chat.report import scoring
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.metrics_table import ensure_comparable
+from seq2seq_chat.report.predictions import Prediction, Predictions
+from seq2seq_chat.report.scoring import References, read_references, score_predictions, writes_lower_case
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
 
 TEXTS = [
     ("Ein Haus!", "ein haus !", "Das Haus!", "das haus !", "Ein Heim.", "ein heim ."),
@@ -29,7 +29,7 @@ TEXTS = [
 def test_texts_and_tokens_have_references_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read in blocks of two."""
     monkeypatch.setattr(scoring, "BLOCK", 2)
-    monkeypatch.setattr("seq2seq_chat.analysis.predictions.BLOCK", 2)
+    monkeypatch.setattr("seq2seq_chat.report.predictions.BLOCK", 2)
     lines = [
         Prediction(n, "x", reply, expected, 3 + n, reply_tokens, expected_tokens, -1.0, 1.0, 1, 1)
         for n, (reply, reply_tokens, expected, expected_tokens, _, _) in enumerate(TEXTS)

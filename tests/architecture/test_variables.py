@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.architecture.layers import CELL_LAYOUTS
-from seq2seq_chat.architecture.variables import Shapes, parameter_counts, variable_shapes
+from seq2seq_chat.architecture.variables import CELL_LAYOUTS, Shapes, parameter_counts, variable_shapes
 from seq2seq_chat.config import Config, ConfigError, load_config, parse_config
 from seq2seq_chat.model.cells import CELLS
 from seq2seq_chat.model.language_model import LanguageModel

@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
 from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, ReplyFormat, converse
 from seq2seq_chat.config import Config, Decoding, parse_config, set_decoding
-from seq2seq_chat.data.codec import Codec, Codecs, tokenizer_settings
-from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codec, Codecs, tokenizer_settings
+from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from tests.random_runs import codec_of_texts, random_run, small_config
 from tests.random_weights import randomize
 

@@ -12,12 +12,12 @@ import pytest
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.cli.conversation import explain
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codec, Codecs, convert_tokens
-from seq2seq_chat.data.tokenizers import TokenizerSettings, train_tokenizer
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.runs.find import find_run
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
+from seq2seq_chat.text.codec import Codec, Codecs, convert_tokens
+from seq2seq_chat.text.tokenizers import TokenizerSettings, train_tokenizer
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 from tests.random_runs import make_codec, random_model, random_run, small_config
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")

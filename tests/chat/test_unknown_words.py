@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.predictions import predict
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText, original_spelling, source_text
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.source_text import SourceText, original_spelling, source_text
-from seq2seq_chat.data.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.predictions import predict
 from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.training.validation import SampleValidator
 from tests.conftest import CommandResult
 from tests.random_runs import make_codec, random_model, random_run, small_config

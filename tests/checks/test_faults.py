@@ -21,12 +21,12 @@ from seq2seq_chat.checks.check_context import SAMPLE_CORPUS, CheckContext
 from seq2seq_chat.checks.suite import run_checks
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.data.dataset import Batch, Dataset
-from seq2seq_chat.data.vocabulary import EOS, PAD
 from seq2seq_chat.decoding import search
 from seq2seq_chat.engines.tensorflow.scorer import Scorer, Scores
 from seq2seq_chat.model import attention, deferred, encoder, seq2seq
 from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler
+from seq2seq_chat.text.vocabulary import EOS, PAD
 
 CONFIG = Path(__file__).parents[2] / "configs" / "thesis_reddit.json"
 SHORT = ["model.encoder_steps=4", "model.decoder_steps=4"]  # for the gradient check
@@ -76,7 +76,7 @@ def source_and_target_embeddings_swapped_at_load(patch: pytest.MonkeyPatch, fold
 def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -> None:
     """Make every Python process started from now on run ``fault`` after loading variables."""
     code = """
-        from seq2seq_chat.engines.tensorflow import restore
+        from seq2seq_chat.engines.tensorflow import engine as restore
 
         original = restore._load
 

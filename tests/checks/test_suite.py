@@ -13,13 +13,12 @@ import pytest
 from seq2seq_chat.checks import suite
 from seq2seq_chat.checks.alignment import aligned_share, check_alignment
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult
+from seq2seq_chat.checks.copy_task import copy_corpus, copy_sequences
 from seq2seq_chat.checks.data import check_data
 from seq2seq_chat.checks.overfitting import _short_pairs, check_overfitting
 from seq2seq_chat.checks.suite import run_checks, summary, write_results
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.data.bundled import bundled_conversations
-from seq2seq_chat.data.copy_task import copy_corpus, copy_sequences
-from seq2seq_chat.data.corpus_file import write_conversations
+from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
 from seq2seq_chat.system.errors import UserError
 
 

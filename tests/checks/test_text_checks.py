@@ -14,7 +14,7 @@ import pytest
 from seq2seq_chat.checks.check_context import CheckContext
 from seq2seq_chat.checks.suite import TEXT_CHECKS, run_checks
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.data.streams import Streams, TextBatch
+from seq2seq_chat.data.running_text import Streams, TextBatch
 from seq2seq_chat.model.language_model import LanguageModel
 from tests.conftest import REPOSITORY, run_command
 

@@ -289,7 +289,7 @@ def test_a_training_stopped_before_its_first_step_leaves_nothing(
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seq2seq_chat.training.setup._report_devices_and_memory", stop)
+    monkeypatch.setattr("seq2seq_chat.training.assemble._report_devices_and_memory", stop)
     result = cli("train", tiny_config)
     saved = "no checkpoint was saved yet; start training again"
     assert (result.status, result.err) == (130, f"\nseq2seq-chat: stopped; {saved}\n")
@@ -659,8 +659,8 @@ def test_a_training_stopped_at_once_says_what_is_saved(
 @pytest.mark.parametrize(
     ("verb", "function"),
     [
-        ("evaluate", "seq2seq_chat.analysis.evaluate.predict"),
-        ("report", "seq2seq_chat.analysis.report.build.write_report"),
+        ("evaluate", "seq2seq_chat.report.evaluate.predict"),
+        ("report", "seq2seq_chat.report.build.write_report"),
     ],
 )
 def test_an_interrupted_evaluation_says_that_it_resumes(

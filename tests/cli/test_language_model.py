@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.data.running_text import encode_text
-from seq2seq_chat.engines.tensorflow.restore import load_language_model
+from seq2seq_chat.engines.tensorflow.engine import load_language_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult, run_command

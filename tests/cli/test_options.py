@@ -9,11 +9,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 from webui.limits import Limits
 
 Cli = Callable[..., Any]
@@ -85,7 +85,7 @@ def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, e
 
 
 def test_evaluate(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, corpora: Path) -> None:
-    evaluate = record("seq2seq_chat.analysis.evaluate.evaluate_run")
+    evaluate = record("seq2seq_chat.report.evaluate.evaluate_run")
     data = str(corpora / "train.txt")
     options = ["--data", data, "--snapshot", "10", "--limit", 7, "--sent2vec", "s.bin", "--output", "out"]
     options += ["--beam-width", 3, "--reference", data, "--reference", data, "--baseline", f"{tiny_run}:20"]
@@ -99,7 +99,7 @@ def test_evaluate(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, 
 
 def test_compare(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, run_copy: Path, tmp_path: Path) -> None:
     """Runs of the same experiment have the names of their folders in the legend."""
-    draw = record("seq2seq_chat.analysis.figures.curves.draw_curves")
+    draw = record("seq2seq_chat.report.figures.curves.draw_curves")
     other = run_copy.rename(run_copy.with_name("other"))
     options = ["--output", tmp_path / "curves.png"]
     assert "recorded" in cli("experiments", "compare", tiny_run, other, *options).error_message

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
-from seq2seq_chat.chat.notes import notes
+from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply, notes
 from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, explain
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.tables import one_line
+from seq2seq_chat.text.codec import Codecs
 from tests.random_runs import make_codec, random_run, small_config
 
 Cli = Callable[..., Any]

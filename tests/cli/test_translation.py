@@ -257,7 +257,7 @@ def test_runs_on_other_samples_are_not_compared(cli: Cli, run: Path, tmp_path: P
 
 
 def test_default_questions_of_a_report(run: Path) -> None:
-    from seq2seq_chat.analysis.replies import QUESTIONS, default_questions
+    from seq2seq_chat.report.predictions import QUESTIONS, default_questions
     from seq2seq_chat.runs.find import find_run
 
     sources = list(dict.fromkeys(source for source, _ in translations(VALIDATION, 2)[: len(QUESTIONS)]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.alphabet import SAMPLE_UTTERANCES
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.samples import Tokenizers, read_tokenized_utterances
-from seq2seq_chat.data.tokenizers import Tokenizer
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
+from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, Tokenizers, read_tokenized_utterances
+from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
 
 Write = Callable[..., Path]
 ENGLISH = EnglishTokenizer()

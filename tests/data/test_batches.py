@@ -9,12 +9,12 @@ import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.data.batches import Batches, evenly_spaced
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import Vocabulary
 from seq2seq_chat.training.validation import SampleValidator, corpus_loss
 from tests.random_runs import small_config
 

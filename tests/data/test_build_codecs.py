@@ -6,8 +6,8 @@ import pytest
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.build_codecs import build_codecs
-from seq2seq_chat.data.tokenizers import TokenizerError
-from seq2seq_chat.data.vocabulary import TURN, UNKNOWN, Vocabulary, VocabularyError
+from seq2seq_chat.text.tokenizers import TokenizerError
+from seq2seq_chat.text.vocabulary import TURN, UNKNOWN, Vocabulary, VocabularyError
 
 SPECIAL = ["<pad>", "<go>", "<eos>", "<unknown>"]
 

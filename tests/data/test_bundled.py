@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from seq2seq_chat.config import Data, load_config
-from seq2seq_chat.data.bundled import bundled_conversations
-from seq2seq_chat.data.corpus_file import read_utterances
+from seq2seq_chat.data.corpus_file import bundled_conversations, read_utterances
 from seq2seq_chat.data.samples import Tokenizers, read_samples
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean
 
 SAMPLE = bundled_conversations().parent
 FILES = ("conversations.txt", "validation.txt", "dialogues.txt", "dialogues_validation.txt")

@@ -13,10 +13,10 @@ import pytest
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data import array_files, cache, dataset
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 Write = Callable[..., Path]
 

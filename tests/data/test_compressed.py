@@ -14,8 +14,8 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.data import compressed
-from seq2seq_chat.data.compressed import (
+from seq2seq_chat.system import compressed
+from seq2seq_chat.system.compressed import (
     TOO_LONG_LINE,
     DamagedFile,
     LineBlocks,

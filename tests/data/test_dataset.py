@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data, ParallelFiles
-from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.data.tokenizers.english_character import EnglishCharacterTokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
 Write = Callable[..., Path]
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data import leakage
-from seq2seq_chat.data.codec import Codec, Codecs
 from seq2seq_chat.data.corpus_file import write_conversations
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.leakage import find_leakage
 from seq2seq_chat.data.samples import Tokenizers
-from seq2seq_chat.data.tokenizers import TokenizerSettings, create_tokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
+from seq2seq_chat.report import scoring as leakage
+from seq2seq_chat.report.scoring import find_leakage
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
 TEXTS = st.sampled_from(["Hi", "hi !", "HI!", "a b", "a  b", "ab", "Où?", "ou ?"])
 conversations = st.lists(st.lists(TEXTS, min_size=2, max_size=6), min_size=1, max_size=6)

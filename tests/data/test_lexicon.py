@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.lexicon import Lexicon, LexiconError
-from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.lexicon import Lexicon, LexiconError
+from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer
 
 UNICODE = create_tokenizer(TokenizerSettings("unicode"))
 

@@ -20,8 +20,8 @@ from seq2seq_chat.data import pairs
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.lines import UTF8_REMEDY
 from seq2seq_chat.data.pairs import BadRow, Corpus, parallel_row, parse_row, read_pairs
+from seq2seq_chat.system.lines import UTF8_REMEDY
 
 GOOD = b"go on\tva\n"
 SUFFIXES: dict[str, Callable[[bytes], bytes]] = {

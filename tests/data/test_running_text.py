@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import Data
 from seq2seq_chat.data import running_text
 from seq2seq_chat.data.build_codecs import build_codecs
-from seq2seq_chat.data.codec import Codec
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText, TextDecoder, encode_text, read_text
-from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.data.tokenizers.unicode import UnicodeTokenizer
-from seq2seq_chat.data.tokenizers.whitespace import WhitespaceTokenizer
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, Vocabulary
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 POEM = "Über allen Gipfeln\r\nIst Ruh,\r\n\r\nin allen Wipfeln"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from seq2seq_chat.data.batches import SourceNoise
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.data.source_noise import SourceNoise
-from seq2seq_chat.data.vocabulary import PAD, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
+from seq2seq_chat.text.vocabulary import PAD, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 
 WORDS = Vocabulary([*SPECIAL_WORDS, ".", "!", "hello", "there", "you", TURN])
 PERIOD, MARK, HELLO, THERE, YOU, BETWEEN = range(4, 10)

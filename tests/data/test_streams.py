@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.streams import Streams
-from seq2seq_chat.data.vocabulary import PAD
+from seq2seq_chat.data.running_text import Streams
+from seq2seq_chat.text.vocabulary import PAD
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.vocabulary import (
+from seq2seq_chat.text.vocabulary import (
     EOS,
     GO,
     PAD,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
 from tests.search.table_model import TableModel
 from tests.search.table_model import settings as decoding
 

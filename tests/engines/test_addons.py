@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, ConfigError, Decoding, Model, parse_config
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.engines.addons import build_model, load_addons
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.model.attention import ATTENTIONS
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 from tests.pairwise import pairwise

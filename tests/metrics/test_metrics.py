@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.metrics.distance import SentenceDistances, jensen_shannon
-from seq2seq_chat.metrics.diversity import Diversity
+from seq2seq_chat.metrics.ngrams import Diversity
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
 
 

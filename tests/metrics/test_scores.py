@@ -15,7 +15,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from seq2seq_chat.metrics import bootstrap
+from seq2seq_chat.metrics import scores as bootstrap
 from seq2seq_chat.metrics.scores import SCORES, Score, ScoreKind, corpus_bleu, sample_statistics
 
 WORDS = ["The", "the", "cat", "dog", "sat", "lay", "on", "under", "a", "mat", ".", ",", "3.5", "Étonnant", "!"]

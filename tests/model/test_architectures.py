@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, ConfigError, Data, Model, parse_config
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 from tests.pairwise import pairwise
 from tests.random_weights import randomize
 from tests.reference_model import Reference, sigmoid

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.model.embeddings import load_vectors
+from seq2seq_chat.model.output import load_vectors
 from seq2seq_chat.system.errors import UserError
 
 WORDS = ["<pad>", "<go>", "<eos>", "<unknown>", "the", "cat", "sat"]

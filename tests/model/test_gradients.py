@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.vocabulary import EOS
 from seq2seq_chat.training.optimizers import sum_repeated_rows
 from tests.model.test_architectures import VALUES, is_valid
 from tests.pairwise import pairwise

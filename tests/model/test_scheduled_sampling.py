@@ -9,12 +9,11 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.data.vocabulary import GO
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import WordSampler
-from seq2seq_chat.model.randomness import RandomContext
-from seq2seq_chat.model.scheduled_sampling import sampling_mask, sampling_schedule
+from seq2seq_chat.model.randomness import RandomContext, sampling_mask, sampling_schedule
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.vocabulary import GO
 from tests.random_weights import randomize
 
 VOCABULARY = 23

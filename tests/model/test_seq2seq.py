@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, Data, Model
-from seq2seq_chat.data.vocabulary import EOS, GO
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.vocabulary import EOS, GO
 from tests.random_weights import randomize
 from tests.reference_model import Reference
 

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from seq2seq_chat.data.tokenizers import Tokenizer
-from seq2seq_chat.data.tokenizers.english import clean
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare.split import fill_empty_splits
+from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.tokenizers.english import clean
+from seq2seq_chat.text.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
 Conversations = list[tuple[str, list[str]]]  # thread, utterances

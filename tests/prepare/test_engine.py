@@ -17,12 +17,12 @@ import pytest
 from analyze_ngrams import ngram_counts
 from analyze_time_lags import time_lags
 
-from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.engine import fetch_rows, memory_bytes, open_engine
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.prepare.raw import contents
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.prepare.oracle import read_corpus_files
 from tests.prepare.raw import contents
 from tests.prepare.test_engine import spark

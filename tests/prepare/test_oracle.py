@@ -20,13 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.tokenizers.english import clean
 from seq2seq_chat.prepare.pipeline import find_inputs, prepare
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers.opensubtitles import film_name
 from seq2seq_chat.prepare.readers.opus import DamagedXml, Sentences, film_sentences, parse_sentences, scan_sentences
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.tokenizers.english import clean
 from tests.prepare.oracle import (
     check,
     data_folder,

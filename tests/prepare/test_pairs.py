@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import read_pairs
-from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.prepare import pipeline, subwords, utterances
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage
 from seq2seq_chat.prepare.settings import PairFilters, PrepareSettings
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from tests.prepare.oracle import SPLITS, data_folder, oracle_split
 from tests.prepare.raw import contents
 from tests.prepare.test_engine import spark

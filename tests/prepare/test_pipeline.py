@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.tokenizers import TokenizerSettings
-from seq2seq_chat.data.vocabulary import Vocabulary, VocabularyError
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.split import split_of
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers import TokenizerSettings
+from seq2seq_chat.text.vocabulary import Vocabulary, VocabularyError
 from tests.prepare.raw import comment, contents, film
 
 Write = Callable[..., Path]

@@ -20,13 +20,13 @@ from analyze_coverage import missing_words
 from analyze_ngrams import ngram_counts
 from analyze_time_lags import time_lags
 
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.engine import fetch_rows, open_engine
 from seq2seq_chat.prepare.pipeline import find_inputs, prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.statistics import vocabulary_table
 from seq2seq_chat.prepare.utterances import PREPARED
+from seq2seq_chat.text.vocabulary import Vocabulary
 from tests.prepare.oracle import (
     data_folder,
     oracle_film,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.prepare.pipeline import publish
 from seq2seq_chat.prepare.running_text import _write_splits
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from tests.conftest import run_command
 
 TEXT = "".join(f"Line {number}, an äußerst short one.\r\n" for number in range(200))

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from seq2seq_chat.data.tokenizers import TokenizerSettings
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.tokenizers import TokenizerSettings
 
 Write = Callable[..., Path]
 

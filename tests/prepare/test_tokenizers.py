@@ -22,18 +22,18 @@ from seq2seq_chat.config import Data
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import read_tokenized_utterances
-from seq2seq_chat.data.tokenizers import (
+from seq2seq_chat.prepare import subwords, utterances
+from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
+from seq2seq_chat.prepare.readers.opus import scan_sentences
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.tokenizers import (
     TokenizerError,
     TokenizerName,
     TokenizerSettings,
     create_tokenizer,
     train_tokenizer,
 )
-from seq2seq_chat.data.vocabulary import Vocabulary
-from seq2seq_chat.prepare import subwords, utterances
-from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
-from seq2seq_chat.prepare.readers.opus import scan_sentences
-from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.vocabulary import Vocabulary
 from tests.conftest import TINY
 from tests.prepare.oracle import Conversations, check, read_corpus_files
 from tests.prepare.raw import contents

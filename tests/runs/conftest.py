@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.config import parse_config
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 STEPS = 100
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.config import ConfigError, load_config
-from seq2seq_chat.runs.comparison import compare
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.grid import Experiment, _run, parse_axis, train_all
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.summary import compare
 
 Cli = Callable[..., Any]
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.runs import run as run_module
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.json_lines import read_objects
 from seq2seq_chat.runs.run import Run, RunError, create_run, snapshot_name, snapshot_step
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 VOCABULARY = Vocabulary([*SPECIAL_WORDS, "hello", "world"])
 

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD
 from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
-from seq2seq_chat.search.engine import StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses, StepOutput, StepRequest
 from seq2seq_chat.search.logits import choose_words, log_normalizer
 from seq2seq_chat.search.records import SearchStep
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
 Sequences = list[tuple[int, ...]]
 

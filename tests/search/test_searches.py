@@ -14,12 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
-from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, Distribution, StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import (
+    ALL_PROBABILITY,
+    ALL_WORDS,
+    NEG_INF,
+    Distribution,
+    Hypotheses,
+    StepOutput,
+    StepRequest,
+)
 from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
 from seq2seq_chat.search.logits import choose_words, log_normalizer, sample_words, truncated_softmax
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 from tests.search.table_model import TableModel, sequences
 from tests.search.table_model import settings as decoding
 

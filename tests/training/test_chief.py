@@ -10,11 +10,11 @@ from unittest.mock import MagicMock
 import pytest
 
 from seq2seq_chat.config import Training
-from seq2seq_chat.metrics.perplexity import CorpusLoss
-from seq2seq_chat.training.chief import Chief
+from seq2seq_chat.metrics.scores import CorpusLoss
 from seq2seq_chat.training.loop import TrainingState
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter
+from seq2seq_chat.training.workers import Chief
 
 
 def test_the_best_validation_is_the_lowest_so_far() -> None:

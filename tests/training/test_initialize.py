@@ -12,16 +12,16 @@ import pytest
 from seq2seq_chat.checkpoint.arrays import MismatchError
 from seq2seq_chat.config import parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
-from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import save_variables, variable_name
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.vocabulary import Vocabulary
+from seq2seq_chat.training.assemble import build_trainer
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
 from seq2seq_chat.training.initialize import read_initial_weights
 from seq2seq_chat.training.learner import Learner
-from seq2seq_chat.training.setup import build_trainer
 from tests.random_weights import randomize
 from tests.reference_model import Reference
 

@@ -39,8 +39,8 @@ import numpy as np
 from seq2seq_chat.system.versions import load_tensorflow
 load_tensorflow()
 from seq2seq_chat.cli import main
-from seq2seq_chat.data.streams import Streams
-from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
+from seq2seq_chat.data.running_text import Streams
+from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.training import saving, validation
 from seq2seq_chat.training.sampler import ShuffledBatches
 

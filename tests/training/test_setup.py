@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import parse_config
+from seq2seq_chat.data.batches import SourceNoise
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.source_noise import SourceNoise
-from seq2seq_chat.model.embeddings import Embedding
+from seq2seq_chat.model.output import Embedding
 from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.training.assemble import build_trainer
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
 from seq2seq_chat.training.loop import Trainer
-from seq2seq_chat.training.setup import build_trainer
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -43,7 +43,7 @@ def test_batches_validator_and_rate(
 ) -> None:
     """Noise in the training batches only, every source in reverse, a limited validation, and the optimizer's rate."""
     validator = MagicMock()
-    monkeypatch.setattr("seq2seq_chat.training.sample_setup.SampleValidator", validator)
+    monkeypatch.setattr("seq2seq_chat.training.samples.SampleValidator", validator)
     tiny_settings["data"] |= {"reverse_input": True, "buckets": [[5, 6]]}
     tiny_settings["training"] |= {"source_noise": 0.4, "validation_limit": 4}
     run, trainer = build(tiny_settings, tmp_path)

@@ -9,8 +9,8 @@ import tensorflow as tf
 from seq2seq_chat.architecture.memory import slots_per_parameter
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.data.vocabulary import EOS
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.vocabulary import EOS
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 

@@ -14,11 +14,11 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import error_of
 from webui.app import close_app, create_app

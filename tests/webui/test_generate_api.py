@@ -18,9 +18,9 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.generator import Alternative, GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from tests.random_runs import random_language_run
 from webui import model_pool
 from webui.app import close_app, create_app

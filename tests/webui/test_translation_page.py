@@ -15,8 +15,8 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.text.codec import Codecs
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, open_page, serving
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.engines.onnx.manifest import CHECKSUM
-from seq2seq_chat.engines.onnx.model import Arrays, ExportedModel, take_rows
-from seq2seq_chat.engines.onnx.scorer import ArrayScorer
+from seq2seq_chat.engines.onnx.model import Arrays, ArrayScorer, ExportedModel, take_rows
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import NumPySearch
 from seq2seq_chat.search.engine import StepOutput, StepRequest

@@ -6,8 +6,7 @@ import numpy as np
 
 from seq2seq_chat.engines.onnx.model import Arrays, ExportedModel
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.engine import Distribution
-from seq2seq_chat.search.hypotheses import ALTERNATIVES, NEG_INF, Block
+from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, Distribution
 from seq2seq_chat.search.logits import sample_words, softmax, top_k, truncated_softmax
 
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
+from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
 from seq2seq_chat.engines.protocols import ReplySearch
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch, is_dynamic
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.engines.tensorflow.steps import TensorFlowSteps
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
+from seq2seq_chat.model.variables import by_name
+from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import NumPySearch, Seeds
-from seq2seq_chat.search.hypotheses import Hypotheses, OnStep
+from seq2seq_chat.search.engine import Hypotheses, OnStep
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.search.records import SearchStep
+from seq2seq_chat.text.codec import Codecs
 
 MAX_SEARCHES = 8  # compiled graphs that are cached, as people try out settings
 UNCOMPILED_SETTINGS = (
@@ -111,3 +118,55 @@ class TensorFlowEngine:
         for variable in self.model.trainable_variables:
             digest.update(variable.numpy().tobytes())
         return digest.hexdigest()
+
+
+Model = TypeVar("Model", Seq2Seq, LanguageModel)
+
+
+@dataclass(frozen=True)
+class TrainedModel(Generic[Model]):
+    """A model with its trained weights."""
+
+    model: Model
+    codecs: Codecs
+    step: int  # training step of the weights
+    warnings: list[str]  # damaged checkpoints that were skipped
+
+
+def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel[Seq2Seq]:
+    """Build the model of a run of conversations or translations and load its weights.
+
+    If a checkpoint is damaged, logs a warning and uses the previous one.
+
+    Args:
+        snapshot: Name of the snapshot; None for the newest weights.
+
+    Raises:
+        RunError: It is a language model, there are no weights, or all files are damaged.
+        MismatchError: The weights do not match the vocabulary or the configuration.
+    """
+    config = run.config
+    if config.task == "language_model":
+        raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
+    target_size, source_size = run.codecs.vocabulary_sizes
+    return _load(Seq2Seq(config.model, target_size, config.seed, source_size), run, snapshot)
+
+
+def load_language_model(run: Run, snapshot: str | None = None) -> TrainedModel[LanguageModel]:
+    """Build the language model of a run and load its weights; see :func:`load_trained_model`.
+
+    Raises:
+        RunError: It is no language model, there are no weights, or all files are damaged.
+        MismatchError: The weights do not match the vocabulary or the configuration.
+    """
+    config = run.config
+    if config.task != "language_model":
+        raise RunError(f"run {run.name} is no language model: its task is {config.task}; use seq2seq-chat chat")
+    return _load(LanguageModel(config.model, run.codecs.vocabulary_sizes[0], config.seed), run, snapshot)
+
+
+def _load(model: Model, run: Run, snapshot: str | None) -> TrainedModel[Model]:
+    arrays, codecs, step, warnings = read_weights(run, snapshot)
+    for name, variable in by_name(model.trainable_variables).items():
+        variable.assign(arrays[name])
+    return TrainedModel(model, codecs, step, warnings)

@@ -18,7 +18,7 @@ from seq2seq_chat.decoding.sequential import sampling_search, sequential_search,
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.search.batches import BatchSizes, Seeds, search_in_batches
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.system.errors import UserError
 

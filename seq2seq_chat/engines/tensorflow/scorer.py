@@ -15,7 +15,7 @@ from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.matrix_copies import using_padded_copies
 from seq2seq_chat.model.micro_batches import split_batch
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.search.hypotheses import SampleScores
+from seq2seq_chat.search.engine import SampleScores
 
 MAX_ROWS, MAX_PAIRS = 64, 256  # computed together: samples of a dataset, and pairs in arrays
 

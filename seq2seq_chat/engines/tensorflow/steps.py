@@ -13,8 +13,7 @@ from seq2seq_chat.decoding.hypotheses import ModelOutput, allowed_logits, log_no
 from seq2seq_chat.decoding.sequential import sample_words, truncated_softmax
 from seq2seq_chat.model.execution import call_with_arrays, free_attributes
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
-from seq2seq_chat.search.engine import Reported, StepOutput, StepRequest
-from seq2seq_chat.search.hypotheses import NEG_INF, NO_WORD
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Reported, StepOutput, StepRequest
 
 MIN_BANNED = 4  # words that are forbidden in every row; shorter lists are padded, so that they share a graph
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from seq2seq_chat.data.codec import replace_surrogates
-from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.data.tokenizers.english import clean_lines
-from seq2seq_chat.data.tokenizers.english_character import SPACE
-from seq2seq_chat.data.vocabulary import UNKNOWN
+from seq2seq_chat.text.codec import replace_surrogates
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.english import SPACE, clean_lines
+from seq2seq_chat.text.vocabulary import UNKNOWN
 
 TOKENS = "tokens"
 """In place of a tokenizer's name: a text is its tokens, separated by spaces."""

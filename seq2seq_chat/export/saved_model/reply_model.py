@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Data, Decoding
-from seq2seq_chat.data.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.export.saved_model.graph_tokenizer import (
     GRAPH_TOKENIZERS,
@@ -19,7 +18,8 @@ from seq2seq_chat.export.saved_model.graph_tokenizer import (
     words_table,
 )
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.text.vocabulary import EOS, PAD, SPECIAL_WORDS, TARGET_PREFIX, TURN, UNKNOWN, VOCABULARY_FILE
 
 
 def text_format(tokenizer: str) -> str:

@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.data.codec import Codec
-from seq2seq_chat.data.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 from seq2seq_chat.decoding.sequential import truncated_softmax
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.export.saved_model.graph_tokenizer import TOKENS, GraphTokenizer, ids_table, words_table
 from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 
 
 def running_text_format(codec: Codec) -> str:

@@ -14,13 +14,13 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from seq2seq_chat.data.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import floats, integers, lines
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
 from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize_block
+from seq2seq_chat.system.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
 
 SKETCH_SIZE = 32
 """Fingerprints in the sketch of a film: the smallest hashes of its distinct long sentences."""

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from seq2seq_chat.data.compressed import read_start
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, read_error
 from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.text import line_batches, line_position
 from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
+from seq2seq_chat.system.compressed import read_start
+from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, read_error
 
 _BATCH_PAIRS = 4096
 _START_BYTES = 1 << 14

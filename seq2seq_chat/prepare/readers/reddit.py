@@ -21,11 +21,11 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.shards import COMMENTS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
+from seq2seq_chat.system.compressed import DamagedFile, LineBlocks
 
 MAX_FILE_BYTES = 1 << 44
 """The ordinal of a comment is the number of its file times this, plus the offset of its line."""

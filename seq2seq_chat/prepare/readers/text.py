@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from seq2seq_chat.data.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
-from seq2seq_chat.data.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
 from seq2seq_chat.prepare.shards import Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
+from seq2seq_chat.system.compressed import DamagedFile, LineBlocks
+from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
 
 BLOCK_UTTERANCES = 100
 """Utterances per block when a file is a single conversation; even, to keep alternating pairs."""

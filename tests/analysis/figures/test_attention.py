@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seq2seq_chat.analysis.figures import attention, style
-from seq2seq_chat.analysis.loaded_run import LoadedRun
 from seq2seq_chat.chat.chatbot import Hypothesis
 from seq2seq_chat.config import override_decoding
+from seq2seq_chat.report.figures import attention, style
+from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
 
 QUESTION = "you see the tree1 ?"

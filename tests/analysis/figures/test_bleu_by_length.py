@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.analysis.figures.bleu_by_length import draw_bleu_by_length
+from seq2seq_chat.report.figures.scores import draw_bleu_by_length
 
 
 def row(samples: int, length: float | None, bleu: float | None, interval: tuple[float, float] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2seq_chat.analysis.figures.curves import draw_curves, moving_average, read_curves
+from seq2seq_chat.report.figures.curves import draw_curves, moving_average, read_curves
 from seq2seq_chat.runs.run import Run
 
 

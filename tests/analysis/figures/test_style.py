@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq_chat.analysis.figures import style
+from seq2seq_chat.report.figures import style
 
 
 def draw(label: str) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from seq2seq_chat.analysis.figures.beams import draw_beams
-from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.model_view.beams import BeamStudy, BestReply, Rank, rank_favorites, study_beams
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.report.figures.beams import BeamStudy, BestReply, Rank, draw_beams, rank_favorites, study_beams
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 
 QUESTION = "you see the tree1 ?"
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.model_view.model_internals import (
+from seq2seq_chat.config import Model
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.model.cells import GRUCell, HiddenState
+from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.report.figures.model_internals import (
     _decoder_gates,
     cell_gates,
     gate_activations,
     gradient_norms,
 )
-from seq2seq_chat.config import Model
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import EOS, GO, SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.model.cells import GRUCell, HiddenState
-from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import EOS, GO, SPECIAL_WORDS, Vocabulary
 from tests.random_weights import randomize
 
 QUESTION = "you see the tree1 ?"

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from sklearn.decomposition import PCA
 
-from seq2seq_chat.analysis.loaded_run import LoadedRun
-from seq2seq_chat.analysis.model_view import vectors
-from seq2seq_chat.analysis.model_view.vectors import Vectors
+from seq2seq_chat.report.figures import vectors
+from seq2seq_chat.report.figures.vectors import Vectors
+from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
 
 QUESTION = "you see the tree1 ?"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.analysis.report import build
-from seq2seq_chat.analysis.report.build import write_report
-from seq2seq_chat.analysis.report.measure import ReportOptions
+from seq2seq_chat.report import build
+from seq2seq_chat.report.build import write_report
+from seq2seq_chat.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult
 
@@ -77,10 +77,10 @@ class ParsedPage(HTMLParser):
 def _small_report() -> Iterator[None]:
     """Narrow beams, few samples, coarse figures, and any projection for t-SNE, which has a test of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq_chat.analysis.model_view.beams.WIDTHS", (1, 2))
-        patch.setattr("seq2seq_chat.analysis.report.measure.EXAMPLES", 4)
-        patch.setattr("seq2seq_chat.analysis.figures.style.DPI", 40)
-        patch.setattr("seq2seq_chat.analysis.model_view.vectors.tsne", lambda values: values[:, :2])
+        patch.setattr("seq2seq_chat.report.figures.beams.WIDTHS", (1, 2))
+        patch.setattr("seq2seq_chat.report.measure.EXAMPLES", 4)
+        patch.setattr("seq2seq_chat.report.figures.style.DPI", 40)
+        patch.setattr("seq2seq_chat.report.figures.vectors.tsne", lambda values: values[:, :2])
         yield
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.analysis.model_view.memory import gradient_by_distance
-from seq2seq_chat.analysis.text_evaluation import evaluate_text
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.engines.tensorflow.restore import load_language_model
+from seq2seq_chat.engines.tensorflow.engine import load_language_model
+from seq2seq_chat.report.evaluate import evaluate_text
+from seq2seq_chat.report.figures.vectors import gradient_by_distance
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
 

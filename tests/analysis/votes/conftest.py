@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.analysis.votes.evaluation import Choice, Column, Evaluation, StoredReply, create_evaluation
+from seq2seq_chat.report.votes.evaluation import Choice, Column, Evaluation, StoredReply, create_evaluation
 
 WriteVotes = Callable[..., Evaluation]
 

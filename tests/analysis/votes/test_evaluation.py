@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.analysis.votes.evaluation import (
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.report.votes.evaluation import (
     Column,
     Evaluation,
     StoredReply,
@@ -18,7 +19,6 @@ from seq2seq_chat.analysis.votes.evaluation import (
     list_evaluations,
     votes_on_runs,
 )
-from seq2seq_chat.config import Decoding
 from seq2seq_chat.system.errors import UserError
 
 COLUMNS = [

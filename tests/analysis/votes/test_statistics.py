@@ -10,8 +10,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from seq2seq_chat.analysis.votes.evaluation import Choice, System, Vote
-from seq2seq_chat.analysis.votes.statistics import (
+from seq2seq_chat.report.votes.evaluation import Choice, System, Vote
+from seq2seq_chat.report.votes.statistics import (
     agreement,
     missing_votes,
     pair_results,

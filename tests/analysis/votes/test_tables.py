@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.analysis.report.measure import Report, ReportOptions, RunMeasurements
-from seq2seq_chat.analysis.report.page import Page
-from seq2seq_chat.analysis.report.votes_chapter import votes
+from seq2seq_chat.report.evaluation_chapter import votes
+from seq2seq_chat.report.measure import Report, ReportOptions, RunMeasurements
+from seq2seq_chat.report.page import Page
 from seq2seq_chat.runs.run import Run
 
 PREFERENCES = ["first"] * 12 + ["second"] * 3 + ["both_good"] * 2 + ["both_bad"]

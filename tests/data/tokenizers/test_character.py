@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer, clean, clean_block, clean_lines
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean, clean_block, clean_lines
 
 
 @pytest.mark.parametrize(

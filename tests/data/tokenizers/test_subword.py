@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers import SubwordModel, TokenizerError, TokenizerSettings, train_tokenizer
-from seq2seq_chat.data.tokenizers import subword_training as training
-from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
+from seq2seq_chat.text.tokenizers import SubwordModel, TokenizerError, TokenizerSettings, train_tokenizer
+from seq2seq_chat.text.tokenizers import subword_training as training
+from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 
 MODELS: tuple[SubwordModel, ...] = ("unigram", "bpe")
 TEXTS = [
@@ -76,7 +76,7 @@ def test_decode_invalid_bytes(tokenizer: SubwordTokenizer) -> None:
 def test_training_is_reproducible(model: SubwordModel) -> None:
     """In another process, with another hash seed."""
     program = (
-        "import hashlib, sys; from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer\n"
+        "import hashlib, sys; from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer\n"
         f"content = SubwordTokenizer.train({TEXTS!r}, {SIZE}, {model!r}).file_content\n"
         "print(hashlib.sha256(content).hexdigest(), 'tensorflow' in sys.modules)"
     )
@@ -147,7 +147,7 @@ def test_counts_are_reduced_in_proportion(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_cache_is_bounded(tokenizer: SubwordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from seq2seq_chat.data.tokenizers import token_cache
+    from seq2seq_chat.text.tokenizers import tokenizer as token_cache
 
     monkeypatch.setattr(token_cache, "_MAX_WORDS", 10)
     texts = [f"w{number} " + "z" * number for number in range(50)]

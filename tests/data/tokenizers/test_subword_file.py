@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.data.tokenizers import TokenizerError, TokenizerSettings, create_tokenizer
-from seq2seq_chat.data.tokenizers.subword import SubwordTokenizer
+from seq2seq_chat.text.tokenizers import TokenizerError, TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 
 SETTINGS = TokenizerSettings("subword")
 Change = Callable[[dict[str, Any]], object]

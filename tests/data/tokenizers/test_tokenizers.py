@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers import (
+from seq2seq_chat.text.tokenizers import (
     Tokenizer,
     TokenizerName,
     TokenizerSettings,
     create_tokenizer,
     train_tokenizer,
 )
-from seq2seq_chat.data.tokenizers.english import clean
+from seq2seq_chat.text.tokenizers.english import clean
 
 TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=())),
@@ -67,7 +67,7 @@ def test_names() -> None:
 
 def test_libraries_are_imported_where_needed() -> None:
     program = (
-        "import sys; import seq2seq_chat.data.tokenizers as t\n"
+        "import sys; import seq2seq_chat.text.tokenizers as t\n"
         "t.create_tokenizer(t.TokenizerSettings('unicode')).encode('only ASCII')\n"
         "print([name for name in ('regex', 'sentencepiece', 'tensorflow') if name in sys.modules])"
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers.unicode import UnicodeTokenizer
+from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
 
 TOKENIZER, LOWERCASE = UnicodeTokenizer(), UnicodeTokenizer(lowercase=True)
 SCRIPTS = {

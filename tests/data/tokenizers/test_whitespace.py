@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.tokenizers.whitespace import WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
 
 TOKENIZER = WhitespaceTokenizer()
 

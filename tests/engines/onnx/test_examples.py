@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.text.codec import Codecs
 from tests.conftest import CommandResult
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
+from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run

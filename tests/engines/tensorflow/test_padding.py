@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import Decoding, Model
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model import matrix_copies
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search.engine import Distribution
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 ROWS, STEPS, VOCABULARY = 3, 5, 30
 SIZES = {"hidden_size": 8, "embedding_size": 4, "encoder_steps": STEPS, "decoder_steps": STEPS}

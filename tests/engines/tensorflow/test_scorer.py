@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.batches import evenly_spaced
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Batch, Dataset
-from seq2seq_chat.data.vocabulary import GO, Vocabulary
 from seq2seq_chat.engines.tensorflow import scorer as scorer_module
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import GO, Vocabulary
 from tests.random_weights import randomize
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")

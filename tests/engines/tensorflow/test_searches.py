@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Decoding, Model
-from seq2seq_chat.data.vocabulary import EOS, GO, PAD, UNKNOWN
 from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
 from seq2seq_chat.engines.tensorflow import graph_search
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
@@ -21,7 +20,8 @@ from seq2seq_chat.engines.tensorflow.steps import MIN_BANNED
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search import batches
-from seq2seq_chat.search.hypotheses import Hypotheses
+from seq2seq_chat.search.engine import Hypotheses
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 from tests.random_weights import randomize
 from tests.search.table_model import settings
 

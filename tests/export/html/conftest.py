@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.engines.tensorflow.restore import TrainedModel
-from seq2seq_chat.export.html.bundle import bundle
+from seq2seq_chat.engines.tensorflow.engine import TrainedModel
+from seq2seq_chat.export.html.export import bundle
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
 from tests.webui.conftest import expect, page  # noqa: F401  (fixtures)
 

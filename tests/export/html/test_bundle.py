@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.export.html.bundle import bundle, used_rules
+from seq2seq_chat.export.html.export import bundle, used_rules
 
 Write = Callable[..., Path]
 

@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Model
-from seq2seq_chat.data.codec import Codecs
-from seq2seq_chat.engines.tensorflow.restore import TrainedModel
+from seq2seq_chat.engines.tensorflow.engine import TrainedModel
 from seq2seq_chat.export.html import model_file
 from seq2seq_chat.export.html.model_file import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor, round_weights
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
 from tests.export.html.conftest import Evaluate, encode_model
 from tests.model.test_architectures import ARCHITECTURES
 from tests.random_runs import make_codec, small_config

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from seq2seq_chat.export.onnx.quantization import QuantizedMatrix, quantize, relative_error
+from seq2seq_chat.engines.onnx.quantization import QuantizedMatrix, quantize, relative_error
 
 MATRICES = arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 6)), elements=st.floats(-1e6, 1e6, width=32))
 

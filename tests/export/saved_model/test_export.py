@@ -16,13 +16,13 @@ import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.codec import Codec, Codecs
-from seq2seq_chat.data.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.export.saved_model.export import copy_differences, export_saved_model, exported_searches
 from seq2seq_chat.export.saved_model.reply_model import ReplyModel
-from seq2seq_chat.search.hypotheses import NEG_INF, Hypotheses
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 from tests.random_runs import make_codec, random_run, small_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")

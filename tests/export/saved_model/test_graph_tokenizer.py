@@ -10,10 +10,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.codec import Codec
-from seq2seq_chat.data.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.export.saved_model.graph_tokenizer import GRAPH_TOKENIZERS, TOKENS, GraphTokenizer
+from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 CODE_POINTS = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 DIFFICULT = "aZ09.,!? \t\n\r\x00\x1c\x85\xa0\u3000\u0301\u20dd\ufb01İıſK½…‼ß字😀\u200d\u2044ΣςÅ\u1e9e\ufeff\ufdd0\uffff"

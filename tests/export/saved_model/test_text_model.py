@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.language_model_scorer import LanguageModelScorer
+from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import encode_text
-from seq2seq_chat.data.vocabulary import EOS
+from seq2seq_chat.text.vocabulary import EOS
 from tests.random_runs import random_language_run
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")

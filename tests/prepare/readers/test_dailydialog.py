@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.data.codec import Codecs
 from seq2seq_chat.data.dataset import Dataset, fit_source
-from seq2seq_chat.data.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.data.vocabulary import Vocabulary
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.text.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")

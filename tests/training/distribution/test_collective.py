@@ -23,12 +23,12 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
-from seq2seq_chat.data.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.model.micro_batches import Share
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training import worker
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.training import workers as worker
 from seq2seq_chat.training.distribution.collective import Distribution, ensure_divisible
 from seq2seq_chat.training.distribution.rendezvous import Cluster, loopback_addresses
 from seq2seq_chat.training.optimizers import build_optimizer

@@ -1,1 +1,0 @@
-"""Measurements inside a trained model: ``beams``, ``vectors`` and ``model_internals``; ``figures`` draws them."""

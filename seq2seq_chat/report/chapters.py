@@ -1,0 +1,271 @@
+"""The chapters of a report on metrics, replies and training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from seq2seq_chat import __version__
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.config import Model
+from seq2seq_chat.metrics.ngrams import ORDERS, TOP_REPLIES, NgramProfile, divergences
+from seq2seq_chat.report.figures import curves
+from seq2seq_chat.report.figures.scores import draw_divergences, draw_rank_frequency, draw_top_ngrams
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.measure import Report, RunMeasurements, SnapshotMeasurements
+from seq2seq_chat.report.page import (
+    Chapter,
+    Details,
+    Page,
+    Paragraph,
+    Preformatted,
+    Table,
+    Unavailable,
+    format_number,
+    format_percent,
+)
+from seq2seq_chat.report.predictions import ReplyColumn
+from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.summary import read_initialization
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
+
+MAX_LINES = 5  # snapshots drawn in one figure, so that the lines remain distinguishable
+MAX_STEPS = 8  # validation steps shown in a table of replies
+
+
+def run_prefix(report: Report, run: RunMeasurements) -> str:
+    """``NAME: `` in a report on several runs."""
+    return f"{run.name}: " if len(report.runs) > 1 else ""
+
+
+def newest_model(run: RunMeasurements) -> LoadedRun:
+    """The model with the newest weights. Raises UserError if there is none."""
+    if run.loaded is None:
+        raise UserError(run.errors.get("model", "the model could not be loaded"))
+    return run.loaded
+
+
+def add_error(chapter: Chapter, run: RunMeasurements, part: str) -> None:
+    """Show the error of a part, if any."""
+    if part in run.errors:
+        chapter.add(Unavailable(f"{run.name}: {run.errors[part]}"))
+
+
+def sample_evenly(items: Sequence[Any], count: int = MAX_LINES) -> list[Any]:
+    """Up to ``count`` evenly spaced items, including the first and the last."""
+    if len(items) <= count:
+        return list(items)
+    return [items[(len(items) - 1) * index // (count - 1)] for index in range(count)]
+
+
+def overview(page: Page, report: Report) -> None:
+    """The runs: architecture, size, corpus and snapshots."""
+    chapter = page.chapter("Experiment")
+    rows = [_overview_row(run) for run in report.runs]
+    head = ["run", "model", "parameters", "vocabulary", "training corpus", "snapshots (training steps)"]
+    chapter.add(Table(head, rows))
+    for run in report.runs:
+        if origin := read_initialization(run.run):
+            chapter.add(Paragraph(f"{run.name} was initialized from {origin}."))
+        add_error(chapter, run, "model")
+        for part, error in run.errors.items():
+            if part.startswith("snapshot"):
+                chapter.add(Unavailable(f"{part}: {error}"))
+        if not run.run.snapshots():
+            interval = json.dumps(run.config.training.snapshot_every)
+            chapter.add(
+                Unavailable(
+                    f"{run_prefix(report, run)}the run has no snapshots (training.snapshot_every is {interval} steps), "
+                    "so changes over time cannot be shown"
+                    + ("; only the newest weights were measured." if run.snapshots else ".")
+                )
+            )
+
+
+def _overview_row(run: RunMeasurements) -> list[str]:
+    config = run.config
+    architecture = (
+        f"{config.model.layers} × {config.model.cell}, {config.model.hidden_size} units, "
+        + ", ".join(_decoder(config.model))
+        + (", input reversed" if config.data.reverse_input else "")
+    )
+    counts = parameter_counts(config, *run.run.codecs.vocabulary_sizes)
+    parameters = format_number(sum(counts.values()), 0) if run.loaded else NO_VALUE
+    return [
+        run.name,
+        architecture,
+        parameters,
+        format_number(run.run.codecs.words, 0),
+        str(config.data.train),
+        ", ".join(snapshot.label for snapshot in run.snapshots) or NO_VALUE,
+    ]
+
+
+def _decoder(model: Model) -> list[str]:
+    """The attention, and the settings of the decoder that differ from their defaults."""
+    settings = {key: getattr(model, key) for key in ("attention_query", "input_feeding", "context", "output")}
+    changed = {key: value for key, value in settings.items() if value != Model.model_fields[key].default}
+    return [f"{model.attention} attention", *(f"{key} {str(value).lower()}" for key, value in changed.items())]
+
+
+def language_over_time(page: Page, report: Report) -> None:
+    """Frequencies of words, bigrams and trigrams in the replies, compared with those in the corpus."""
+    chapter = page.chapter("Language over time")
+    for run in report.runs:
+        add_error(chapter, run, "language")
+        prefix = run_prefix(report, run)
+        profiles = [(s, s.profile) for s in run.snapshots if s.profile is not None]
+        if not profiles or run.reference_profile is None:
+            chapter.add(Unavailable(f"{prefix}there are no replies to a test corpus to count words in."))
+            continue
+        baselines = ([run.training_profile] if run.training_profile else []) + [run.reference_profile]
+        figure = draw_rank_frequency([*baselines, *sample_evenly([profile for _, profile in profiles])])
+        caption = (
+            "Relative frequency of words, bigrams and trigrams by rank. A curve that drops early means that few are "
+            "used, and used often."
+        )
+        chapter.add(page.picture(f"{run.label}_ranks", figure, caption))
+        if run.training_profile is not None:
+            _compare_with_corpus(page, chapter, run, run.training_profile, run.reference_profile, profiles)
+        replies = [s.metrics["most_frequent"] for s, _ in profiles if s.metrics]
+        rows = [
+            [str(rank + 1), *(_share(ranked[rank]) if rank < len(ranked) else NO_VALUE for ranked in replies)]
+            for rank in range(TOP_REPLIES)
+        ]
+        head = ["rank", *(f"at {snapshot.label}" for snapshot, _ in profiles)]
+        chapter.add(Table(head, rows, f"{prefix}the most frequent replies and their shares"))
+
+
+def _share(entry: dict[str, Any]) -> str:
+    return f"{entry['reply']} ({format_percent(entry['share'])})"
+
+
+def _compare_with_corpus(
+    page: Page,
+    chapter: Chapter,
+    run: RunMeasurements,
+    corpus: NgramProfile,
+    expected: NgramProfile,
+    profiles: Sequence[tuple[SnapshotMeasurements, NgramProfile]],
+) -> None:
+    replies = [divergences(profile, corpus) for _, profile in profiles]
+    references = divergences(expected, corpus)
+    caption = (
+        "Jensen–Shannon divergence of the replies from the training corpus, in bits: 0 for equal distributions, 1 if "
+        "nothing is shared. Thin lines are the expected replies of the test corpus; a small sample always diverges a "
+        "little."
+    )
+    figure = draw_divergences([snapshot.step for snapshot, _ in profiles], replies, references)
+    chapter.add(page.picture(f"{run.label}_divergence", figure, caption))
+    rows = [
+        [title, *(format_number(values[n]) for values in replies), format_number(references[n])]
+        for n, title in ORDERS.items()
+    ]
+    labels = [f"at {snapshot.label}" for snapshot, _ in profiles]
+    chapter.add(Table(["Jensen–Shannon divergence, bits", *labels, "expected replies"], rows, numbers_from=1))
+    for index, (snapshot, profile) in enumerate(profiles, start=1):
+        caption = (
+            f"The most frequent words, bigrams and trigrams at {snapshot.label}, and their frequency in the training "
+            "corpus."
+        )
+        figure = draw_top_ngrams(profile, corpus, run.run.codecs.target.vocabulary)
+        picture = page.picture(f"{run.label}_ngrams_{snapshot.label}", figure, caption)
+        chapter.add(
+            picture if index == len(profiles) else Details(f"Most frequent words at {snapshot.label}", [picture])
+        )
+
+
+def replies_over_time(page: Page, report: Report) -> None:
+    """Replies to the same questions at every snapshot, of every run, and in transcripts."""
+    outputs = report.labels.outputs
+    chapter = page.chapter(f"{outputs.capitalize()} over time")
+    questions, source = report.options.questions, report.labels.source
+    for run in report.runs:
+        if run.snapshots:
+            caption = f"{run_prefix(report, run)}{outputs} at every snapshot, with the decoding settings of the run"
+            chapter.add(_reply_table(source, questions, [snapshot.replies for snapshot in run.snapshots], caption))
+        else:
+            add_error(chapter, run, "model")
+    newest = [(run.label, run.snapshots[-1]) for run in report.runs if run.snapshots]
+    columns = [snapshot.replies._replace(label=f"{name}, {snapshot.label}") for name, snapshot in newest]
+    columns += report.options.transcripts
+    if len(columns) > 1:
+        chapter.add(_reply_table(source, questions, columns, "Side by side: the newest snapshots, and transcripts"))
+    else:
+        chapter.add(
+            Paragraph(
+                f"To compare {outputs}, add other runs, or the {outputs} of another system with --transcript FILE "
+                f"(lines of question<TAB>reply, or one {report.labels.output} per line in the order above)."
+            )
+        )
+    for run in report.runs:
+        add_validation_replies(chapter, report, run)
+
+
+def _reply_table(source: str, questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
+    rows = [[question, *(column.replies[n] or "(empty)" for column in columns)] for n, question in enumerate(questions)]
+    return Table([source, *(column.label for column in columns)], rows, caption)
+
+
+def add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
+    """The sample replies logged at validations during training."""
+    lines = [line for line in read_json_lines(run.run.samples_file) if {"step", "source", "reply"} <= set(line)]
+    if not lines:
+        return
+    steps = sorted({line["step"] for line in lines})
+    shown = sample_evenly(steps, MAX_STEPS)
+    replies = {(line["source"], line["step"]): line["reply"] for line in lines}
+    targets = {line["source"]: line.get("target", NO_VALUE) for line in reversed(lines)}
+    sources = dict.fromkeys(line["source"] for line in lines)
+    rows = [[source, *(replies.get((source, step), NO_VALUE) for step in shown), targets[source]] for source in sources]
+    labels = report.labels
+    head = [labels.source, *(f"step {step:,}" for step in shown), labels.reference]
+    title = f"{run_prefix(report, run)}{labels.outputs} of validation samples during training"
+    chapter.add(Details(title, [Table(head, rows)]))
+
+
+def learning_curves(page: Page, report: Report) -> None:
+    """Training and validation loss and perplexity."""
+    chapter = page.chapter("Learning curves")
+    runs = []
+    for run in report.runs:
+        with chapter.show_errors(run.name):
+            runs.append(curves.read_curves(run.run, run.label))
+    if not runs:
+        return
+    caption = (
+        "Loss and perplexity during training. The training loss is measured on batches with dropout (pale: raw, "
+        "strong: averaged over 4 % of the points); the validation loss (markers) is exact and without dropout."
+    )
+    chapter.add(page.picture("learning_curves", curves.draw_curves(runs), caption))
+    if len(runs) == 1 and len(set(runs[0].train.minutes)) > 1:
+        figure = curves.draw_curves(runs, by_time=True)
+        chapter.add(Details("By time", [page.picture("learning_curves_by_time", figure, "The same by time.")]))
+    rows = [_curves_row(run) for run in runs if len(run.validation.losses)]
+    if rows:
+        head = ["run", "steps", "minutes", "last training loss", "best validation loss", "at step"]
+        chapter.add(Table(head, rows, "Losses in nats per target token", numbers_from=1))
+
+
+def _curves_row(run: curves.Curves) -> list[str]:
+    best = int(run.validation.losses.argmin())
+    return [
+        run.label,
+        f"{int(run.train.steps[-1]):,}",
+        format_number(float(run.train.minutes[-1]), 1),
+        format_number(float(run.train.losses[-1])),
+        format_number(float(run.validation.losses[best])),
+        f"{int(run.validation.steps[best]):,}",
+    ]
+
+
+def configuration(page: Page, report: Report) -> None:
+    """How to reproduce the report."""
+    chapter = page.chapter("Configuration")
+    names = " ".join(run.name for run in report.runs)
+    chapter.add(Paragraph(f"Generated by seq2seq-chat {__version__} with: seq2seq-chat report {names}"))
+    for run in report.runs:
+        title = f"{run.name}: complete configuration"
+        chapter.add(Details(title, [Preformatted(run.config.to_json())]))

@@ -1,0 +1,285 @@
+"""Evaluate a run on a test corpus: exact loss, and metrics of its replies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seq2seq_chat.chat.load import load_language_model_engine
+from seq2seq_chat.chat.rerank import LanguageModelScorer
+from seq2seq_chat.config import is_pairs
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.metrics.distance import SentenceDistances, load_sentence_vectors
+from seq2seq_chat.metrics.ngrams import Diversity
+from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, perplexity
+from seq2seq_chat.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.source_length import bleu_by_source_length
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.metrics_table import ScoredRun, compare_with_baseline, ensure_comparable
+from seq2seq_chat.report.predictions import Predictions, beam, predict
+from seq2seq_chat.report.scoring import Leakage, find_leakage, read_references, score_predictions, writes_lower_case
+from seq2seq_chat.runs.find import RunSnapshot
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import format_table
+
+LIMIT = 250_000  # samples
+FOLDER = "evaluation"  # in the folder of the run
+
+
+def evaluate_run(
+    run: Run,
+    data: str | Path | None = None,
+    snapshot: str | None = None,
+    limit: int | None = LIMIT,
+    *,
+    beam_width: int | None = None,
+    sent2vec: str | Path | None = None,
+    folder: str | Path | None = None,
+    references: Sequence[str | Path] = (),
+    baseline: RunSnapshot | None = None,
+) -> dict[str, Any]:
+    """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
+
+    Args:
+        data: corpus file; None for the configured test corpus, or else the validation corpus.
+        limit: number of samples, evenly spaced over the corpus; None for all.
+        beam_width: of a beam search; None for greedy search.
+        sent2vec: official Sent2Vec model; None to train a small one on the run's training corpus.
+        folder: where to keep the predictions; None for the run's own folder.
+        references: files of further references, with a line for each sample of the corpus.
+        baseline: a run to compare the scores with, evaluated on the same samples.
+
+    Raises:
+        UserError: There is no corpus to evaluate on, or the run cannot be loaded; a file of references has another
+            number of lines than the corpus has samples; the baseline has other samples.
+    """
+    corpus_file = evaluation_corpus(run, data)
+    output = Path(folder) if folder is not None else run.path / FOLDER
+    if baseline is not None:  # fail now, before predictions that may take an hour
+        baseline_corpus = evaluation_corpus(baseline.run, data)
+        ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
+    further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
+    loaded = LoadedRun(run, snapshot)
+    if sent2vec is not None:
+        Sent2Vec.load(sent2vec)  # the same
+    decoding = None if beam_width is None else beam(run.config.decoding, beam_width)
+    predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decoding)
+    vectors: Sent2Vec | None = None
+    try:
+        vectors, origin = load_sentence_vectors(run, output, sent2vec)
+    except UserError as error:
+        origin = str(error)
+    leakage = measure_leakage(loaded, corpus_file, predictions)
+    scores = score_predictions(predictions, run.config.task, further)
+    comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
+    if baseline is not None:
+        other = LoadedRun(baseline.run, baseline.snapshot)
+        others_folder = output if folder is not None else baseline.run.path / FOLDER
+        decoding = None if beam_width is None else beam(other.config.decoding, beam_width)
+        others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decoding)
+        comparison = compare_with_baseline(
+            ScoredRun(loaded, predictions, scores),
+            ScoredRun(other, others, score_predictions(others, run.config.task, further)),
+        )
+    return {
+        "run": run.name,
+        "task": run.config.task,
+        "snapshot": snapshot or "latest",
+        "step": loaded.step,
+        "data": str(corpus_file),
+        "references": list(map(str, references)),
+        "lowercase": lowercase,
+        **compute_all_metrics(predictions, vectors, leakage, scores, lowercase=lowercase),
+        "bootstrap": {"resamples": RESAMPLES, "seed": SEED},
+        "baseline": comparison,
+        "sent2vec": origin,
+        "predictions": str(predictions.path),
+    }
+
+
+def evaluation_corpus(run: Run, data: str | Path | None = None) -> Corpus:
+    """The corpus to evaluate a run on. Raises UserError if there is none, or if it needs pairs and has none."""
+    settings = run.config.data
+    corpus_file = data or settings.test or settings.validation
+    if data is not None and is_pairs(settings.train) and not is_pairs(data):
+        raise UserError(
+            f"run {run.name} was trained on pairs of texts; specify a .tsv of two columns with --data, not {data}. "
+            "Two parallel files become one with: paste SOURCE TARGET > FILE.tsv"
+        )
+    if corpus_file is None:
+        raise UserError(
+            f"run {run.name} has neither a test nor a validation corpus configured; specify one with --data FILE"
+        )
+    return corpus_file
+
+
+def measure_leakage(loaded: LoadedRun, files: Corpus, predictions: Predictions) -> Leakage | str:
+    """Which of the predicted samples occur in the training corpus of the run, or why this is unknown."""
+    data, indices = loaded.config.data, np.array([prediction.sample for prediction in predictions])
+    corpus = Dataset.open(files, loaded.codecs, data)
+    try:
+        return find_leakage(corpus, indices, Dataset.open(data.train, loaded.codecs, data))
+    except UserError as error:
+        return str(error)
+
+
+def compute_all_metrics(
+    predictions: Predictions,
+    vectors: Sent2Vec | None,
+    leakage: Leakage | str,
+    scores: CorpusScores,
+    *,
+    lowercase: bool = False,
+) -> dict[str, Any]:
+    """The metrics of predictions; of those whose sample does not occur in train; and of those whose target does not.
+
+    Args:
+        leakage: of the predictions, or why it is unknown.
+        scores: of the predictions.
+        lowercase: See :func:`bleu_by_source_length`.
+
+    Returns:
+        See :func:`compute_metrics`; further the numbers of ``leaked_samples`` and ``leaked_targets``, and the same
+        metrics ``without_leaked`` (samples) and ``without_leaked_targets``, which are None if nothing is left. If the
+        leakage is unknown, all four are None, and ``leakage_error`` says why.
+    """
+    distances = None if vectors is None else sentence_distances(predictions, vectors)
+    metrics = compute_metrics(predictions, distances, scores, lowercase=lowercase)
+    if isinstance(leakage, str):
+        return {**metrics, **dict.fromkeys(_LEAKAGE_KEYS), "leakage_error": leakage}
+    values: list[Any] = [int(leakage.samples.sum()), int(leakage.targets.sum())]
+    for leaked in leakage:
+        rest = predictions.select(~leaked)
+        if rest.samples == predictions.samples:
+            values.append(metrics)
+        else:
+            kept = distances and distances.select(~leaked), scores.select(~leaked)
+            values.append(compute_metrics(rest, *kept, lowercase=lowercase) if rest.samples else None)
+    return {**metrics, **dict(zip(_LEAKAGE_KEYS, values, strict=True)), "leakage_error": None}
+
+
+_LEAKAGE_KEYS = ("leaked_samples", "leaked_targets", "without_leaked", "without_leaked_targets")
+
+
+def compute_metrics(
+    predictions: Predictions, distances: SentenceDistances | None, scores: CorpusScores, *, lowercase: bool = False
+) -> dict[str, Any]:
+    """Compute all metrics of a set of predictions.
+
+    ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
+    is 2 to the loss in nats, the perplexity of the thesis's code. ``word_accuracy`` is the share of target tokens
+    that are the model's most probable ones under teacher forcing, ``exact_match`` that of the samples whose reply has
+    the tokens of the target and no others. The ``_varied`` distances exclude the samples whose reply is among the most
+    frequent ones.
+    """
+    nats, tokens, correct, exact = 0.0, 0, 0, 0
+    diversity = Diversity()
+    for block in predictions.in_blocks():
+        nats += math.fsum(p.nats for p in block)
+        tokens += sum(p.tokens for p in block)
+        correct += sum(p.right for p in block)
+        exact += sum(p.reply_tokens == p.expected_tokens for p in block)
+        diversity.add(p.reply_tokens for p in block)
+    loss = nats / tokens
+    return {
+        "loss": loss,
+        "loss_bits": loss / math.log(2),
+        "perplexity": perplexity(loss),
+        "two_to_the_loss": 2**loss if loss < 1000 else math.inf,
+        "samples": predictions.samples,
+        "tokens": tokens,
+        "word_accuracy": correct / tokens,
+        "exact_match": exact / predictions.samples,
+        **scores.metrics(),
+        "bleu_by_source_length_label": scores.bleu(lowercase).kind.label,
+        "bleu_by_source_length": bleu_by_source_length(scores, lowercase=lowercase),
+        **_distances(predictions, distances, {reply for reply, _ in diversity.most_frequent()}),
+        **diversity.metrics(),
+        "most_frequent": [{"reply": reply, "share": share} for reply, share in diversity.most_frequent()],
+    }
+
+
+def sentence_distances(predictions: Predictions, vectors: Sent2Vec) -> SentenceDistances:
+    """How far the reply of each prediction is from the expected one."""
+    blocks = predictions.in_blocks()
+    texts = (([p.reply_tokens for p in block], [p.expected_tokens for p in block]) for block in blocks)
+    return SentenceDistances.of_blocks(vectors, texts)
+
+
+def _distances(predictions: Predictions, distances: SentenceDistances | None, frequent: set[str]) -> dict[str, Any]:
+    names = ("sent2vec_distance", "sent2vec_cosine", "sent2vec_distance_varied", "sent2vec_cosine_varied")
+    if distances is None:
+        return dict.fromkeys((*names, "varied_samples"))
+    varied = np.array([prediction.reply_tokens not in frequent for prediction in predictions], bool)
+    values = *distances.means(), *distances.select(varied).means()
+    return {**dict(zip(names, values, strict=True)), "varied_samples": int(varied.sum())}
+
+
+def evaluation_text(run: Run, data: str | Path | None = None) -> str:
+    """The file to evaluate a language model on: ``data``, or its test text, or else its validation text.
+
+    Raises:
+        UserError: There is none.
+    """
+    file = data or run.config.data.test or run.config.data.validation
+    if file is None:
+        raise UserError(
+            f"run {run.name} has neither a test nor a validation text configured; specify one with --data FILE"
+        )
+    return str(file)
+
+
+def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
+    """The exact loss of a language model on a whole text, with the state carried from its first token to its last.
+
+    Args:
+        data: text file; None for the configured test text, or else the validation text.
+
+    Returns:
+        ``loss`` in nats per token, ``loss_bits`` in bits, ``perplexity``, ``token_accuracy`` (the share of tokens that
+        are the model's most probable ones), ``unknown_share`` and the number of ``tokens``, the first of which is not
+        predicted.
+
+    Raises:
+        UserError: There is no text to evaluate on, or the run cannot be loaded.
+    """
+    config, file = run.config, evaluation_text(run, data)
+    loaded = load_language_model_engine(run, snapshot)
+    text = RunningText.open(file, loaded.codecs, config.data)
+    score = LanguageModelScorer(loaded.engine).score(text.tokens)
+    loss = CorpusLoss(score.nats, score.tokens, None)
+    return {
+        "run": run.name,
+        "task": config.task,
+        "snapshot": snapshot or "latest",
+        "step": loaded.step,
+        "data": file,
+        "tokens_are": "characters" if loaded.codecs.source.tokenizer.keeps_line_breaks else "tokens",
+        "loss": loss.loss,
+        "loss_bits": loss.bits_per_token,
+        "perplexity": loss.perplexity,
+        "token_accuracy": score.correct / score.tokens,
+        "unknown_share": text.unknown_share(),
+        "tokens": score.tokens,
+    }
+
+
+def format_text_metrics(metrics: dict[str, Any]) -> str:
+    """The results of :func:`evaluate_text` for a terminal."""
+    unit = metrics["tokens_are"].removesuffix("s")
+    rows = [
+        [f"loss, nats per {unit}", f"{metrics['loss']:.4f}"],
+        [f"loss, bits per {unit}", f"{metrics['loss_bits']:.4f}"],
+        ["perplexity", f"{metrics['perplexity']:.2f}"],
+        [f"{unit} accuracy", f"{metrics['token_accuracy']:.2%}"],
+        ["unknown", f"{metrics['unknown_share']:.2%}"],
+        [metrics["tokens_are"], f"{metrics['tokens']:,}"],
+    ]
+    return format_table(rows, "lr")

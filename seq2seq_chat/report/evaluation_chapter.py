@@ -1,0 +1,203 @@
+"""The chapter of a report on the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from seq2seq_chat.metrics.ngrams import TOP_REPLIES
+from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS
+from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bins
+from seq2seq_chat.report.chapters import add_error, run_prefix
+from seq2seq_chat.report.figures.scores import draw_bleu_by_length, draw_metrics
+from seq2seq_chat.report.measure import Report
+from seq2seq_chat.report.metrics_table import describe_leakage, format_interval, format_score
+from seq2seq_chat.report.page import (
+    Chapter,
+    Details,
+    Page,
+    Paragraph,
+    Table,
+    Unavailable,
+    format_number,
+    format_percent,
+)
+from seq2seq_chat.report.scoring import writes_lower_case
+from seq2seq_chat.report.votes.evaluation import votes_on_runs
+from seq2seq_chat.report.votes.statistics import vote_statistics
+from seq2seq_chat.report.votes.tables import PAIR_HEAD, STRENGTH_HEAD, notes, pair_rows, strength_rows
+
+
+def _digits(digits: int) -> Callable[[Any], str]:
+    return lambda value: format_number(value, digits)
+
+
+METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("loss", "loss, nats per token ↓", format_number),
+    ("loss_bits", "loss, bits per token ↓", format_number),
+    ("perplexity", "perplexity, e^loss ↓", _digits(2)),
+    ("two_to_the_loss", "2^loss, the “perplexity” of the thesis's tables ↓", _digits(2)),
+    ("word_accuracy", "word accuracy under teacher forcing ↑", format_percent),
+    ("exact_match", "exact match: whole lines that equal the {reference} ↑", format_percent),
+    *((key, key, str) for key in SCORE_KEYS),  # with their labels and intervals
+    ("sent2vec_distance", "Sent2Vec distance, as in the thesis ↓", format_number),
+    ("sent2vec_cosine", "Sent2Vec cosine similarity ↑", format_number),
+    ("sent2vec_distance_varied", f"… distance without the {TOP_REPLIES} most frequent {{outputs}} ↓", format_number),
+    ("sent2vec_cosine_varied", f"… similarity without the {TOP_REPLIES} most frequent {{outputs}} ↑", format_number),
+    ("distinct_1", "distinct-1: distinct words / words ↑", _digits(4)),
+    ("distinct_2", "distinct-2: distinct bigrams / bigrams ↑", _digits(4)),
+    ("distinct_replies", "distinct {outputs} / {outputs} ↑", format_percent),
+    ("words_used", "distinct words", _digits(0)),
+    ("word_entropy_bits", "entropy of the words, bits ↑", _digits(2)),
+    ("most_frequent_share", f"share of the {TOP_REPLIES} most frequent {{outputs}} ↓", format_percent),
+    ("mean_length", "mean length of a {output}, tokens", _digits(2)),
+)
+
+_LOW_BLEU = {
+    "conversation": ", and low because many replies to small talk are good, but only one of them is the reference",
+    "translation": "",
+}
+
+
+def evaluation(page: Page, report: Report) -> None:
+    """All metrics of every snapshot."""
+    chapter = page.chapter("Evaluation on the test corpus")
+    for run in report.runs:
+        add_error(chapter, run, "evaluation")
+    evaluated = [
+        (f"{run_prefix(report, run)}{snapshot.label}", snapshot.metrics)
+        for run in report.runs
+        for snapshot in run.snapshots
+        if snapshot.metrics is not None
+    ]
+    if not evaluated:
+        chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics."))
+        return
+    for run in report.runs:
+        if metrics := next((s.metrics for s in run.snapshots if s.metrics is not None), None):
+            chapter.add(
+                Paragraph(
+                    f"{run_prefix(report, run)}{metrics['samples']:,} samples of {run.corpus_file}, "
+                    f"{metrics['tokens']:,} target tokens; {report.labels.outputs} by greedy search. "
+                    f"Leakage: {describe_leakage(metrics)}."
+                )
+            )
+    chapter.add(_metrics_table(report, evaluated))
+    chapter.add(
+        Paragraph(
+            "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
+            "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
+            "samples are added, so compare them only for equal numbers of samples. Scores are sacrebleu's"
+            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in evaluated])}; ± is half the "
+            f"width of the 95 % interval, from {RESAMPLES:,} bootstrap resamples. "
+            f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
+        )
+    )
+    over_time = [
+        (run.label, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
+    ]
+    chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
+    _add_bleu_by_length(chapter, page, report)
+    for run in report.runs:
+        if run.examples:
+            rows = [[p.source, p.reply or "(empty)", p.expected, format_number(p.score, 2)] for p in run.examples]
+            labels = report.labels
+            head = [labels.source, labels.output, labels.reference, f"log-probability of the {labels.output}, nats"]
+            title = f"{run_prefix(report, run)}test samples and the {labels.outputs} at the newest snapshot"
+            chapter.add(Details(title, [Table(head, rows, numbers_from=3)]))
+
+
+def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]]]) -> Table:
+    columns = [*evaluated, *_without_leaked(report)]
+    names = report.labels._asdict()
+    reference = report.runs[0].reference_diversity
+    with_references = reference is not None and len(report.runs) == 1
+    values = reference.metrics() if reference is not None and with_references else {}
+    rows = []
+    for key, name, show in METRICS:
+        if key not in SCORE_KEYS:
+            row = [name.format(**names), *(show(metrics[key]) for _, metrics in columns)]
+        elif title := " or ".join(_score_labels(key, [metrics for _, metrics in columns])):
+            row = [f"{title}, 0–100 ↑", *(format_score(metrics, key) for _, metrics in columns)]
+        else:
+            continue
+        rows.append([*row, *([show(values[key]) if key in values else ""] if with_references else [])])
+    labels = [*(label for label, _ in columns), *([report.labels.references] if with_references else [])]
+    return Table(
+        ["metric", *labels], rows, "By training steps; ↓: lower is better, ↑: higher is better", numbers_from=1
+    )
+
+
+def _without_leaked(report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The metrics of the newest snapshot of each run without leaked samples, if there are any."""
+    for run in report.runs:
+        snapshot = next((s for s in reversed(run.snapshots) if s.metrics is not None), None)
+        metrics = snapshot and snapshot.metrics
+        if snapshot and metrics and metrics["leaked_samples"] and metrics["without_leaked"]:
+            yield f"{run_prefix(report, run)}{snapshot.label}, without leaked samples", metrics["without_leaked"]
+
+
+def _score_labels(key: str, evaluated: Sequence[dict[str, Any]]) -> list[str]:
+    """What a score is called; runs of different tasks may differ in it."""
+    return list(dict.fromkeys(metrics[f"{key}_label"] for metrics in evaluated if metrics[f"{key}_label"]))
+
+
+def _signatures(evaluated: Sequence[dict[str, Any]]) -> str:
+    """The signature of each score."""
+    signatures = {m[f"{key}_label"]: m[f"{key}_signature"] for key in SCORE_KEYS for m in evaluated}
+    return "; ".join(f"{label} {signature}" for label, signature in signatures.items() if label)
+
+
+def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
+    """BLEU by the length of the source: a table of all snapshots, and curves of the newest one of each run."""
+    scores = {
+        f"{run_prefix(report, run)}{snapshot.label}": snapshot.scores
+        for run in report.runs
+        for snapshot in run.snapshots
+        if snapshot.scores is not None
+    }
+    bins = length_bins(*(each.source_lengths for each in scores.values()))
+    lowercase = any(writes_lower_case(run.run.codecs.target.tokenizer) for run in report.runs)
+    by_length = {label: bleu_by_source_length(each, bins, lowercase=lowercase) for label, each in scores.items()}
+    labels = dict.fromkeys(each.bleu(lowercase).kind.label for each in scores.values())
+    newest = {}
+    for run in report.runs:
+        if measured := [snapshot for snapshot in run.snapshots if snapshot.scores is not None]:
+            newest[run.label] = by_length[f"{run_prefix(report, run)}{measured[-1].label}"]
+    source = report.labels.source
+    caption = (
+        f"BLEU by the length of the {source} in tokens, at the newest snapshot: points at the mean length of the "
+        "samples, and 95 % intervals."
+    )
+    chapter.add(page.picture("bleu_by_length", draw_bleu_by_length(newest, source, " / ".join(labels)), caption))
+    rows = []
+    for columns in zip(*by_length.values(), strict=True):
+        cells = [f"{format_number(row['bleu'], 2)} ({format_interval(row['bleu_interval'])})" for row in columns]
+        samples = dict.fromkeys(format_number(row["samples"], 0) for row in columns)
+        rows.append([columns[0]["words"], " / ".join(samples), *cells])
+    head = [f"tokens of the {source}", "samples", *by_length]
+    chapter.add(Table(head, rows, f"BLEU by the length of the {source}, with 95 % intervals", numbers_from=1))
+
+
+def votes(page: Page, report: Report) -> None:
+    """What people preferred, if they voted on these runs."""
+    chapter = page.chapter("Blind evaluation")
+    cast = votes_on_runs(report.runs[0].run.results, [run.name for run in report.runs])
+    if not cast:
+        runs = "this run" if len(report.runs) == 1 else "these runs"
+        chapter.add(Paragraph(f"Nobody has voted on {runs}; the page Judge of seq2seq-chat serve collects votes."))
+        return
+    statistics = vote_statistics(cast)
+    caption = (
+        f"{statistics.votes:,} votes on pairs of replies whose systems were hidden. The win rate is the share of wins "
+        "among votes with a preference, with a 95 % interval by Wilson; about as many votes are missing as exclude "
+        "50 % from the interval in four of five evaluations."
+    )
+    chapter.add(Table(PAIR_HEAD, pair_rows(statistics), caption, numbers_from=2))
+    caption = (
+        "Bradley–Terry strengths: log-odds of winning against the average of these systems. A vote without a "
+        "preference counts as half a win; the 95 % intervals resample prompts."
+    )
+    chapter.add(Table(STRENGTH_HEAD, strength_rows(statistics), caption, numbers_from=1))
+    for note in notes(statistics):
+        chapter.add(Paragraph(note[0].upper() + note[1:] + "."))

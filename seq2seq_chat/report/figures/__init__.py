@@ -1,0 +1,1 @@
+"""The figures of a report: what each shows, and how it is drawn."""

@@ -1,0 +1,229 @@
+"""The chapters of a report on the newest model: attention, beams, vectors, weights and gates."""
+
+from __future__ import annotations
+
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.chat.decode_corpus import greedy
+from seq2seq_chat.report.chapters import add_error, newest_model, sample_evenly
+from seq2seq_chat.report.figures import beams, vectors
+from seq2seq_chat.report.figures.attention import NO_ATTENTION, draw_heat_maps, draw_overlay, ensure_attention
+from seq2seq_chat.report.figures.beams import draw_beams
+from seq2seq_chat.report.figures.model_internals import (
+    VariableNorms,
+    draw_gates,
+    draw_gradients_by_step,
+    draw_variables,
+    gate_activations,
+)
+from seq2seq_chat.report.figures.vectors import draw_projections
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.measure import Projection, Report, RunMeasurements
+from seq2seq_chat.report.page import (
+    Chapter,
+    Details,
+    Page,
+    Paragraph,
+    Table,
+    format_number,
+    format_percent,
+)
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import NO_VALUE
+
+ATTENTION_BEAM = 3  # hypotheses whose attention is drawn
+WORD_LABELS = 110  # in the figure of word embeddings
+NEIGHBOR_WORDS = 24  # words whose neighbors are listed
+MAX_LISTED = 50  # replies listed of the widest beam
+
+
+def attention(page: Page, report: Report) -> None:
+    """Attention of greedy replies and of beams."""
+    chapter = page.chapter("Attention")
+    chapter.add(Paragraph("Words are in the order they were written, even if the model reads its input reversed."))
+    for run in report.runs:
+        with chapter.show_errors(run.name):
+            loaded = newest_model(run)
+            if loaded.config.model.attention == "none":
+                raise UserError(NO_ATTENTION)
+            samples = [p.source for p in run.examples if 4 <= len(p.source.split()) <= 14][:2]
+            for index, text in enumerate([max(report.options.questions, key=len), *samples], start=1):
+                with chapter.show_errors(f"“{text}”"):
+                    _add_attention(page, chapter, loaded, text, f"{run.label}_attention_{index}")
+
+
+def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, text: str, name: str) -> None:
+    decoding = loaded.config.decoding
+    reply = loaded.chatbot.reply(text, greedy(decoding))
+    ensure_attention(reply)
+    figure = draw_heat_maps(reply.source_words, reply.hypotheses)
+    chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” (greedy search)"))
+    figure = draw_overlay(reply.source_words, reply.hypotheses[0])
+    chapter.add(page.picture(f"{name}_overlay", figure, "The same weights, as shading of the utterance."))
+    beam = beams.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
+    reply = loaded.chatbot.reply(text, beam)
+    ensure_attention(reply)
+    caption = f"The {ATTENTION_BEAM} best replies of a beam of {beam.beam_width}."
+    picture = page.picture(f"{name}_beam", draw_heat_maps(reply.source_words, reply.hypotheses), caption)
+    chapter.add(Details(caption, [picture]))
+
+
+def beam_study(page: Page, report: Report) -> None:
+    """Replies and their log-probabilities by beam width."""
+    chapter = page.chapter("Beam study")
+    for run in report.runs:
+        with chapter.show_errors(run.name):
+            _add_beam_study(page, chapter, report, run, newest_model(run))
+
+
+def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasurements, loaded: LoadedRun) -> None:
+    report.on_progress(f"{run.name}: beams of up to {beams.WIDTHS[-1]} hypotheses")
+    questions = list(report.options.questions)
+    samples = [p for p in run.examples if p.expected.split()]
+    studies = beams.study_beams(loaded, [*questions, *(p.source for p in samples)], beams.WIDTHS)
+    question_studies, sample_studies = studies[: len(questions)], studies[len(questions) :]
+    tokenizer = loaded.codecs.target.tokenizer
+    if report.options.favorites is not None:
+        ranks = beams.rank_favorites(question_studies, report.options.favorites.replies, tokenizer, report.vectors)
+        favorite = "your favorite reply"
+    else:
+        ranks = beams.rank_favorites(sample_studies, [p.expected for p in samples], tokenizer, report.vectors)
+        favorite = "the reply nearest in meaning to the expected one"
+    caption = (
+        "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "
+        f"{favorite} in the beam of {beams.WIDTHS[-1]}."
+    )
+    chapter.add(page.picture(f"{run.label}_beams", draw_beams(studies, ranks), caption))
+    rows = [
+        [
+            study.utterance,
+            *([f"{b.text or '(empty)'} ({b.score:.1f})" for b in study.best] or [NO_VALUE] * len(beams.WIDTHS)),
+        ]
+        for study in question_studies
+    ]
+    head = ["utterance", *(str(width) for width in beams.WIDTHS)]
+    chapter.add(Table(head, rows, "Best reply by beam width, and its log-probability in nats"))
+    if ranks:
+        rows = [[r.utterance, r.favorite, r.nearest, f"{r.rank} of {r.size}"] for r in ranks]
+        table = Table(["utterance", "favorite", "nearest in the beam", "rank"], rows, numbers_from=3)
+        chapter.add(Details(f"Ranks of {favorite}", [table]))
+    first = question_studies[0]
+    rows = [
+        [str(rank), text or "(empty)", f"{score:.2f}"]
+        for rank, (text, score) in enumerate(first.widest[:MAX_LISTED], start=1)
+    ]
+    table = Table(["rank", "reply", "log-probability, nats"], rows, numbers_from=2)
+    chapter.add(Details(f"The first {MAX_LISTED} of {beams.WIDTHS[-1]} replies to “{first.utterance}”", [table]))
+
+
+def thought_vectors(page: Page, report: Report) -> None:
+    """Projections, clusters and neighbors of thought vectors."""
+    chapter = page.chapter("Thought vectors")
+    chapter.add(
+        Paragraph(
+            "A thought vector is the final state of the encoder. Utterances similar in meaning or form lie close "
+            "together. Clusters are found by k-means on normalized vectors."
+        )
+    )
+    for run in report.runs:
+        with chapter.show_errors(run.name):
+            points, tsne = _projection(run, "thoughts", run.thoughts)
+            cluster_index, clusters = vectors.cluster_vectors(points)
+            figure = draw_projections(points, "Thought vectors", cluster_index, neighborhoods=tsne)
+            name = f"{run.label}_thought_vectors"
+            size = f"{len(points.labels):,} utterances in {points.values.shape[1]:,} dimensions"
+            chapter.add(page.picture(name, figure, f"{size}; colors and markers are clusters."))
+            rows = [[str(n), f"{c.size:,}", " · ".join(c.nearest)] for n, c in enumerate(clusters, start=1)]
+            chapter.add(Table(["cluster", "utterances", "nearest to its center"], rows))
+            rows = [[label, *_neighbors(points, label, 4)] for label in points.labels[:8]]
+            head = ["utterance", "nearest", "2nd", "3rd", "4th"][: len(rows[0])]
+            chapter.add(Table(head, rows, "Nearest neighbors and their cosine similarity"))
+            _export_projector(page, chapter, points, name)
+
+
+def word_embeddings(page: Page, report: Report) -> None:
+    """Projections and neighbors of word embeddings."""
+    chapter = page.chapter("Word embeddings")
+    for run in report.runs:
+        with chapter.show_errors(run.name):
+            points, tsne = _projection(run, "words", run.words)
+            figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS, neighborhoods=tsne)
+            caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labeled."
+            name = f"{run.label}_word_embeddings"
+            chapter.add(page.picture(name, figure, caption))
+            words = points.labels[:: max(1, len(points.labels) // NEIGHBOR_WORDS)][:NEIGHBOR_WORDS]
+            rows = [[word, " · ".join(_neighbors(points, word, 6))] for word in words]
+            chapter.add(Table(["word", "nearest neighbors (cosine similarity)"], rows))
+            _export_projector(page, chapter, points, name)
+
+
+def _projection(run: RunMeasurements, part: str, projection: Projection | None) -> Projection:
+    """A projection of the newest model. Raises UserError if there is none."""
+    newest_model(run)
+    if projection is None:
+        raise UserError(run.errors[part])
+    return projection
+
+
+def _neighbors(points: vectors.Vectors, label: str, count: int) -> list[str]:
+    neighbors = vectors.nearest_neighbors(points, label, count)
+    return [f"{other} ({similarity:.2f})" for other, similarity in neighbors]
+
+
+def _export_projector(page: Page, chapter: Chapter, points: vectors.Vectors, name: str) -> None:
+    folder = page.figures / "projector" / name
+    vectors.export_projector(points, folder)
+    chapter.add(Paragraph(f"View them in TensorBoard's projector: tensorboard --logdir {folder}"))
+
+
+def internals(page: Page, report: Report) -> None:
+    """Parameters, weights, gradients and gates."""
+    chapter = page.chapter("Model internals")
+    for run in report.runs:
+        add_error(chapter, run, "gradients")
+        with chapter.show_errors(run.name):
+            loaded = newest_model(run)
+            chapter.add(_parameter_table(loaded))
+            _add_gradients(page, chapter, run)
+            text = max(report.options.questions, key=len)
+            for part, gates in gate_activations(loaded, text).items():
+                inputs = f"while it reads “{text}”" if part == "encoder" else f"at each word of its reply to “{text}”"
+                caption = f"Gates of the {part} {inputs}."
+                chapter.add(page.picture(f"{run.label}_gates_{part}", draw_gates(gates, part), caption))
+
+
+def _parameter_table(loaded: LoadedRun) -> Table:
+    parts = parameter_counts(loaded.config, *loaded.codecs.vocabulary_sizes)
+    total = sum(parts.values())
+    by_size = sorted(parts.items(), key=lambda part: -part[1])
+    rows = [[part, format_number(count, 0), format_percent(count / total)] for part, count in by_size]
+    return Table(["part", "parameters", "share"], [*rows, ["total", format_number(total, 0), ""]], numbers_from=1)
+
+
+def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements) -> None:
+    measured = [(snapshot.label, snapshot.gradients) for snapshot in run.snapshots if snapshot.gradients is not None]
+    if not measured:
+        return
+    by_snapshot = {label: gradients.by_step for label, gradients in sample_evenly(measured)}
+    caption = (
+        "Norm of the gradient of the mean loss of some test samples, by time step. A norm that falls toward the first "
+        "step is a vanishing gradient."
+    )
+    figure = draw_gradients_by_step(by_snapshot, "training steps" if len(by_snapshot) > 1 else "")
+    chapter.add(page.picture(f"{run.label}_gradients", figure, caption))
+    label, newest = measured[-1]
+    caption = f"Weights, and gradients of the mean loss of some test samples, at {label}."
+    chapter.add(page.picture(f"{run.label}_weights", draw_variables(newest.variables), caption))
+    head = ["variable", "shape", "parameters", "norm", "rms", "gradient norm"]
+    table = Table(head, [_variable_row(variable) for variable in newest.variables], numbers_from=1)
+    chapter.add(Details("All variables", [table]))
+
+
+def _variable_row(variable: VariableNorms) -> list[str]:
+    return [
+        variable.name,
+        " × ".join(map(str, variable.shape)),
+        format_number(variable.parameters, 0),
+        format_number(variable.norm),
+        f"{variable.rms:.4f}",
+        f"{variable.gradient_norm:.3g}",
+    ]

@@ -1,0 +1,291 @@
+"""Replies and exact losses for every sample of a corpus, kept in a file.
+
+The first line of the file identifies the weights, the corpus and the settings; each further line is the JSON object of
+a sample, in the order of the samples. Lines are flushed to disk block by block, so an interrupted evaluation resumes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from seq2seq_chat.chat.decode_corpus import decode_corpus, greedy
+from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.data.batches import choose_buckets, evenly_spaced
+from seq2seq_chat.data.corpus_file import bundled_questions
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.pairs import Corpus, corpus_paths
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.lines import numbered_lines
+
+BLOCK = 640  # samples decoded together, and again after an interruption
+MAX_ROWS = 128  # samples scored together
+SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
+MAX_BUCKETS = 8
+
+
+class Prediction(NamedTuple):
+    """A sample with the model's reply and the loss of the expected reply."""
+
+    sample: int  # index in the corpus
+    source: str  # as it is in the corpus
+    reply: str  # as people write it
+    expected: str  # as it is in the corpus
+    source_words: int
+    reply_tokens: str  # separated by spaces
+    expected_tokens: str  # separated by spaces
+    score: float  # log-probability of the reply, nats
+    nats: float  # loss of the expected reply, summed over its tokens
+    tokens: int  # of the expected reply, end marker included, up to the model's step limit
+    right: int  # tokens that are the most probable ones under teacher forcing
+
+
+class Predictions:
+    """The predictions in a file, or some of them."""
+
+    def __init__(self, path: Path, samples: int, selected: npt.NDArray[np.bool_] | None = None) -> None:
+        """``samples`` predictions of a file: those ``selected``, [in the file], or all if that is None."""
+        self.path, self.samples, self._selected = path, samples, selected
+
+    def __iter__(self) -> Iterator[Prediction]:
+        """Read the predictions one by one."""
+        with open(self.path, encoding="utf-8") as file:
+            next(file)
+            for line in file if self._selected is None else itertools.compress(file, self._selected):
+                yield Prediction(**json.loads(line))
+
+    def select(self, selected: npt.NDArray[np.bool_]) -> Predictions:
+        """Some of the predictions in the file."""
+        return Predictions(self.path, int(selected.sum()), selected)
+
+    def in_blocks(self) -> Iterator[list[Prediction]]:
+        """Read the predictions in lists of up to ``BLOCK``."""
+        predictions = iter(self)
+        while block := list(itertools.islice(predictions, BLOCK)):
+            yield block
+
+
+def predict(
+    loaded: LoadedRun,
+    data: Corpus,
+    folder: Path,
+    *,
+    limit: int | None = None,
+    decoding: Decoding | None = None,
+) -> Predictions:
+    """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from a file in ``folder``.
+
+    Args:
+        decoding: decoding settings; None for greedy search.
+
+    Raises:
+        UserError: The corpus cannot be read, the file cannot be written, or another process is writing it.
+    """
+    settings = loaded.config.data
+    decoding = decoding or greedy(loaded.config.decoding)
+    corpus = Dataset.open(data, loaded.codecs, settings)
+    samples = evenly_spaced(len(corpus), limit)
+    header = {
+        "format": "seq2seq-chat predictions 2",
+        "weights": loaded.weights_fingerprint(),
+        **loaded.codecs.fingerprints(),
+        "corpus": corpus.fingerprint,
+        "samples": len(samples),
+        "of": len(corpus),
+        "reverse_input": settings.reverse_input,
+        "decoding": decoding.model_dump(),
+    }
+    if (lexicon := loaded.chatbot.reader(decoding).lexicon) is not None:
+        header["lexicon"] = lexicon.fingerprint
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", corpus_paths(data)[0].name.removesuffix(".gz").removesuffix(".txt"))
+    path = folder / f"{loaded.label}_{stem}_{decoding.method}_{digest}.jsonl"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _open_exclusively(path) as file:
+            done = _truncate_to_complete(file, header, samples)
+            if done < len(samples):
+                _predict_remaining(loaded, corpus, samples, done, decoding, file)
+    except OSError as error:
+        raise UserError(
+            f"{path}: could not write predictions: {error.strerror or error}; "
+            "run the same command again to continue from the ones written so far"
+        ) from error
+    return Predictions(path, len(samples))
+
+
+def beam(decoding: Decoding, width: int) -> Decoding:
+    """Beam search with the logit rules of ``decoding``."""
+    return override_decoding(decoding, method="beam", beam_width=width, n_best=1)
+
+
+@contextlib.contextmanager
+def _open_exclusively(path: Path) -> Iterator[IO[bytes]]:
+    with open(path, "a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{path}: another process is writing these predictions; wait for it to finish") from None
+        yield file
+
+
+def _truncate_to_complete(file: IO[bytes], header: dict[str, Any], samples: np.ndarray) -> int:
+    """Truncate the file to the complete blocks of these predictions and return their number of samples.
+
+    Only complete blocks are kept, because losses are rounded differently with other block boundaries.
+    """
+    first_line = (json.dumps(header, sort_keys=True) + "\n").encode()
+    file.seek(0)
+    done, end, position = 0, 0, len(first_line)
+    if file.readline() == first_line:
+        end = position
+        for number, line in enumerate(file, start=1):
+            if number > len(samples) or not _is_prediction(line, int(samples[number - 1])):
+                break
+            position += len(line)
+            if number % BLOCK == 0 or number == len(samples):
+                done, end = number, position
+    file.truncate(end)
+    if not end:
+        file.write(first_line)
+        file.flush()
+    return done
+
+
+def _is_prediction(line: bytes, sample: int) -> bool:
+    try:
+        values = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return False
+    return isinstance(values, dict) and tuple(values) == Prediction._fields and values["sample"] == sample
+
+
+def _predict_remaining(
+    loaded: LoadedRun,
+    corpus: Dataset,
+    samples: np.ndarray,
+    done: int,
+    decoding: Decoding,
+    file: IO[bytes],
+) -> None:
+    """Append the predictions of ``samples[done:]`` block by block."""
+    scorer = loaded.scorer(MAX_ROWS)
+    model, reverse = loaded.config.model, loaded.config.data.reverse_input
+    buckets = choose_buckets(
+        corpus.source_lengths(samples),
+        corpus.target_lengths(samples) + 1,
+        (model.encoder_steps, model.decoder_steps),
+        min(MAX_BUCKETS, 1 + len(samples) // SAMPLES_PER_BUCKET),
+    )
+    title = f"{loaded.config.name}, {loaded.label}"
+    with tqdm(total=len(samples), initial=done, desc=title, unit="sample", delay=2, disable=None, leave=False) as bar:
+        for start in range(done, len(samples), BLOCK):
+            block = samples[start : start + BLOCK]
+            losses = zip(*scorer.score_samples(corpus, buckets, reverse, block), strict=True)
+            replies = decode_corpus(loaded.chatbot, corpus, decoding, block)
+            lines = []
+            results = zip(block, corpus.samples(block), replies, losses, strict=True)
+            for number, sample, reply, (nats, tokens, right) in results:
+                prediction = Prediction(
+                    int(number),
+                    sample.source,
+                    reply.text,
+                    sample.target,
+                    len(sample.source_tokens),
+                    " ".join(reply.words),
+                    " ".join(sample.target_tokens),
+                    reply.score,
+                    float(nats),
+                    int(tokens),
+                    int(right),
+                )
+                lines.append(json.dumps(prediction._asdict(), ensure_ascii=False) + "\n")
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+            bar.update(len(block))
+
+
+QUESTIONS = tuple(bundled_questions().read_text(encoding="utf-8").splitlines())
+
+
+class ReplyColumn(NamedTuple):
+    """The replies of a run at a snapshot, or of a transcript."""
+
+    label: str
+    replies: list[str]  # in the order of the questions; "" if there is none
+
+
+def read_questions(path: str | Path | None) -> list[str]:
+    """Read questions from a text file, one per line; None for the default ones. Raises UserError if it is empty."""
+    if path is None:
+        return list(QUESTIONS)
+    questions = [line.strip() for _, line in numbered_lines(path, UserError) if line.strip()]
+    if not questions:
+        raise UserError(f"{path} contains no questions; write one per line")
+    return questions
+
+
+def default_questions(run: Run, data: str | None = None) -> list[str]:
+    """The questions of a report; for a translation run, the first sources of ``data`` or else of its test corpus."""
+    settings = run.config.data
+    if run.config.task == "translation":
+        with suppress(UserError):  # the corpus is missing; the report says so
+            files = data or settings.test or settings.validation or settings.train
+            corpus = Dataset.open(files, run.codecs, settings)
+            return list(dict.fromkeys(corpus.text(n).source for n in range(min(len(corpus), len(QUESTIONS)))))
+    return list(QUESTIONS)
+
+
+def read_transcript(path: str | Path, questions: Sequence[str]) -> ReplyColumn:
+    """Read replies of another system: lines of ``question<TAB>reply``, or one reply per question in their order.
+
+    Raises:
+        UserError: The file cannot be read or does not match the questions.
+    """
+    lines = [(number, line) for number, line in numbered_lines(path, UserError) if line.strip()]
+    label = Path(path).stem
+    if not any("\t" in line for _, line in lines):
+        if len(lines) != len(questions):
+            raise UserError(
+                f"{path} has {len(lines)} replies to {len(questions)} questions; write one per line in the order of "
+                "the questions, or lines of question<TAB>reply"
+            )
+        return ReplyColumn(label, [line.strip() for _, line in lines])
+    replies: dict[str, str] = {}
+    for number, line in lines:
+        question, tab, reply = line.partition("\t")
+        if not tab:
+            raise UserError(f"{path}, line {number}: missing tab; write question<TAB>reply")
+        replies.setdefault(_words(question), reply.strip())
+    if not any(_words(question) in replies for question in questions):
+        raise UserError(f"{path} replies to none of the questions, which are: {'; '.join(questions[:5])} …")
+    return ReplyColumn(label, [replies.get(_words(question), "") for question in questions])
+
+
+def _words(question: str) -> str:
+    """The words of a question, by which questions are matched: without case, punctuation marks and extra spaces."""
+    return " ".join(re.findall(r"\w+", question.casefold()))
+
+
+def reply_to_all(loaded: LoadedRun, questions: Sequence[str], label: str) -> ReplyColumn:
+    """Reply to questions with the current weights; sampling uses a fixed seed."""
+    decoding = loaded.config.decoding
+    if decoding.method == "sample" and decoding.seed is None:
+        decoding = override_decoding(decoding, seed=loaded.config.seed)
+    return ReplyColumn(label, [reply.text for reply in loaded.chatbot.replies(list(questions), decoding)])

@@ -1,0 +1,1 @@
+"""Strings to word ids and back: tokenizers, vocabularies, lexicons. No TensorFlow."""

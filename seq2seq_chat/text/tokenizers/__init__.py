@@ -1,0 +1,82 @@
+"""Tokenizers: text to tokens and back, one per module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
+from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
+from seq2seq_chat.text.tokenizers.subword_training import SIZE_SETTING, SubwordModel
+from seq2seq_chat.text.tokenizers.thesis import ThesisTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import Tokenizer, TokenizerError, WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
+
+__all__ = [
+    "TOKENIZER_FILE",
+    "SubwordModel",
+    "Tokenizer",
+    "TokenizerError",
+    "TokenizerName",
+    "TokenizerSettings",
+    "create_tokenizer",
+    "train_tokenizer",
+]
+
+TOKENIZER_FILE = "tokenizer.json"
+
+_SIMPLE_TOKENIZERS: dict[str, type[Tokenizer]] = {
+    tokenizer.name: tokenizer
+    for tokenizer in (
+        CharacterTokenizer,
+        EnglishCharacterTokenizer,
+        EnglishTokenizer,
+        ThesisTokenizer,
+        WhitespaceTokenizer,
+    )
+}
+
+TokenizerName = Literal["english", "thesis", "unicode", "whitespace", "character", "subword", "english_character"]
+
+
+class TokenizerSettings(NamedTuple):
+    """What determines a tokenizer, apart from its file."""
+
+    name: TokenizerName = "english"
+    lowercase: bool = False  # unicode only
+    subword_model: SubwordModel = "unigram"  # subword only, when it is trained
+
+
+def create_tokenizer(settings: TokenizerSettings, file: bytes | None = None, origin: str = "") -> Tokenizer:
+    """A tokenizer that needs no file, or one with the contents of its file.
+
+    Args:
+        origin: Names the file in error messages.
+
+    Raises:
+        TokenizerError: The file is damaged, or belongs to another tokenizer or version.
+        ValueError: There is no such tokenizer, or it needs a file.
+    """
+    if settings.name == "unicode":
+        return UnicodeTokenizer(settings.lowercase)
+    if settings.name == "subword" and file is not None:
+        return SubwordTokenizer.load(file, origin)
+    try:
+        return _SIMPLE_TOKENIZERS[settings.name]()
+    except KeyError:
+        raise ValueError(f"no tokenizer {settings.name} without a file") from None
+
+
+def train_tokenizer(
+    settings: TokenizerSettings, texts: Iterable[str], vocabulary_size: int, size_setting: str = SIZE_SETTING
+) -> Tokenizer:
+    """Train a tokenizer that has a file; with the special words, its tokens fill a vocabulary of this size.
+
+    Args:
+        size_setting: What sets the size, for error messages.
+
+    Raises:
+        TokenizerError: The vocabulary is too small, or there is too little text.
+    """
+    return SubwordTokenizer.train(texts, vocabulary_size, settings.subword_model, size_setting)

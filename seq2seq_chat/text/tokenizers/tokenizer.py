@@ -1,0 +1,96 @@
+"""The interface of all tokenizers."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+from seq2seq_chat.system.errors import UserError
+
+
+class TokenizerError(UserError):
+    """A tokenizer that cannot be trained, or an invalid tokenizer file."""
+
+
+class Tokenizer(ABC):
+    """Turns text into tokens and back. A token is not empty and contains no white space.
+
+    Attributes:
+        name: The value of ``data.tokenizer``.
+        lossless: Whether ``decode(encode(text)) == text`` for every text.
+        keeps_line_breaks: Whether ``encode`` has tokens for line breaks; if not, it is meant for single lines.
+        cleans: Whether `prepare` writes the tokens rather than the text into corpus files, since nothing that
+            ``encode`` removes is of use. Then ``encode`` splits these lines at the spaces.
+        lowercase: Whether ``encode`` converts letters to lower case because of ``data.lowercase``.
+        tokens: All tokens that ``encode`` can return, most frequent first; None if there is no limit.
+        file_content: The contents of the tokenizer's file; None if it does not need one.
+    """
+
+    name: ClassVar[str]
+    lossless: ClassVar[bool] = False
+    keeps_line_breaks: ClassVar[bool] = False
+    cleans: ClassVar[bool] = False
+    lowercase: bool = False
+    tokens: Sequence[str] | None = None
+    file_content: bytes | None = None
+
+    @abstractmethod
+    def encode(self, text: str) -> list[str]:
+        """The tokens of a text, which may be any string."""
+
+    @abstractmethod
+    def decode(self, tokens: Iterable[str]) -> str:
+        """The text of tokens as people write it: the inverse of ``encode``, except for what that removes."""
+
+    def encode_lines(self, texts: Sequence[str]) -> list[str]:
+        """The tokens of each text, separated by single spaces; faster than ``encode`` for many texts."""
+        return [" ".join(self.encode(text)) for text in texts]
+
+    def count_removed(self, texts: Sequence[str]) -> int:
+        """How many words, or else characters, ``encode`` removes from the texts; 0 if they are not counted."""
+        return 0
+
+
+_MAX_WORDS = 1 << 18
+_MAX_LENGTH = 32  # characters of a word; longer ones are rare
+
+
+class TokenCache(dict[str, str]):
+    """Maps a word to its tokens, separated by single spaces. Memory is bounded."""
+
+    def __init__(self, encode: Callable[[str], list[str]]) -> None:
+        """``encode`` returns the tokens of a word."""
+        super().__init__()
+        self._encode = encode
+
+    def __missing__(self, word: str) -> str:
+        tokens = " ".join(self._encode(word))
+        if len(word) <= _MAX_LENGTH:
+            if len(self) >= _MAX_WORDS:
+                self.clear()
+            self[word] = tokens
+        return tokens
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class WhitespaceTokenizer(Tokenizer):
+    """Splits at white space and changes nothing, except that surrogates, which UTF-8 cannot encode, become U+FFFD."""
+
+    name = "whitespace"
+
+    def encode(self, text: str) -> list[str]:
+        """The words."""
+        return _SURROGATE.sub("\ufffd", text).split()
+
+    def encode_lines(self, texts: Sequence[str]) -> list[str]:
+        """The words of each text, separated by single spaces."""
+        lines = [" ".join(text.split()) for text in texts]
+        return [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
+
+    def decode(self, tokens: Iterable[str]) -> str:
+        """The words, separated by spaces."""
+        return " ".join(tokens)
