@@ -28,7 +28,7 @@ from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.files import write_json
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -80,7 +80,7 @@ def time_generation(hidden_size: int, length: int) -> dict[str, Any]:
     config = Model(hidden_size=hidden_size, embedding_size=128, projection_size=None, attention="none")
     vocabulary = Vocabulary([*SPECIAL_WORDS, *WORDS])
     model = LanguageModel(config, len(vocabulary), 1)
-    generator = Generator(TensorFlowLanguageModel(model), Codec(CharacterTokenizer(), vocabulary))
+    generator = Generator(TensorFlowLanguageModel(model), TextCodec(CharacterTokenizer(), vocabulary))
     read_weights = weight_reader(model)
     rows = []
     for count in TEXTS:

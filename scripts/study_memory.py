@@ -24,7 +24,7 @@ from seq2seq_chat.report.figures.style import new_figure, save
 from seq2seq_chat.report.figures.vectors import gradient_by_distance
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
-from seq2seq_chat.training.language_model import TextLoss
+from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 
@@ -140,7 +140,7 @@ def train(network: Network, task: Task, steps: int, bar: Any) -> Result:
     )
     model = LanguageModel(config, VOCABULARY_SIZE, task.seed)
     before = gradients(model, task)
-    step = TrainingStep(model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings))
+    step = TrainingStep(model, build_optimizer(settings), settings, task_loss=LanguageModelLoss(model, settings))
     recalled, done = 0.0, 0
     while done < steps and recalled < SOLVED:
         step(task.batch(ROWS, done), done)

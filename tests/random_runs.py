@@ -12,7 +12,7 @@ from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import save_variables
 from seq2seq_chat.runs.run import Run, create_run
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 from tests.random_weights import randomize
@@ -25,19 +25,19 @@ def small_config(*changes: str) -> Config:
     return parse_config(settings, "x", list(changes))
 
 
-def make_codec(tokenizer: TokenizerName, words: Iterable[str]) -> Codec:
+def make_codec(tokenizer: TokenizerName, words: Iterable[str]) -> TextCodec:
     """A tokenizer without a file and a vocabulary of these words."""
-    return Codec(create_tokenizer(TokenizerSettings(tokenizer)), Vocabulary([*SPECIAL_WORDS, *words]))
+    return TextCodec(create_tokenizer(TokenizerSettings(tokenizer)), Vocabulary([*SPECIAL_WORDS, *words]))
 
 
-def codec_of_texts(settings: TokenizerSettings, texts: Sequence[str]) -> Codec:
+def codec_of_texts(settings: TokenizerSettings, texts: Sequence[str]) -> TextCodec:
     """A tokenizer, trained on these texts if it has a file, and a vocabulary of all their tokens."""
     if settings.name != "subword":
         encode = create_tokenizer(settings).encode
         return make_codec(settings.name, sorted({token for text in texts for token in encode(text)}))
     tokenizer = train_tokenizer(settings, texts, 340)
     assert tokenizer.tokens
-    return Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
+    return TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
 
 
 def random_model(config: Config, codecs: Codecs) -> Seq2Seq:

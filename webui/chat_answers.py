@@ -16,7 +16,7 @@ from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState
 from webui.decoding_options import requested_decoding
 from webui.model_stream import server_sent_event
-from webui.model_worker import Answer, ReplyStream, Utterance
+from webui.model_worker import Answer, ChatMessage, ReplyStream
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
 
@@ -37,14 +37,14 @@ class ChatQuestion:
         self._history = recent_turns(body.history, state.limits)
         self._seed = random_seed(self._decoding)
 
-    def send(self, submit: Callable[[Run, str | None, Utterance, Decoding], Result]) -> Result:
+    def send(self, submit: Callable[[Run, str | None, ChatMessage, Decoding], Result]) -> Result:
         """Queue it for its model: ``submit`` is that of a :class:`ModelPool`, or its ``stream``.
 
         Raises:
             NotFoundError: The run has no such weights.
             ServerBusy: The queue is full.
         """
-        utterance = Utterance(self._body.text, tuple(self._history), self._seed)
+        utterance = ChatMessage(self._body.text, tuple(self._history), self._seed)
         # seeds belong to utterances, so that those with different ones can be decoded together
         decoding: Decoding = self._decoding.model_copy(update={"seed": None})
         try:

@@ -45,7 +45,7 @@ from webui.evaluation_schemas import (
     parse_evaluation_request,
     revealed,
 )
-from webui.model_worker import Answer, Utterance
+from webui.model_worker import Answer, ChatMessage
 from webui.openapi import Operation
 from webui.run_registry import NotFoundError, find_weights
 from webui.schemas import InvalidRequest, RunName, validate_request
@@ -226,5 +226,5 @@ def _submit(evaluation: Evaluation, prompt: int, column: int) -> Future[Answer]:
     chosen = evaluation.settings.columns[column]
     run, _ = find_run(chosen.run)
     snapshot = find_weights(run, chosen.snapshot)
-    utterance = Utterance(evaluation.settings.prompts[prompt])
+    utterance = ChatMessage(evaluation.settings.prompts[prompt])
     return get_state().pool.submit(run, snapshot, utterance, Decoding.model_validate(chosen.decoding))

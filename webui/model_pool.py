@@ -21,7 +21,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
 from webui.model_stream import ModelStream
-from webui.model_worker import Answer, ChatJob, Job, ModelWorker, ReplyStream, ServerBusy, Utterance
+from webui.model_worker import Answer, ChatJob, ChatMessage, Job, ModelWorker, ReplyStream, ServerBusy
 from webui.run_registry import weights_version
 
 VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
@@ -38,7 +38,7 @@ class ModelPool:
         self._versions: dict[tuple[str, str | None], tuple[float, tuple[Any, ...]]] = {}
         self._pending = 0  # utterances without a reply, including those of evicted models
 
-    def submit(self, run: Run, snapshot: str | None, utterance: Utterance, decoding: Decoding) -> Future[Answer]:
+    def submit(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> Future[Answer]:
         """Queue an utterance for a model, which is loaded if it is not in memory.
 
         Raises:
@@ -49,7 +49,7 @@ class ModelPool:
         self._submit(run, snapshot, job)
         return job.future
 
-    def stream(self, run: Run, snapshot: str | None, utterance: Utterance, decoding: Decoding) -> ReplyStream:
+    def stream(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> ReplyStream:
         """Queue an utterance, whose reply can be read while it grows; see :meth:`submit`."""
         stream = ReplyStream()
         self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, stream))

@@ -37,7 +37,7 @@ class ModelUnavailable(UserError):
     """A model could not be loaded or failed, through no fault of the request."""
 
 
-class Utterance(NamedTuple):
+class ChatMessage(NamedTuple):
     """An utterance and the conversation before it."""
 
     text: str
@@ -60,7 +60,7 @@ class ReplyStream(Stream[str]):
 class ChatJob(NamedTuple):
     """An utterance and the future of its reply."""
 
-    utterance: Utterance
+    utterance: ChatMessage
     decoding: Decoding
     future: Future[Answer]
     stream: ReplyStream | None = None  # if the text is to be read while it grows

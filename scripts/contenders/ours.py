@@ -23,7 +23,7 @@ from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
-from seq2seq_chat.training.language_model import TextLoss
+from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.optimizers import build_optimizer
 
 
@@ -109,7 +109,7 @@ class TextStep:
         for variable in model.trainable_variables:
             variable.assign(values[variable.name.split(":")[0]])
         self._step = step_module.TrainingStep(
-            model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings)
+            model, build_optimizer(settings), settings, task_loss=LanguageModelLoss(model, settings)
         )
 
     def step(self, number: int) -> float:

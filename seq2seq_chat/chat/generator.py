@@ -15,9 +15,9 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.engines.protocols import LanguageModelEngine
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.search.engine import Block, Distribution
+from seq2seq_chat.search.engine import Block, WordDistribution
 from seq2seq_chat.search.logit_rules import forbidden_ids
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Generator:
         codec: that it was trained with.
     """
 
-    def __init__(self, engine: LanguageModelEngine, codec: Codec) -> None:
+    def __init__(self, engine: LanguageModelEngine, codec: TextCodec) -> None:
         self.engine, self.codec = engine, codec
 
     @classmethod
@@ -131,7 +131,7 @@ class Generator:
         states = self.engine.read(inputs[:, :-1], self.engine.start(len(inputs)))
         token = inputs[:, -1]
         generators = [np.random.default_rng([seed]) for seed in seeds]
-        distribution, forbidden = Distribution.of_settings(decoding), self.forbidden(decoding)
+        distribution, forbidden = WordDistribution.of_settings(decoding), self.forbidden(decoding)
         for first in range(0, length, BLOCK):
             steps = min(BLOCK, length - first)
             uniform = np.stack([generator.random(steps) for generator in generators])

@@ -14,7 +14,7 @@ from seq2seq_chat.search.beam import length_divisor
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.search.logit_rules import forbidding_setting, logit_rules
 from seq2seq_chat.search.records import Candidate, Node, SearchStep
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
 END = SPECIAL_WORDS[EOS]
@@ -40,7 +40,7 @@ class WatchedSearch:
         ids: npt.NDArray[np.int32],
         length: npt.NDArray[np.int32],
         source: SourceText,
-        codec: Codec,
+        codec: TextCodec,
         reader: HypothesisReader,
         decoding: Decoding,
         prefix: Sequence[str],

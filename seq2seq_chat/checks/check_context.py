@@ -20,7 +20,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.training.language_model import TextSetup
+from seq2seq_chat.training.language_model import LanguageModelSetup
 
 SAMPLE_CORPUS = str(bundled_conversations())
 PROBED_SAMPLES = 1000  # read to verify that a corpus is readable
@@ -71,9 +71,9 @@ class CheckContext:
         return None if samples else f"{data.train} has no pair of an utterance and a reply"
 
     @cached_property
-    def text_setup(self) -> TextSetup:
+    def text_setup(self) -> LanguageModelSetup:
         """The text and the vocabulary of a language model. Raises UserError."""
-        return TextSetup(self.config, build_codecs(self.config.data, running_text=True))
+        return LanguageModelSetup(self.config, build_codecs(self.config.data, running_text=True))
 
     def real_samples(self) -> Iterator[Sample]:
         """The samples of the configured training corpus, or of the bundled one if that is missing."""

@@ -18,7 +18,7 @@ from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.report.figures.model_internals import draw_gradients_by_step, norms_by_step
 from seq2seq_chat.report.figures.style import save
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
-from seq2seq_chat.training.language_model import TextLoss
+from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 
@@ -90,7 +90,7 @@ def _build(config: Config, steps: int) -> Subject:
         model = Seq2Seq(config.model, VOCABULARY_SIZE, config.seed)
         return Subject(model, TrainingStep(model, optimizer, training), _full_batch(config, steps))
     text_model = LanguageModel(config.model, VOCABULARY_SIZE, config.seed)
-    training_step = TrainingStep(text_model, optimizer, training, task_loss=TextLoss(text_model, training))
+    training_step = TrainingStep(text_model, optimizer, training, task_loss=LanguageModelLoss(text_model, training))
     tokens = np.random.default_rng(config.seed).integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, SAMPLES * steps + 1)
     return Subject(text_model, training_step, Streams(tokens, SAMPLES, steps, steps).batch(0))
 

@@ -23,7 +23,7 @@ from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import GO
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
-from seq2seq_chat.training.language_model import TextSetup
+from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.sampler import training_batches
 
@@ -71,7 +71,7 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
 def _build_learner(config: Config, codecs: Codecs) -> Learner[Any]:
     """The learner of the configured corpus, with the carried state of a language model."""
     if config.task == "language_model":
-        return TextSetup(config, codecs).build_learner(SINGLE_DEVICE)
+        return LanguageModelSetup(config, codecs).build_learner(SINGLE_DEVICE)
     corpus = Dataset.open(config.data.train, codecs, config.data)
     return build_learner(config, codecs, training_batches(config, codecs, corpus))
 

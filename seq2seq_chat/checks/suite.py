@@ -16,14 +16,14 @@ from seq2seq_chat.checks.copy_task import check_copy_task
 from seq2seq_chat.checks.data import check_data
 from seq2seq_chat.checks.gradients import check_gradients
 from seq2seq_chat.checks.invariants import check_decoding, check_initial_loss, check_memory, check_padding
-from seq2seq_chat.checks.overfitting import check_overfitting
-from seq2seq_chat.checks.save_and_load import check_save_and_load
-from seq2seq_chat.checks.text_checks import (
+from seq2seq_chat.checks.language_model import (
     check_carried_state,
     check_text_data,
     check_text_initial_loss,
     check_text_overfitting,
 )
+from seq2seq_chat.checks.overfitting import check_overfitting
+from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.config import Config
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json

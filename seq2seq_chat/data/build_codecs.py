@@ -12,7 +12,7 @@ from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.data.running_text import read_text, read_tokens
 from seq2seq_chat.data.samples import Tokenizers, read_samples, read_tokenized_utterances
-from seq2seq_chat.text.codec import Codec, Codecs, ensure_fit, load_tokenizer, tokenizer_settings
+from seq2seq_chat.text.codec import Codecs, TextCodec, ensure_fit, load_tokenizer, tokenizer_settings
 from seq2seq_chat.text.tokenizers import Tokenizer, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary, VocabularyError
 
@@ -66,11 +66,11 @@ def _tokenizer(settings: Data, text: TextSettings, side: _Side) -> Tokenizer:
     return train_tokenizer(tokenizer_settings(text), _texts(settings, side), size, _size_setting(settings, side))
 
 
-def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Side) -> Codec:
+def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Side) -> TextCodec:
     tokenizer, size = tokenizers.target if side == "target" else tokenizers.source, text.vocabulary_size
     if text.vocabulary is not None:
         words = Vocabulary.load(text.vocabulary).words[:size]
-        ensure_fit(Codec(tokenizer, Vocabulary(words, source=text.vocabulary)), text.vocabulary)
+        ensure_fit(TextCodec(tokenizer, Vocabulary(words, source=text.vocabulary)), text.vocabulary)
     elif tokenizer.tokens is not None:
         words = [*SPECIAL_WORDS, *tokenizer.tokens]
     else:
@@ -84,7 +84,7 @@ def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Si
             f"the tokenizer {text.tokenizer_file} requires a vocabulary of {len(words):,} words, but "
             f"{_size_setting(settings, side)} is only {size:,}; raise it"
         )
-    return Codec(tokenizer, Vocabulary(words))
+    return TextCodec(tokenizer, Vocabulary(words))
 
 
 def _size_setting(settings: Data, side: _Side) -> str:

@@ -26,7 +26,7 @@ from seq2seq_chat.data.samples import (
 )
 from seq2seq_chat.system.compressed import LineBlocks, is_compressed
 from seq2seq_chat.system.lines import TextFile, read_error
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]
@@ -392,7 +392,7 @@ class _TextWriter:
     """Writes the tokens, offsets and hashes of the texts of a side."""
 
     def __init__(
-        self, tokens: ArrayWriter, offsets: ArrayWriter, hashes: ArrayWriter, codec: Codec, marked: bool
+        self, tokens: ArrayWriter, offsets: ArrayWriter, hashes: ArrayWriter, codec: TextCodec, marked: bool
     ) -> None:
         self._tokens, self._offsets, self._hashes, self._vocabulary = tokens, offsets, hashes, codec.vocabulary
         self._marker = codec.vocabulary.ids([TURN]) if marked else []
@@ -406,7 +406,7 @@ class _TextWriter:
 
 
 @contextmanager
-def _text_writer(folder: Path, prefix: str, codec: Codec, marked: bool) -> Iterator[_TextWriter]:
+def _text_writer(folder: Path, prefix: str, codec: TextCodec, marked: bool) -> Iterator[_TextWriter]:
     with (
         array_writer(folder / f"{prefix}tokens.npy", id_dtype(len(codec.vocabulary))) as tokens,
         array_writer(folder / f"{prefix}offsets.npy", "q") as offsets,

@@ -18,7 +18,7 @@ from seq2seq_chat.data.cache import TEXT, CacheKey, load_or_build
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.system.compressed import DamagedFile, open_decompressed, read_start
 from seq2seq_chat.system.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, UTF16_REMEDY, is_utf16, read_error
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.vocabulary import EOS, PAD, UNKNOWN
 
@@ -69,7 +69,7 @@ class RunningText:
         return float(np.mean(self.tokens[:1_000_000] == UNKNOWN))
 
 
-def encode_text(text: str, codec: Codec) -> list[int]:
+def encode_text(text: str, codec: TextCodec) -> list[int]:
     """The ids of a text. EOS stands for line breaks unless the tokenizer keeps them; unknown tokens are UNKNOWN."""
     ids: list[int] = []
     for tokens, line_ends in _tokenize(text, codec.tokenizer):
@@ -87,7 +87,7 @@ class TextDecoder:
         context: ids before the first ones, which are not returned.
     """
 
-    def __init__(self, codec: Codec, context: Sequence[int] = ()) -> None:
+    def __init__(self, codec: TextCodec, context: Sequence[int] = ()) -> None:
         self._codec = codec
         self._line: list[str] = []  # tokens since the last line break
         self._shown = ""  # the part of their text that was returned
@@ -185,7 +185,7 @@ def _decoded(path: Path, bar: Any) -> Iterator[str]:
             offset += filled
 
 
-def _encode(file: str, codec: Codec, folder: Path) -> None:
+def _encode(file: str, codec: TextCodec, folder: Path) -> None:
     """Write the token ids into ``folder``: tokens [n], uint16 if the vocabulary allows, else int32."""
     with array_writer(folder / "tokens.npy", id_dtype(len(codec.vocabulary))) as tokens:
         for piece in read_text(file):

@@ -17,11 +17,11 @@ from seq2seq_chat.search.engine import NEG_INF, NO_WORD
 from seq2seq_chat.search.logit_rules import forbidden_ids
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 
-LogitRule = Callable[[ModelOutput, tf.Tensor, tf.Tensor], ModelOutput]
+GraphLogitRule = Callable[[ModelOutput, tf.Tensor, tf.Tensor], ModelOutput]
 """(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
 
 
-def configured_rules(parameters: SearchParameters) -> list[LogitRule]:
+def configured_rules(parameters: SearchParameters) -> list[GraphLogitRule]:
     """The rules that the settings require, in the order in which they apply.
 
     Parameters that are tensors decide at each step whether their rule applies.
@@ -38,7 +38,7 @@ def configured_rules(parameters: SearchParameters) -> list[LogitRule]:
     ]
 
 
-def apply_if(condition: Condition, rule: LogitRule) -> LogitRule:
+def apply_if(condition: Condition, rule: GraphLogitRule) -> GraphLogitRule:
     """A rule that applies under a condition and changes the logits and their normalizer."""
 
     def conditional(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
@@ -59,14 +59,14 @@ def forbidden_words(allow_unknown: Condition) -> Sequence[Any]:
     return [PAD, GO, tf.where(allow_unknown, NO_WORD, UNKNOWN)]
 
 
-def apply_rules(rules: Sequence[LogitRule], output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
+def apply_rules(rules: Sequence[GraphLogitRule], output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
     """Apply all rules in order. words: those so far, int32 [rows, steps], t: their number."""
     for rule in rules:
         output = rule(output, words, t)
     return output
 
 
-def forbid(ids: Sequence[Any]) -> LogitRule:
+def forbid(ids: Sequence[Any]) -> GraphLogitRule:
     """Forbid words with these ids."""
 
     def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
@@ -75,7 +75,7 @@ def forbid(ids: Sequence[Any]) -> LogitRule:
     return rule
 
 
-def min_length_rule(min_length: Scalar) -> LogitRule:
+def min_length_rule(min_length: Scalar) -> GraphLogitRule:
     """Forbid the end marker before a reply has ``min_length`` words."""
 
     def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
@@ -85,7 +85,7 @@ def min_length_rule(min_length: Scalar) -> LogitRule:
     return rule
 
 
-def no_repeat_ngram_rule(n: Scalar) -> LogitRule:
+def no_repeat_ngram_rule(n: Scalar) -> GraphLogitRule:
     """Forbid words that would repeat an n-gram (Paulus et al. 2018, section 2.5). The end marker is always allowed."""
 
     def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
@@ -103,7 +103,7 @@ def no_repeat_ngram_rule(n: Scalar) -> LogitRule:
     return rule
 
 
-def repetition_penalty_rule(penalty: Scalar) -> LogitRule:
+def repetition_penalty_rule(penalty: Scalar) -> GraphLogitRule:
     """Make earlier words less probable: positive logits are divided by the penalty, negative ones multiplied.
 
     Source: Keskin et al. 2019, section 4.1, with the usual correction for negative logits. Unlike the other rules this

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.engine import Distribution
+from seq2seq_chat.search.engine import WordDistribution
 
 Scalar: TypeAlias = "float | tf.Tensor"
 Condition: TypeAlias = "bool | tf.Tensor"
@@ -37,7 +37,7 @@ class SearchParameters(NamedTuple):
     def of_settings(cls, decoding: Decoding) -> SearchParameters:
         """The values of settings."""
         values = {name: getattr(decoding, name) for name in cls._fields}
-        return cls(**(values | Distribution.of_settings(decoding)._asdict()))
+        return cls(**(values | WordDistribution.of_settings(decoding)._asdict()))
 
     def arrays(self) -> list[np.generic]:
         """The values as inputs of a graph with the signature :meth:`specs`."""

@@ -18,7 +18,7 @@ from seq2seq_chat.decoding.hypotheses import (
     reorder_state,
     repeat_rows,
 )
-from seq2seq_chat.decoding.logit_rules import LogitRule, apply_rules
+from seq2seq_chat.decoding.logit_rules import GraphLogitRule, apply_rules
 from seq2seq_chat.text.vocabulary import GO
 
 
@@ -30,7 +30,7 @@ class SearchInputs(NamedTuple):
     memory: Any  # what the model attends to: nested tensors [batch, …]
     steps: int  # maximum length of a reply, including the end marker
     source_steps: int  # width of the attention, which may be 0
-    logit_rules: Sequence[LogitRule] = ()  # constraints on the next word
+    logit_rules: Sequence[GraphLogitRule] = ()  # constraints on the next word
     attended_steps: int | tf.Tensor | None = None  # width of the attention of a step, if the rest is padding
 
     @property

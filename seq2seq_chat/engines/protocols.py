@@ -11,7 +11,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.search.batches import Seeds
-from seq2seq_chat.search.engine import Block, Distribution, Hypotheses, OnStep, SampleScores
+from seq2seq_chat.search.engine import Block, Hypotheses, OnStep, SampleScores, WordDistribution
 from seq2seq_chat.search.records import SearchStep
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
@@ -89,7 +89,7 @@ class LanguageModelEngine(Protocol):
         token: np.ndarray,
         states: States,
         uniform: np.ndarray,
-        distribution: Distribution,
+        distribution: WordDistribution,
         forbidden: tuple[int, ...],
         explain: bool,
     ) -> tuple[Block, States]:

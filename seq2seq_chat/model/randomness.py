@@ -75,11 +75,11 @@ def dropout(x: tf.Tensor, random: RandomContext | None, purpose: str, time: int 
     return x * tf.ensure_shape(mask, x.shape)
 
 
-Schedule = Callable[[tf.Tensor], tf.Tensor]
+SamplingSchedule = Callable[[tf.Tensor], tf.Tensor]
 """Training step, counted from 0 → the probability that an input word is the model's own output."""
 
 
-def sampling_schedule(kind: str, max_probability: float, steps: float) -> Schedule:
+def sampling_schedule(kind: str, max_probability: float, steps: float) -> SamplingSchedule:
     """The sampling probability p at step i; the paper's ε = 1 - p is that of teacher forcing (section 2.4).
 
     ::

@@ -16,7 +16,7 @@ from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensur
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
 
@@ -96,7 +96,7 @@ def _write_splits(files: Sequence[Path], ends: Sequence[int], whole_lines: bool,
                     position, rest = position + len(rest[:room]), rest[room:]
 
 
-def _build_codec(settings: RunningTextSettings, folder: Path) -> Codec:
+def _build_codec(settings: RunningTextSettings, folder: Path) -> TextCodec:
     """The tokenizer and the vocabulary of train.txt, which are written into ``folder``."""
     train, size = folder / "train.txt", settings.vocabulary_size
     tokenizer: Tokenizer
@@ -112,10 +112,10 @@ def _build_codec(settings: RunningTextSettings, folder: Path) -> Codec:
         counts = Counter(chain.from_iterable(read_tokens(train, tokenizer)))
         vocabulary = Vocabulary.from_counts(counts, size)
     vocabulary.save(folder / VOCABULARY_FILE)
-    return Codec(tokenizer, vocabulary)
+    return TextCodec(tokenizer, vocabulary)
 
 
-def _count(file: Path, codec: Codec) -> dict[str, int]:
+def _count(file: Path, codec: TextCodec) -> dict[str, int]:
     """Characters, lines, tokens and unknown tokens of a split."""
     counts = dict.fromkeys(("characters", "lines", "tokens", "unknown_tokens"), 0)
     if not file.stat().st_size:

@@ -68,7 +68,7 @@ State: TypeAlias = Any
 """What an engine keeps for each active hypothesis; a search only hands it on."""
 
 
-class Distribution(NamedTuple):
+class WordDistribution(NamedTuple):
     """The distribution to sample from.
 
     softmax(logits / temperature), truncated to the ``top_k`` most probable words (Fan et al. 2018), then to the fewest
@@ -81,7 +81,7 @@ class Distribution(NamedTuple):
     top_p: float  # ALL_PROBABILITY truncates nothing
 
     @classmethod
-    def of_settings(cls, decoding: Decoding) -> Distribution:
+    def of_settings(cls, decoding: Decoding) -> WordDistribution:
         """Return the distribution that settings describe."""
         top_k, top_p = decoding.top_k, decoding.top_p
         return cls(
@@ -95,7 +95,7 @@ class Sampling(NamedTuple):
     """A distribution, and random numbers to sample from it."""
 
     uniform: npt.NDArray[np.float64]  # in [0, 1), [rows]
-    distribution: Distribution
+    distribution: WordDistribution
 
 
 class StepRequest(NamedTuple):

@@ -9,10 +9,10 @@ from seq2seq_chat.search.engine import (
     ALL_PROBABILITY,
     ALL_WORDS,
     NEG_INF,
-    Distribution,
     Reported,
     StepOutput,
     StepRequest,
+    WordDistribution,
 )
 
 BLOCK = 64  # words whose maximum tells whether any of them can be among the most probable ones
@@ -104,7 +104,7 @@ def top_k(values: np.ndarray, count: int) -> np.ndarray:
     return np.take_along_axis(ids, order, axis=1)
 
 
-def truncated_softmax(logits: np.ndarray, distribution: Distribution) -> np.ndarray:
+def truncated_softmax(logits: np.ndarray, distribution: WordDistribution) -> np.ndarray:
     """The probabilities of a distribution, [rows, vocabulary]."""
     scaled = logits / np.float32(distribution.temperature)
     if distribution.top_k >= ALL_WORDS and distribution.top_p >= ALL_PROBABILITY:

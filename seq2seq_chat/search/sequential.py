@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Distribution, Hypotheses, Sampling, Search, StepRequest
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Hypotheses, Sampling, Search, StepRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
@@ -94,7 +94,7 @@ def sampling_search(
         on_step: See :func:`greedy_search`.
     """
     batch, n, steps = uniform.shape
-    flat, distribution = uniform.reshape(batch * n, steps), Distribution.of_settings(decoding)
+    flat, distribution = uniform.reshape(batch * n, steps), WordDistribution.of_settings(decoding)
 
     def by_utterance(rows: Hypotheses) -> Hypotheses:
         return Hypotheses(*(field.reshape(batch, n, *field.shape[2:]) for field in rows))

@@ -30,7 +30,7 @@ _CHECKED_WORDS = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Codec(NamedTuple):
+class TextCodec(NamedTuple):
     """Encodes the texts of one side of the samples as word ids, and decodes them."""
 
     tokenizer: Tokenizer
@@ -56,8 +56,8 @@ class Codec(NamedTuple):
 class Codecs(NamedTuple):
     """The codecs of source and target, the same object if they share it."""
 
-    source: Codec
-    target: Codec
+    source: TextCodec
+    target: TextCodec
 
     @property
     def is_shared(self) -> bool:
@@ -70,14 +70,14 @@ class Codecs(NamedTuple):
         return Tokenizers(self.source.tokenizer, self.target.tokenizer)
 
     @classmethod
-    def shared(cls, codec: Codec) -> Codecs:
+    def shared(cls, codec: TextCodec) -> Codecs:
         """The same codec for both sides."""
         return cls(codec, codec)
 
     @classmethod
     def of_words(cls, vocabulary: Vocabulary) -> Codecs:
         """One vocabulary for both sides, whose words are separated by white space."""
-        return cls.shared(Codec(WhitespaceTokenizer(), vocabulary))
+        return cls.shared(TextCodec(WhitespaceTokenizer(), vocabulary))
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
@@ -138,10 +138,10 @@ class Codecs(NamedTuple):
         for content, text in zip(contents, (settings.source_text, settings.target_text), strict=False):
             file = None if content["file"] is None else content["file"].encode()
             tokenizer = create_tokenizer(tokenizer_settings(text), file, origin)
-            codecs.append(Codec(tokenizer, Vocabulary(content["words"], source=f"the vocabulary of {origin}")))
+            codecs.append(TextCodec(tokenizer, Vocabulary(content["words"], source=f"the vocabulary of {origin}")))
         return cls(codecs[0], codecs[-1])
 
-    def _files(self) -> list[tuple[str, Codec]]:
+    def _files(self) -> list[tuple[str, TextCodec]]:
         """The codecs that are stored, with the prefixes of their files."""
         return [("", self.source)] if self.is_shared else [("", self.source), (TARGET_PREFIX, self.target)]
 
@@ -182,7 +182,7 @@ def load_tokenizer(settings: TokenizerSettings, path: str | Path) -> Tokenizer:
     return create_tokenizer(settings, content, str(path))
 
 
-def ensure_fit(codec: Codec, vocabulary_name: str) -> None:
+def ensure_fit(codec: TextCodec, vocabulary_name: str) -> None:
     """Check that the tokenizer can return the words of the vocabulary.
 
     Raises:
@@ -205,14 +205,14 @@ def ensure_fit(codec: Codec, vocabulary_name: str) -> None:
         )
 
 
-def _load(folder: Path, prefix: str, text: TextSettings) -> Codec:
+def _load(folder: Path, prefix: str, text: TextSettings) -> TextCodec:
     vocabulary, tokenizer = folder / f"{prefix}{VOCABULARY_FILE}", folder / f"{prefix}{TOKENIZER_FILE}"
     has_file = text.tokenizer == "subword"
     for path in [vocabulary, *([tokenizer] if has_file else [])]:
         if not path.is_file():
             raise VocabularyError(missing_file(folder, path.name))
     settings = tokenizer_settings(text)
-    codec = Codec(
+    codec = TextCodec(
         load_tokenizer(settings, tokenizer) if has_file else create_tokenizer(settings), Vocabulary.load(vocabulary)
     )
     if has_file:

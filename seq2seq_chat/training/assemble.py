@@ -15,7 +15,7 @@ from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution.collective import Distribution
 from seq2seq_chat.training.initialize import InitialWeights, initialize
-from seq2seq_chat.training.language_model import TextSetup
+from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.loop import Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
@@ -45,7 +45,7 @@ def build_trainer(
     console, codecs = Console(run.log_file), run.codecs
     ensure_available(config.training.precision)
     is_text = config.task == "language_model"
-    setup: TaskSetup = TextSetup(config, codecs) if is_text else SampleSetup(config, codecs, console.log)
+    setup: TaskSetup = LanguageModelSetup(config, codecs) if is_text else SampleSetup(config, codecs, console.log)
     _report_devices_and_memory(config, codecs, distribution, console)
     learner = setup.build_learner(distribution)
     console.log(setup.describe_data())

@@ -20,7 +20,7 @@ from seq2seq_chat.model.variables import as_array, variable_name
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 
 INDEPENDENT_SETTINGS = (  # settings of the model that do not change what its weights compute
@@ -95,13 +95,13 @@ def initialize(model: Seq2Seq, codecs: Codecs, corpus: Dataset, initial: Initial
 class MatchedWords(NamedTuple):
     """The words that the vocabularies of two codecs have in common; the special words are among them."""
 
-    old: Codec
-    new: Codec
+    old: TextCodec
+    new: TextCodec
     old_rows: np.ndarray  # ids in the old vocabulary: int64 [common words]
     new_rows: np.ndarray  # of the same words in the new one
 
     @classmethod
-    def of(cls, old: Codec, new: Codec) -> MatchedWords:
+    def of(cls, old: TextCodec, new: TextCodec) -> MatchedWords:
         """Match two vocabularies by word."""
         old_rows = {word: row for row, word in enumerate(old.vocabulary.words)}
         rows = [(old_rows[word], row) for row, word in enumerate(new.vocabulary.words) if word in old_rows]

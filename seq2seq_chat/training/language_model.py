@@ -31,7 +31,7 @@ from seq2seq_chat.training.validation import SampleReply, Validator
 PROMPT, CONTINUATION = 50, 150  # tokens
 
 
-class TextValidator:
+class LanguageModelValidator:
     """Evaluates the current weights on the validation text.
 
     Args:
@@ -79,7 +79,7 @@ class TextValidator:
         return TextDecoder(self._generator.codec, context or []).add(ids)
 
 
-class TextSetup:
+class LanguageModelSetup:
     """What training a language model needs; see :class:`seq2seq_chat.training.assemble.TaskSetup`.
 
     Args:
@@ -100,7 +100,7 @@ class TextSetup:
         """The model, and what trains it."""
         config, vocabulary_size = self._config, len(self.codecs.source.vocabulary)
         self._model = LanguageModel(config.model, vocabulary_size, config.seed)
-        loss = TextLoss(self._model, config.training)
+        loss = LanguageModelLoss(self._model, config.training)
         return Learner(self._model, self._streams, config.training, distribution, loss, loss.variables)
 
     def describe_data(self) -> str:
@@ -122,7 +122,7 @@ class TextSetup:
         generator = Generator(engine, self.codecs.source)
         training, decoding = self._config.training, self._config.decoding
         tokens = self._validation_text.tokens
-        return TextValidator(LanguageModelScorer(engine), generator, tokens, decoding, training.sample_replies)
+        return LanguageModelValidator(LanguageModelScorer(engine), generator, tokens, decoding, training.sample_replies)
 
 
 def _divide(text: RunningText, config: Config) -> Streams:
@@ -141,7 +141,7 @@ def _divide(text: RunningText, config: Config) -> Streams:
     return Streams(tokens, settings.batch_size, steps.forward, steps.backward)
 
 
-class TextLoss:
+class LanguageModelLoss:
     """The loss of streams, whose state is carried from batch to batch; the batch is a :class:`TextBatch`.
 
     See :class:`seq2seq_chat.training.step.TaskLoss`.

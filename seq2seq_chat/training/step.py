@@ -17,7 +17,7 @@ from seq2seq_chat.model.execution import call_with_arrays, without_optimizer
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.micro_batches import MicroBatch, Share, micro_batch_count, split_batch
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
-from seq2seq_chat.model.randomness import RandomContext, RowSlice, Schedule, sampling_schedule
+from seq2seq_chat.model.randomness import RandomContext, RowSlice, SamplingSchedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import CLIPPINGS, sum_gradients, sum_repeated_rows
@@ -176,7 +176,7 @@ def _shapes(batch: Sequence[Any]) -> Shapes:
     return tuple(tuple(array.shape) for array in batch)
 
 
-def _sampling_schedule(settings: Training) -> Schedule | None:
+def _sampling_schedule(settings: Training) -> SamplingSchedule | None:
     if settings.scheduled_sampling == "none":
         return None
     return sampling_schedule(

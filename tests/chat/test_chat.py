@@ -26,7 +26,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codec, Codecs, tokenizer_settings
+from seq2seq_chat.text.codec import Codecs, TextCodec, tokenizer_settings
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, Vocabulary
 from tests.random_runs import codec_of_texts, random_run, small_config
@@ -56,7 +56,7 @@ def random_bot(**overrides: Any) -> Chatbot:
         ],
     )
     tokenizer = create_tokenizer(tokenizer_settings(config.data.source_text))
-    codecs = Codecs.shared(Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *WORDS])))
+    codecs = Codecs.shared(TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *WORDS])))
     model = Seq2Seq(config.model, len(codecs.target.vocabulary), config.seed)
     randomize(model, seed=5, scale=1.5)
     return Chatbot(TensorFlowEngine(model), codecs, config)

@@ -15,7 +15,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import Hypotheses
-from seq2seq_chat.text.codec import Codec, Codecs, convert_tokens
+from seq2seq_chat.text.codec import Codecs, TextCodec, convert_tokens
 from seq2seq_chat.text.tokenizers import TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 from tests.random_runs import make_codec, random_model, random_run, small_config
@@ -28,7 +28,7 @@ TARGET_WORDS = ["where", "is", "the", "cat", "?", "i", "like", "it", ".", "<turn
 BEAM = Decoding(method="beam", beam_width=6, n_best=6)
 
 
-def make_bot(source: Codec, target: Codec, *changes: str) -> Chatbot:
+def make_bot(source: TextCodec, target: TextCodec, *changes: str) -> Chatbot:
     names = f"data.tokenizer={source.tokenizer.name}", f"data.target_tokenizer={target.tokenizer.name}"
     config = small_config(*names, *changes)
     return Chatbot(TensorFlowEngine(random_model(config, Codecs(source, target))), Codecs(source, target), config)
@@ -126,7 +126,7 @@ def test_the_history_is_read_as_source(bot: Chatbot) -> None:
 def test_subwords_and_characters() -> None:
     tokenizer = train_tokenizer(TokenizerSettings("subword"), ["ein Haus und noch ein Haus", "großes Haus"], 300)
     assert tokenizer.tokens
-    source = Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
+    source = TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
     bot = make_bot(source, make_codec("character", [*"Haus", "<space>", "<U+0301>"]))
     reply = bot.reply("ein groß😀", BEAM)
     assert reply.unknown_words == []

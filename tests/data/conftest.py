@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -18,4 +18,4 @@ def _user_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 @pytest.fixture
 def letters() -> Codecs:
     """The words a (4) to j (13)."""
-    return Codecs.shared(Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"abcdefghij"])))
+    return Codecs.shared(TextCodec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"abcdefghij"])))

@@ -17,7 +17,7 @@ from seq2seq_chat.config import Data, ParallelFiles
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.samples import Pairing
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
@@ -44,7 +44,7 @@ def test_alternating(corpus_file: Write, letters: Codecs) -> None:
 
 
 def test_characters(corpus_file: Write) -> None:
-    codec = Codec(EnglishCharacterTokenizer(), Vocabulary([*SPECIAL_WORDS, "a", "b", "<space>"]))
+    codec = TextCodec(EnglishCharacterTokenizer(), Vocabulary([*SPECIAL_WORDS, "a", "b", "<space>"]))
     path = corpus_file("a b / ba")
     corpus = Dataset.open(path, Codecs.shared(codec))
     assert samples(corpus) == [([4, 6, 5], [5, 4])]
@@ -293,8 +293,8 @@ def test_texts_of_pairs(tmp_path: Path, swapped: bool, pack: Callable[[bytes], b
     else:
         files = str(tmp_path / "pairs.tsv")
         Path(files).write_bytes(pack(b"\r\n".join([*lines[:5], b"\xff\tbad", *lines[5:]])))
-    codec = Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"abcdefg"]))
-    codecs = Codecs(codec, Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"gfedcba"])))
+    codec = TextCodec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"abcdefg"]))
+    codecs = Codecs(codec, TextCodec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, *"gfedcba"])))
     corpus = Dataset.open(files, codecs, Data(train=files, swap_source_target=swapped))
     expected = [row for row in rows if row[0] != "***"]
     assert [corpus.text(n) for n in range(len(corpus))] == [row[::-1] if swapped else row for row in expected]
@@ -325,5 +325,5 @@ def test_hashes_tell_tokens_from_each_other(corpus_file: Write, letters: Codecs)
     sources, targets = Dataset.open(path, letters).hashes(slice(None))
     assert sources[0] == targets[1] and sources[1] == targets[0] == sources[3]
     assert len({*sources.tolist(), *targets.tolist()}) == 5
-    other = Codecs.shared(Codec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, "zebra"])))
+    other = Codecs.shared(TextCodec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, "zebra"])))
     np.testing.assert_array_equal(Dataset.open(path, other).hashes(slice(None)), [sources, targets])

@@ -17,7 +17,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import Tokenizers
 from seq2seq_chat.report import scoring as leakage
 from seq2seq_chat.report.scoring import find_leakage
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
@@ -28,9 +28,9 @@ pairs = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
 
 def find(train: Path, other: Path, data: Data, tokenizers: Tokenizers) -> tuple[list[bool], list[bool]]:
     """All words are unknown, so that only their tokens tell samples from each other; compared in blocks of three."""
-    codec = Codec(tokenizers.source, Vocabulary([*SPECIAL_WORDS, TURN]))
+    codec = TextCodec(tokenizers.source, Vocabulary([*SPECIAL_WORDS, TURN]))
     is_shared = tokenizers.source is tokenizers.target
-    codecs = Codecs(codec, codec if is_shared else Codec(tokenizers.target, Vocabulary([*SPECIAL_WORDS, TURN])))
+    codecs = Codecs(codec, codec if is_shared else TextCodec(tokenizers.target, Vocabulary([*SPECIAL_WORDS, TURN])))
     corpora = [Dataset.open(path, codecs, data) for path in (train, other)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "_BLOCK", 3)

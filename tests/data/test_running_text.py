@@ -17,7 +17,7 @@ from seq2seq_chat.data import running_text
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText, TextDecoder, encode_text, read_text
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
 from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
@@ -26,8 +26,8 @@ from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, Vocabulary
 POEM = "Über allen Gipfeln\r\nIst Ruh,\r\n\r\nin allen Wipfeln"
 
 
-def codec(tokenizer: WhitespaceTokenizer | CharacterTokenizer | UnicodeTokenizer, *words: str) -> Codec:
-    return Codec(tokenizer, Vocabulary([*SPECIAL_WORDS, *words]))
+def codec(tokenizer: WhitespaceTokenizer | CharacterTokenizer | UnicodeTokenizer, *words: str) -> TextCodec:
+    return TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *words]))
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress])

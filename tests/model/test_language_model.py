@@ -13,7 +13,7 @@ from seq2seq_chat.config import Model, Training, Truncation
 from seq2seq_chat.data.running_text import Streams
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.training.language_model import TextLoss
+from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 from tests.random_weights import randomize
@@ -108,7 +108,7 @@ def training_gradients(model: LanguageModel, tokens: np.ndarray, settings: Train
     """(loss per token, gradients) of each update of a pass; the weights stay as they are."""
     steps = settings.truncation
     streams = Streams(tokens, settings.batch_size, steps.forward, steps.backward)
-    loss = TextLoss(model, settings)
+    loss = LanguageModelLoss(model, settings)
     training_step = TrainingStep(model, build_optimizer(settings), settings, task_loss=loss)
     results = []
 

@@ -19,10 +19,10 @@ from seq2seq_chat.search.engine import (
     ALL_PROBABILITY,
     ALL_WORDS,
     NEG_INF,
-    Distribution,
     Hypotheses,
     StepOutput,
     StepRequest,
+    WordDistribution,
 )
 from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
 from seq2seq_chat.search.logits import choose_words, log_normalizer, sample_words, truncated_softmax
@@ -271,7 +271,7 @@ def test_sampled_words_follow_the_distribution(temperature: float, top_k: Any, t
         kept = [word for rank, word in enumerate(kept) if renormalized[:rank].sum() < top_p]
     expected = np.where(np.isin(np.arange(size), kept), p, 0)
     expected /= expected.sum()
-    distribution = Distribution.of_settings(
+    distribution = WordDistribution.of_settings(
         decoding(method="sample", temperature=temperature, top_k=top_k, top_p=top_p)
     )
     found = truncated_softmax(logits[np.newaxis].astype(np.float32), distribution)
@@ -287,13 +287,13 @@ def test_top_k_and_top_p_keep_the_most_probable_words(seed: int, k: int, ties: b
     rng = np.random.default_rng(seed)
     logits = (rng.integers(0, 3, 8) if ties else rng.normal(size=8)).astype(np.float32)
     order = sorted(range(8), key=lambda word: (-logits[word], word))
-    kept = truncated_softmax(logits[np.newaxis], Distribution(1.0, k, ALL_PROBABILITY))[0]
+    kept = truncated_softmax(logits[np.newaxis], WordDistribution(1.0, k, ALL_PROBABILITY))[0]
     assert set(np.flatnonzero(kept)) == set(order[:k])
     p = np.exp(logits.astype(np.float64))
     sums = np.cumsum(p[order] / p.sum())
     limit = float(rng.uniform(0.05, 0.99))
     if np.min(np.abs(sums - limit)) > 1e-5:  # otherwise rounding would decide
-        kept = truncated_softmax(logits[np.newaxis], Distribution(1.0, ALL_WORDS, limit))[0]
+        kept = truncated_softmax(logits[np.newaxis], WordDistribution(1.0, ALL_WORDS, limit))[0]
         assert set(np.flatnonzero(kept)) == set(order[: int(np.searchsorted(sums, limit)) + 1])
 
 
@@ -328,7 +328,7 @@ def test_random_numbers_depend_on_seed_and_utterance() -> None:
 
 def test_the_lowest_temperature_samples_the_most_probable_word() -> None:
     logits = np.array([[-50.0, 80.0, 79.0, NEG_INF]], np.float32)
-    distribution = Distribution.of_settings(decoding(method="sample", temperature=1e-38))
+    distribution = WordDistribution.of_settings(decoding(method="sample", temperature=1e-38))
     np.testing.assert_array_equal(truncated_softmax(logits, distribution), [[0.0, 1.0, 0.0, 0.0]])
 
 

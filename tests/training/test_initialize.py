@@ -16,7 +16,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import save_variables, variable_name
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.vocabulary import Vocabulary
 from seq2seq_chat.training.assemble import build_trainer
 from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
@@ -82,7 +82,7 @@ def make_learner(tmp_path: Path, origin: Origin, settings: dict[str, Any]) -> tu
     return run, learner
 
 
-def rows_by_word(model: Seq2Seq, codec: Codec, table: str) -> dict[str, np.ndarray]:
+def rows_by_word(model: Seq2Seq, codec: TextCodec, table: str) -> dict[str, np.ndarray]:
     (values,) = [v.numpy() for v in model.trainable_variables if variable_name(v) == table]
     return dict(zip(codec.vocabulary.words, values, strict=True))
 

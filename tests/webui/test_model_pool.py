@@ -20,7 +20,7 @@ from tests.webui.conftest import resident_memory
 from webui import model_pool
 from webui.limits import Limits
 from webui.model_pool import ModelPool
-from webui.model_worker import Answer, ModelUnavailable, ModelWorker, ServerBusy, Utterance
+from webui.model_worker import Answer, ChatMessage, ModelUnavailable, ModelWorker, ServerBusy
 
 GREEDY, BEAM = Decoding(), Decoding(method="beam", beam_width=3)
 TIMEOUT = 120.0
@@ -111,7 +111,7 @@ def make_pool() -> Iterator[Callable[..., ModelPool]]:
 
 
 def submit(pool: ModelPool, name: str, text: str = "hello", decoding: Decoding = GREEDY) -> Future[Answer]:
-    return pool.submit(Run(name), None, Utterance(text), decoding)
+    return pool.submit(Run(name), None, ChatMessage(text), decoding)
 
 
 def reply_text(future: Future[Answer]) -> str:
@@ -137,13 +137,13 @@ def test_a_model_is_loaded_once(runs: FakeRuns, make_pool: Callable[..., ModelPo
 
 
 def test_the_conversation_reaches_the_model(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    utterance = Utterance("c", ("a", "b"), seed=7)
+    utterance = ChatMessage("c", ("a", "b"), seed=7)
     assert reply_text(make_pool().submit(Run("x"), None, utterance, GREEDY)) == "x:C"
     assert (runs.bots["x"][0].histories, runs.bots["x"][0].seeds) == ([("a", "b")], [7])
 
 
 def test_a_reply_is_read_while_it_grows(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    stream = make_pool().stream(Run("a"), None, Utterance("abc"), GREEDY)
+    stream = make_pool().stream(Run("a"), None, ChatMessage("abc"), GREEDY)
     assert [*iter(lambda: stream.read(TIMEOUT), None)] == ["a", "ab", "abc"]
     assert reply_text(stream.future) == "a:ABC"
 
@@ -151,8 +151,8 @@ def test_a_reply_is_read_while_it_grows(runs: FakeRuns, make_pool: Callable[...,
 def test_a_search_ends_when_nobody_reads_its_replies(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
     pool = make_pool()
     bot, busy = busy_model(runs, pool, "a")
-    streams = [pool.stream(Run("a"), None, Utterance("x" * 100), GREEDY) for _ in range(2)]
-    stopped = pool.stream(Run("a"), None, Utterance("y"), GREEDY)
+    streams = [pool.stream(Run("a"), None, ChatMessage("x" * 100), GREEDY) for _ in range(2)]
+    stopped = pool.stream(Run("a"), None, ChatMessage("y"), GREEDY)
     stopped.stop()
     for stream in streams:
         stream._stopped.set()  # as if it had been stopped after the search began
@@ -364,7 +364,7 @@ def test_switching_models_leaks_neither_memory_nor_graphs(results: Path) -> None
     def switch(times: int) -> None:
         for number in range(times):
             run = Run(results / names[number % len(names)])
-            pool.submit(run, None, Utterance("you see the tree1 ?"), GREEDY).result(60)
+            pool.submit(run, None, ChatMessage("you see the tree1 ?"), GREEDY).result(60)
 
     def graphs() -> int:
         gc.collect()

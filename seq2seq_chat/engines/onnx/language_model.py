@@ -6,7 +6,7 @@ import numpy as np
 
 from seq2seq_chat.engines.onnx.model import Arrays, ExportedModel
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, Distribution
+from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, WordDistribution
 from seq2seq_chat.search.logits import sample_words, softmax, top_k, truncated_softmax
 
 
@@ -39,7 +39,7 @@ class OnnxLanguageModel:
         token: np.ndarray,
         states: Arrays,
         uniform: np.ndarray,
-        distribution: Distribution,
+        distribution: WordDistribution,
         forbidden: tuple[int, ...],
         explain: bool,
     ) -> tuple[Block, Arrays]:

@@ -27,7 +27,7 @@ def limit_threads(count: int) -> None:
     _LIMITS["threads"] = count
 
 
-class ModelOutput(NamedTuple):
+class OnnxOutput(NamedTuple):
     """The output for the next word of every row: log p(word) = logit - normalizer."""
 
     logits: np.ndarray  # [rows, vocabulary]; may be changed in place
@@ -82,14 +82,14 @@ class ExportedModel:
         arrays = self._encoder.run(None, {"source": np.ascontiguousarray(needed), "lengths": lengths})
         return arrays[: len(self._states)], arrays[len(self._states) :]
 
-    def step(self, words: np.ndarray, state: Arrays, memory: Arrays) -> ModelOutput:
+    def step(self, words: np.ndarray, state: Arrays, memory: Arrays) -> OnnxOutput:
         """One step of the decoder. words: ids of the previous words, int32 [rows]."""
         inputs = {"words": words.astype(np.int32, copy=False)}
         inputs |= dict(zip(self._states, state, strict=True)) | dict(zip(self._memory, memory, strict=True))
         logits, normalizer, *others = self._step.run(None, inputs)
         count = len(self._states)
         attention = others[count] if self.has_attention else np.zeros([len(words), 0], np.float32)
-        return ModelOutput(logits, normalizer, others[:count], attention)
+        return OnnxOutput(logits, normalizer, others[:count], attention)
 
 
 def take_rows(arrays: Sequence[np.ndarray], rows: np.ndarray) -> Arrays:

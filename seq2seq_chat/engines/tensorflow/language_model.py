@@ -13,7 +13,7 @@ from seq2seq_chat.decoding.sequential import TruncatedSoftmax, sample_words, tru
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.model.matrix_copies import using_padded_copies
-from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, Distribution
+from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, WordDistribution
 
 StateArrays = list[np.ndarray]
 """The parts of a model's state, [rows, hidden] each."""
@@ -54,7 +54,7 @@ class TensorFlowLanguageModel:
         token: np.ndarray,
         states: StateArrays,
         uniform: np.ndarray,
-        distribution: Distribution,
+        distribution: WordDistribution,
         forbidden: tuple[int, ...],
         explain: bool,
     ) -> tuple[Block, StateArrays]:

@@ -19,8 +19,8 @@ from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.engines.tensorflow.engine import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.export.output_folder import ensure_empty, new_folder, unwritable
+from seq2seq_chat.export.saved_model.language_model import TextModel, running_text_format
 from seq2seq_chat.export.saved_model.reply_model import ReplyModel, has_equal_tokenizers, text_format
-from seq2seq_chat.export.saved_model.text_model import TextModel, running_text_format
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.text.codec import Codecs

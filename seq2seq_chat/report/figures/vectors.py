@@ -124,7 +124,7 @@ class Vectors(NamedTuple):
         return scaled
 
 
-class Cluster(NamedTuple):
+class VectorCluster(NamedTuple):
     """A cluster of points."""
 
     size: int
@@ -225,7 +225,7 @@ def tsne(values: np.ndarray) -> np.ndarray:
     return projected
 
 
-def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray, list[Cluster]]:
+def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray, list[VectorCluster]]:
     """Cluster normalized vectors by k-means: the cluster index of each point [n], and the clusters, largest first."""
     from sklearn.cluster import KMeans
 
@@ -240,7 +240,7 @@ def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray
     for label in order:
         members = np.flatnonzero(kmeans.labels_ == label)
         nearest = members[np.argsort(distances[members, label], kind="stable")]
-        clusters.append(Cluster(len(members), [vectors.labels[member] for member in nearest[:CLUSTER_EXAMPLES]]))
+        clusters.append(VectorCluster(len(members), [vectors.labels[member] for member in nearest[:CLUSTER_EXAMPLES]]))
     return index[kmeans.labels_], clusters
 
 

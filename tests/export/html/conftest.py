@@ -20,7 +20,7 @@ LOAD = """
 const load = async (data) => {
   const { decodeBase85, decompress, parseModelFile } = modules.model_file;
   const { header, weights } = parseModelFile(await decompress(decodeBase85(data)));
-  const codecs = header.codecs.map((codec) => new modules.codec.Codec(codec));
+  const codecs = header.codecs.map((codec) => new modules.codec.TextCodec(codec));
   return { header, weights, codecs, config: header.model };
 };
 const pause = async () => {};

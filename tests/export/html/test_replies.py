@@ -20,7 +20,7 @@ from seq2seq_chat.engines.tensorflow.steps import TensorFlowSteps
 from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
-from seq2seq_chat.search.engine import Distribution, run_search
+from seq2seq_chat.search.engine import WordDistribution, run_search
 from seq2seq_chat.search.sequential import SearchSize, sampling_search
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
@@ -134,7 +134,7 @@ def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dic
     """Sampled words are those of the truncated distribution, inverted at the same numbers."""
     rng = np.random.default_rng(2)
     logits, uniform = rng.normal(size=[40, 25]).astype(np.float32) * 3, rng.random(40)
-    parameters = Distribution.of_settings(Decoding(method="sample", **limits))
+    parameters = WordDistribution.of_settings(Decoding(method="sample", **limits))
     values = parameters.temperature, parameters.top_k, parameters.top_p
     probabilities = truncated_softmax(*values)(logits).numpy()
     settings = Decoding(method="sample", **limits).model_dump(mode="json")

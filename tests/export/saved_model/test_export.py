@@ -20,7 +20,7 @@ from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.export.saved_model.export import copy_differences, export_saved_model, exported_searches
 from seq2seq_chat.export.saved_model.reply_model import ReplyModel
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
-from seq2seq_chat.text.codec import Codec, Codecs
+from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 from tests.random_runs import make_codec, random_run, small_config
@@ -132,14 +132,14 @@ VOCABULARIES: dict[TokenizerName, list[str]] = {
 }
 
 
-def codec_of(tokenizer: TokenizerName) -> Codec:
+def codec_of(tokenizer: TokenizerName) -> TextCodec:
     """A codec that knows many of the tokens in TEXTS."""
     if tokenizer != "subword":
         return make_codec(tokenizer, [*VOCABULARIES[tokenizer], TURN])
     texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
     trained = train_tokenizer(TokenizerSettings("subword"), texts, 400)
     assert trained.tokens
-    return Codec(trained, Vocabulary([*SPECIAL_WORDS, *trained.tokens, TURN]))
+    return TextCodec(trained, Vocabulary([*SPECIAL_WORDS, *trained.tokens, TURN]))
 
 
 def codecs_of(config: Config) -> Codecs:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.export.saved_model.graph_tokenizer import GRAPH_TOKENIZERS, TOKENS, GraphTokenizer
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -99,7 +99,7 @@ def test_decode(name: str) -> None:
     if name == TOKENS:
         assert [text.decode() for text in texts] == [" ".join(row) for row in rows]
     else:
-        codec = Codec(python_tokenizer(name), Vocabulary(SPECIAL_WORDS))
+        codec = TextCodec(python_tokenizer(name), Vocabulary(SPECIAL_WORDS))
         assert [text.decode() for text in texts] == [codec.text(row) for row in rows]
 
 

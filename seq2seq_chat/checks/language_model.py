@@ -18,10 +18,10 @@ from seq2seq_chat.data.running_text import Streams, encode_text, read_text
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.training.language_model import TextLoss
+from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
@@ -84,7 +84,9 @@ def check_carried_state(context: CheckContext, on_progress: OnProgress) -> Check
 def check_text_overfitting(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """A short text is memorized: from its beginning, the most probable tokens are the rest of it. Dropout is off."""
     text = "".join(islice(_characters(context), MEMORIZED))
-    codec = Codec(CharacterTokenizer(), Vocabulary([*SPECIAL_WORDS, *dict.fromkeys(CharacterTokenizer().encode(text))]))
+    codec = TextCodec(
+        CharacterTokenizer(), Vocabulary([*SPECIAL_WORDS, *dict.fromkeys(CharacterTokenizer().encode(text))])
+    )
     tokens = np.array(encode_text(text, codec))
     config = context.small_config(
         len(codec.vocabulary),
@@ -98,7 +100,7 @@ def check_text_overfitting(context: CheckContext, on_progress: OnProgress) -> Ch
         },
     )
     model = LanguageModel(config.model, len(codec.vocabulary), config.seed)
-    loss = TextLoss(model, config.training)
+    loss = LanguageModelLoss(model, config.training)
     learner = Learner(model, Streams(tokens, 1, 50, 50), config.training, task_loss=loss, carried=loss.variables)
     generator, share, curve = Generator(TensorFlowLanguageModel(model), codec), 0.0, []
     nats = count = 0.0
@@ -137,7 +139,7 @@ def _updates(
     )
     settings, model = config.training, LanguageModel(config.model, vocabulary_size, config.seed)
     streams = Streams(tokens, settings.batch_size, settings.bptt_forward, settings.bptt_backward or 0)
-    step = TrainingStep(model, build_optimizer(settings), settings, task_loss=TextLoss(model, settings))
+    step = TrainingStep(model, build_optimizer(settings), settings, task_loss=LanguageModelLoss(model, settings))
 
     @tf.function(autograph=False)
     def update(*batch: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:

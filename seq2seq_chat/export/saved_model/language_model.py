@@ -13,11 +13,11 @@ from seq2seq_chat.decoding.sequential import truncated_softmax
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.export.saved_model.graph_tokenizer import TOKENS, GraphTokenizer, ids_table, words_table
 from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS
-from seq2seq_chat.text.codec import Codec
+from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 
 
-def running_text_format(codec: Codec) -> str:
+def running_text_format(codec: TextCodec) -> str:
     """What a SavedModel of a language model reads and writes: "text", or "tokens" separated by spaces."""
     return "text" if codec.tokenizer.keeps_line_breaks else "tokens"
 
@@ -32,7 +32,7 @@ class TextModel(tf.Module):
         decoding: Whether unknown tokens are allowed.
     """
 
-    def __init__(self, engine: TensorFlowLanguageModel, codec: Codec, folder: Path, decoding: Decoding) -> None:
+    def __init__(self, engine: TensorFlowLanguageModel, codec: TextCodec, folder: Path, decoding: Decoding) -> None:
         super().__init__()
         self.model = engine.model
         self._engine, generator = engine, Generator(engine, codec)
