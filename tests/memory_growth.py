@@ -48,12 +48,12 @@ def training_growth(config_file: Path, results: Path) -> float:
     """Bytes per step of a training."""
     load_tensorflow()
     from seq2seq_chat.config import load_config
-    from seq2seq_chat.training.experiment import start_experiment
+    from seq2seq_chat.training.experiment import train
     from seq2seq_chat.training.reporter import Console
 
     memory = Memory()
     with patch.object(Console, "advance", memory.count):
-        start_experiment(load_config(config_file), results)
+        train(load_config(config_file), results)
     return memory.growth()
 
 

@@ -16,7 +16,7 @@ from webui.api import compute_answers, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
-from webui.model_worker import ServerBusy, ChatMessage
+from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
 from webui.run_details import learning_curves
 from webui.run_registry import NotFoundError

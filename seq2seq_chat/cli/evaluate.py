@@ -79,19 +79,19 @@ def evaluate(
     if run.config.task == "language_model":
         ensure_unused(run.name, "limit", "beam_width", "references", "baseline", "sent2vec", "output")
         load_tensorflow_for(run)
-        from seq2seq_chat.report.evaluate import evaluate_text, format_text_metrics
+        from seq2seq_chat.report.evaluate import evaluate_language_model, format_language_model_metrics
 
-        metrics = evaluate_text(run, data, snapshot)
-        _print(metrics, format_text_metrics(metrics), json_file)
+        metrics = evaluate_language_model(run, data, snapshot)
+        _print(metrics, format_language_model_metrics(metrics), json_file)
         return
     other = find_snapshot(baseline, results) if baseline is not None else None
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
-        from seq2seq_chat.report.evaluate import evaluate_run
+        from seq2seq_chat.report import evaluate as evaluation
         from seq2seq_chat.report.metrics_table import format_metrics
 
     with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
-        metrics = evaluate_run(
+        metrics = evaluation.evaluate(
             run,
             data,
             snapshot,

@@ -33,7 +33,7 @@ LIMIT = 250_000  # samples
 FOLDER = "evaluation"  # in the folder of the run
 
 
-def evaluate_run(
+def evaluate(
     run: Run,
     data: str | Path | None = None,
     snapshot: str | None = None,
@@ -46,6 +46,8 @@ def evaluate_run(
     baseline: RunSnapshot | None = None,
 ) -> dict[str, Any]:
     """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
+
+    Of a language model, see :func:`evaluate_language_model`, only ``data`` and ``snapshot`` apply.
 
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
@@ -60,6 +62,8 @@ def evaluate_run(
         UserError: There is no corpus to evaluate on, or the run cannot be loaded; a file of references has another
             number of lines than the corpus has samples; the baseline has other samples.
     """
+    if run.config.task == "language_model":
+        return evaluate_language_model(run, data, snapshot)
     corpus_file = evaluation_corpus(run, data)
     output = Path(folder) if folder is not None else run.path / FOLDER
     if baseline is not None:  # fail now, before predictions that may take an hour
@@ -236,7 +240,7 @@ def evaluation_text(run: Run, data: str | Path | None = None) -> str:
     return str(file)
 
 
-def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
+def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
     """The exact loss of a language model on a whole text, with the state carried from its first token to its last.
 
     Args:
@@ -271,8 +275,8 @@ def evaluate_text(run: Run, data: str | Path | None = None, snapshot: str | None
     }
 
 
-def format_text_metrics(metrics: dict[str, Any]) -> str:
-    """The results of :func:`evaluate_text` for a terminal."""
+def format_language_model_metrics(metrics: dict[str, Any]) -> str:
+    """The results of :func:`evaluate_language_model` for a terminal."""
     unit = metrics["tokens_are"].removesuffix("s")
     rows = [
         [f"loss, nats per {unit}", f"{metrics['loss']:.4f}"],

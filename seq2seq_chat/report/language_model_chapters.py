@@ -20,7 +20,7 @@ from seq2seq_chat.report.chapters import (
     learning_curves,
     sample_evenly,
 )
-from seq2seq_chat.report.evaluate import evaluate_text, evaluation_text
+from seq2seq_chat.report.evaluate import evaluate_language_model, evaluation_text
 from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance
 from seq2seq_chat.report.figures.style import new_figure
 from seq2seq_chat.report.figures.vectors import gradient_by_distance
@@ -53,7 +53,7 @@ class TextSnapshot(NamedTuple):
     """Measurements of a language model at one snapshot."""
 
     label: str
-    metrics: dict[str, Any] | None  # see evaluate_text
+    metrics: dict[str, Any] | None  # see evaluate_language_model
     texts: list[str]  # one for each prompt
     gradients: np.ndarray | None  # norm by distance
 
@@ -114,7 +114,7 @@ def _measure(run: RunMeasurements, prompts: Sequence[str], report: Report) -> li
             texts = ["".join(generator.stream(prompt, LENGTH, decoding, SEED)) for prompt in prompts]
             metrics, gradients = None, None
             with run.record_errors("evaluation"):
-                metrics = evaluate_text(run.run, report.options.data, snapshot.name)
+                metrics = evaluate_language_model(run.run, report.options.data, snapshot.name)
                 gradients = _gradient_norms(run.run, trained.model, report.options.data)
             measured.append(TextSnapshot(snapshot.label, metrics, texts, gradients))
     return measured

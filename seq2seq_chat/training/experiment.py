@@ -54,8 +54,8 @@ class Session(NamedTuple):
     initial: InitialWeights | None = None  # what a new run starts from
 
 
-def start_experiment(
-    config: Config, results: str | Path, cluster: Cluster | None = None, origin: RunSnapshot | None = None
+def train(
+    config: Config, results: str | Path = "results", cluster: Cluster | None = None, origin: RunSnapshot | None = None
 ) -> Run:
     """Train in a new run. If training fails before anything is saved, its folder is removed.
 

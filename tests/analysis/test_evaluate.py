@@ -21,7 +21,7 @@ from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.metrics.distance import load_sentence_vectors
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
 from seq2seq_chat.report import predictions as predictions_module
-from seq2seq_chat.report.evaluate import compute_metrics, evaluate_run, sentence_distances
+from seq2seq_chat.report.evaluate import compute_metrics, evaluate, sentence_distances
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.report.predictions import Prediction, Predictions, predict
 from seq2seq_chat.report.scoring import score_predictions
@@ -227,7 +227,7 @@ def test_evaluate_without_the_training_corpus(run_copy: Path, corpora: Path) -> 
     config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
     config["data"]["train"] = "moved/away.txt"
     (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    metrics = evaluate_run(Run(run_copy), limit=5)
+    metrics = evaluate(Run(run_copy), limit=5)
     assert metrics["sent2vec_distance"] is None and "--sent2vec" in metrics["sent2vec"]
     assert metrics["bleu"] is not None
 

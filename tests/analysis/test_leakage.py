@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.data.batches import evenly_spaced
-from seq2seq_chat.report.evaluate import evaluate_run
+from seq2seq_chat.report.evaluate import evaluate
 from seq2seq_chat.runs.run import Run
 from tests.conftest import MARKER
 
@@ -62,12 +62,12 @@ def test_the_rest_is_evaluated_as_in_a_file_of_its_own(run_copy: Path, mixed: An
     samples = [sample for kind in mixed.values() for sample in kind]
     order = np.random.default_rng(3).permutation(len(samples))
     samples = [samples[n] for n in order]
-    metrics = evaluate_run(run, write_pairs(tmp_path / "all.txt", samples))
+    metrics = evaluate(run, write_pairs(tmp_path / "all.txt", samples))
     assert (metrics["samples"], metrics["leaked_samples"], metrics["leaked_targets"]) == (21, 7, 12)
     assert metrics["leakage_error"] is None
     for key, kinds in {"without_leaked": ("targets", "new"), "without_leaked_targets": ("new",)}.items():
         rest = [sample for sample in samples if any(sample in mixed[kind] for kind in kinds)]
-        alone = evaluate_run(run, write_pairs(tmp_path / f"{key}.txt", rest))
+        alone = evaluate(run, write_pairs(tmp_path / f"{key}.txt", rest))
         assert_equal_metrics(metrics[key], alone)
         assert metrics[key]["samples"] == len(rest)
     assert not alone["leaked_targets"]
@@ -78,13 +78,13 @@ def test_evenly_spaced_samples(run_copy: Path, mixed: Any, tmp_path: Path) -> No
     alternating = [sample for pair in zip(mixed["new"], mixed["leaked"], strict=False) for sample in pair]
     data = write_pairs(tmp_path / "all.txt", alternating)
     chosen = [alternating[n] for n in evenly_spaced(len(alternating), 5)]
-    metrics = evaluate_run(Run(run_copy), data, limit=5)
+    metrics = evaluate(Run(run_copy), data, limit=5)
     assert metrics["leaked_samples"] == sum(sample in mixed["leaked"] for sample in chosen)
     assert metrics["without_leaked"]["samples"] == 5 - metrics["leaked_samples"]
 
 
 def test_without_leakage_nothing_differs(run_copy: Path, mixed: Any, tmp_path: Path) -> None:
-    metrics = evaluate_run(Run(run_copy), write_pairs(tmp_path / "new.txt", mixed["new"]))
+    metrics = evaluate(Run(run_copy), write_pairs(tmp_path / "new.txt", mixed["new"]))
     assert metrics["leaked_samples"] == metrics["leaked_targets"] == 0
     for key, value in metrics["without_leaked"].items():
         assert metrics[key] == value

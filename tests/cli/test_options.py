@@ -85,7 +85,7 @@ def test_prepare(cli: Cli, record: Callable[[str], MagicMock], arguments: str, e
 
 
 def test_evaluate(cli: Cli, record: Callable[[str], MagicMock], tiny_run: Path, corpora: Path) -> None:
-    evaluate = record("seq2seq_chat.report.evaluate.evaluate_run")
+    evaluate = record("seq2seq_chat.report.evaluate.evaluate")
     data = str(corpora / "train.txt")
     options = ["--data", data, "--snapshot", "10", "--limit", 7, "--sent2vec", "s.bin", "--output", "out"]
     options += ["--beam-width", 3, "--reference", data, "--reference", data, "--baseline", f"{tiny_run}:20"]

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.engines.tensorflow.engine import load_language_model
-from seq2seq_chat.report.evaluate import evaluate_text
+from seq2seq_chat.report.evaluate import evaluate_language_model
 from seq2seq_chat.report.figures.vectors import gradient_by_distance
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
@@ -41,7 +41,7 @@ def write_report(cli: Callable[..., Any], run: Run, folder: Path) -> str:
 def test_every_snapshot_has_its_loss_and_its_texts(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
     page = write_report(cli, run, tmp_path)
     for snapshot in run.snapshots():
-        loss = evaluate_text(run, tmp_path / "text.txt", snapshot)["loss"]
+        loss = evaluate_language_model(run, tmp_path / "text.txt", snapshot)["loss"]
         assert f">{loss:,.3f}</td>" in page
         generator = Generator.load(run, snapshot)
         for prompt in PROMPTS:
