@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,6 @@ def test_names_are_imported_when_they_are_used() -> None:
         seq2seq_chat.translate  # noqa: B018
 
 
-def test_a_conversation_does_not_translate(run: Run) -> None:
+def test_a_conversation_does_not_translate(tiny_run: Path) -> None:
     with pytest.raises(RunError, match="does not translate: its task is conversation"):
-        seq2seq_chat.Translator.load(run)
+        seq2seq_chat.Translator.load(Run(tiny_run))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.config import load_config
-from seq2seq_chat.data.samples import Tokenizers, read_samples
+from seq2seq_chat.data.samples import read_samples
+from seq2seq_chat.text.codec import Tokenizers
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean
 
 REPOSITORY = Path(__file__).parents[1]

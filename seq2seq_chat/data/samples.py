@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
 from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
+from seq2seq_chat.text.codec import Tokenizers
 from seq2seq_chat.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -23,13 +24,6 @@ Pairing = Literal["sliding", "alternating"]
 
 T = TypeVar("T")
 _BLOCK = 1024  # texts that are tokenized together
-
-
-class Tokenizers(NamedTuple):
-    """The tokenizers of source and target, the same object if they share it."""
-
-    source: Tokenizer
-    target: Tokenizer
 
 
 class Utterance(NamedTuple):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.samples import Tokenizers, iterate_samples, read_tokenized_utterances
+from seq2seq_chat.data.samples import iterate_samples, read_tokenized_utterances
+from seq2seq_chat.text.codec import Tokenizers
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 
 Write = Callable[..., Path]
