@@ -10,7 +10,7 @@ import pytest
 
 from seq2seq_chat.config import load_config
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.text.codec import Tokenizers
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean
 
 REPOSITORY = Path(__file__).parents[1]

@@ -18,7 +18,8 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import Sample, read_samples
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codecs, Tokenizers
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.training.language_model import LanguageModelSetup
 

@@ -25,7 +25,8 @@ from seq2seq_chat.data.samples import (
 )
 from seq2seq_chat.system.compressed import LineBlocks, is_compressed
 from seq2seq_chat.system.lines import TextFile, read_error
-from seq2seq_chat.text.codec import Codecs, TextCodec, Tokenizers
+from seq2seq_chat.text.codec import Codecs, TextCodec
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
 from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
-from seq2seq_chat.text.codec import Tokenizers
-from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
     from seq2seq_chat.config import Data

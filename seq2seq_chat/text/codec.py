@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 from seq2seq_chat.config import Data, TextSettings
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.lines import read_error
-from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerError, TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.tokenizers import (
+    TOKENIZER_FILE,
+    Tokenizer,
+    TokenizerError,
+    Tokenizers,
+    TokenizerSettings,
+    create_tokenizer,
+)
 from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
 from seq2seq_chat.text.vocabulary import (
     SPECIAL_WORDS,
@@ -27,13 +34,6 @@ from seq2seq_chat.text.vocabulary import (
 
 _CHECKED_WORDS = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class Tokenizers(NamedTuple):
-    """The tokenizers of source and target, the same object if they share it."""
-
-    source: Tokenizer
-    target: Tokenizer
 
 
 class TextCodec(NamedTuple):

@@ -34,6 +34,7 @@ REFUSED = [  # a setting, the one that rules it out, the message, and what it is
         ["training.strategy=mirrored"],
     ),
     ("decoding.length_penalty=1", SAMPLE, ONLY_BEAM, [BEAM]),
+    ("decoding.stop=first_end", SAMPLE, ONLY_BEAM, [BEAM]),
     ("decoding.beam_groups=2", SAMPLE, ONLY_BEAM, [BEAM]),
     ("decoding.diversity_penalty=1", SAMPLE, ONLY_BEAM, [BEAM]),
     ("decoding.rerank=anti_language_model", SAMPLE, ONLY_BEAM, [BEAM]),
@@ -52,6 +53,7 @@ LANGUAGE_MODELS = {  # settings that they refuse, by the reason
         data.buckets="auto" data.max_length=9""",
     "is unrolled statically": 'model.unrolling="dynamic"',
     "is trained with teacher forcing only": 'training.scheduled_sampling="linear"',
+    "shares the sampled words of a batch": 'training.sampled_softmax_per="decoder_step"',
     "is trained on a single device": 'training.strategy="mirrored"',
     "generates text by sampling": 'decoding.method="beam"',
 }

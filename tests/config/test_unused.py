@@ -101,6 +101,10 @@ CASES = [  # a setting without effect, the cause, other settings that they need,
         ["decoding.allow_unknown=true"],
         "decoding.replace_unknown=true",
     ),
+    *(
+        (setting, "training.sampled_softmax=null", [], "training.sampled_softmax=8")
+        for setting in ("training.sampled_softmax_per=decoder_step", "training.candidate_sampler=uniform")
+    ),
     ("decoding.no_repeat_ngram_size=6", "model.decoder_steps=5", [], "model.decoder_steps=6"),
     *(
         (setting, "task=language_model", [], "task=conversation")

@@ -10,8 +10,7 @@ import pytest
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, read_tokenized_utterances
-from seq2seq_chat.text.codec import Tokenizers
-from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers
 from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
 
 Write = Callable[..., Path]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from seq2seq_chat.config import Data, load_config
 from seq2seq_chat.data.corpus_file import bundled_conversations, read_utterances
 from seq2seq_chat.data.samples import read_samples
-from seq2seq_chat.text.codec import Tokenizers
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean
 
 SAMPLE = bundled_conversations().parent

@@ -16,8 +16,8 @@ from seq2seq_chat.data.corpus_file import write_conversations
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.report import scoring as leakage
 from seq2seq_chat.report.scoring import find_leakage
-from seq2seq_chat.text.codec import Codecs, TextCodec, Tokenizers
-from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.codec import Codecs, TextCodec
+from seq2seq_chat.text.tokenizers import Tokenizers, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 
 TEXTS = st.sampled_from(["Hi", "hi !", "HI!", "a b", "a  b", "ab", "Où?", "ou ?"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.data.samples import iterate_samples, read_tokenized_utterances
-from seq2seq_chat.text.codec import Tokenizers
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 
 Write = Callable[..., Path]

@@ -81,7 +81,7 @@ def test_two_steps_at_full_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("thesis_opensubtitles", 50_000),
+        ("thesis_to_the_letter", 50_000),
         pytest.param("thesis_reddit", 50_000, marks=pytest.mark.nightly),
         pytest.param("thesis_reddit_25k", 25_000, marks=pytest.mark.nightly),
     ],
