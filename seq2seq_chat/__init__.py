@@ -1,8 +1,20 @@
 """Train, check, analyze and talk to recurrent sequence-to-sequence models."""
 
+import importlib
 import os
 import platform
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seq2seq_chat.chat.chatbot import Chatbot, Translator
+    from seq2seq_chat.chat.generator import Generator
+    from seq2seq_chat.config import load_config
+    from seq2seq_chat.report.evaluate import evaluate
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.training.experiment import train
+
+__all__ = ["Chatbot", "Generator", "Translator", "evaluate", "find_run", "load_config", "train"]
 
 __version__ = "0.2.0"
 
@@ -18,3 +30,20 @@ if platform.machine() in ("x86_64", "AMD64") and "tensorflow" not in sys.modules
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 # TensorFlow reads this when it first uses a GPU; otherwise it allocates all memory, and no second process fits
 os.environ.setdefault(GROWTH, "true")
+
+_MODULES = {
+    "Chatbot": "chat.chatbot",
+    "Generator": "chat.generator",
+    "Translator": "chat.chatbot",
+    "evaluate": "report.evaluate",
+    "find_run": "runs.find",
+    "load_config": "config",
+    "train": "training.experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

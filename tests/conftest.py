@@ -76,6 +76,7 @@ SHIPPED = (
     "thesis_opensubtitles_100k",
     "thesis_reddit",
     "thesis_reddit_25k",
+    "thesis_to_the_letter",
 )
 """The experiments in configs/, which may also have files of its user."""
 

@@ -22,7 +22,7 @@ class Reference:
             self.v[f"embedding/{side}"] = self.v["embedding/shared"]
         self.config = model.config
         self.layers, self.attends = model.config.layers, model.config.attention != "none"
-        self.projects = model.config.projection_size is not None and model.config.output == "attentional"
+        self.projects = model.config.projection_size is not None and model.config.output != "maxout"
 
     def cell(self, name: str, inputs: list[np.ndarray], state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         h, bias, input_matrix = state[0], self.v[f"{name}/bias"], self.v.get(f"{name}/input")
@@ -87,6 +87,8 @@ class Reference:
             return t.reshape(2, -1).max(axis=0)
         if not self.attends:
             return d
+        if self.config.output == "concatenated":
+            return np.concatenate([d, c])
         return np.tanh(
             np.concatenate([c, d]) @ np.vstack([self.v[f"decoder/combine/{n}"] for n in ("context", "output")])
         )
@@ -99,7 +101,8 @@ class Reference:
         before = self.attends and config.attention_query == "previous"
         feeds = self.attends and not before and config.input_feeding
         v = [states[-1][0]] if config.context == "every_step" else []
-        attentional, rows = np.zeros(self.v["output/words"].shape[1] if config.output == "maxout" else hidden), []
+        size = {"maxout": self.v["output/words"].shape[1], "concatenated": hidden + len(outputs[0])}
+        attentional, rows = np.zeros(size.get(config.output, hidden)), []
         for previous in [GO, *target[:-1]]:
             x = self.v["embedding/target"][previous]
             c = self.context(outputs, states[-1][0]) if before else None

@@ -85,6 +85,7 @@ def test_lower_packages_load_no_tensorflow() -> None:
 
 def test_there_are_no_import_cycles() -> None:
     files = modules()
+    del files["seq2seq_chat"]  # imports the public names when they are used
     graph = {}
     for name, file in files.items():
         taken = {one if one in files else one.rpartition(".")[0] for one in imports(file)}

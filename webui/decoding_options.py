@@ -77,7 +77,7 @@ def requested_decoding(config: Config, changes: Mapping[str, Any], limits: Limit
     """
     decoding = merge_decoding(config.decoding, changes, limits)
     if decoding.unrolling == "dynamic" and config.model.static_only:
-        raise ConfigError(f"decoding.unrolling dynamic does not support model.{config.model.static_only}; use static")
+        raise ConfigError(f"decoding.unrolling dynamic does not support model.{config.model.static_only}; use built_in")
     return decoding
 
 

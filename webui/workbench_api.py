@@ -16,7 +16,7 @@ from webui.api import compute_answers, find_run, json_response, request_json
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
-from webui.model_worker import ServerBusy, Utterance
+from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
 from webui.run_details import learning_curves
 from webui.run_registry import NotFoundError
@@ -105,7 +105,7 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
     try:
         compute_answers(
             [question for question in dict.fromkeys(questions) if question not in stored],
-            lambda question: get_state().pool.submit(run, snapshot_name(step), Utterance(question), decoding),
+            lambda question: get_state().pool.submit(run, snapshot_name(step), ChatMessage(question), decoding),
             lambda question, answer: add_answer(run, step, question, answer.reply.text),
         )
     except UserError as error:

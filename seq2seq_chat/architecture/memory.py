@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from seq2seq_chat.architecture.variables import WORD_VARIABLES, variable_shapes
+from seq2seq_chat.architecture.variables import WORD_VARIABLES, decoder_output_size, variable_shapes
 from seq2seq_chat.config import Config, Model, Training
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import gpu_names, uses_avx2_kernels
@@ -107,11 +107,14 @@ def _cell_activations(model: Model) -> int:
 
 def _output_activations(model: Model, training: Training, vocabulary_size: int, tokens: int) -> int:
     """Numbers for the output layer."""
-    output_size = model.projection_size or model.hidden_size
+    output_size = model.projection_size or decoder_output_size(model)
     count = 6 * tokens * output_size if model.output == "maxout" else 0  # both halves, and their gradients
     if _has_full_softmax(training, vocabulary_size):
         return count + tokens * 3 * vocabulary_size
-    return count + tokens * (6 * (training.sampled_softmax or 0) + 4 * output_size)
+    sampled = training.sampled_softmax or 0
+    if training.sampled_softmax_per == "decoder_step":
+        count += 2 * model.decoder_steps * sampled * output_size  # their vectors, and the gradients of these
+    return count + tokens * (6 * sampled + 4 * output_size)
 
 
 def ensure_memory(estimate: MemoryEstimate, available: float) -> None:

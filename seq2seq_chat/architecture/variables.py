@@ -25,12 +25,12 @@ def variable_shapes(config: Config, vocabulary_size: int, source_vocabulary_size
     """
     model, size = config.model, config.model.embedding_size
     shapes = _decoder(model) | ({} if config.task == "language_model" else _encoder(model))
-    width = model.projection_size or model.hidden_size
+    width = model.projection_size or decoder_output_size(model)
     shapes["output/bias"] = (vocabulary_size,)
     if not model.tie_embeddings:
         shapes["output/words"] = (vocabulary_size, width)
     if model.projection_size is not None and model.output != "maxout":
-        shapes["output/projection"] = (model.hidden_size, width)
+        shapes["output/projection"] = (decoder_output_size(model), width)
     if model.shared_embeddings:
         return shapes | {SHARED: (vocabulary_size, size)}
     if config.task != "language_model":
@@ -78,7 +78,7 @@ def _decoder(config: Model) -> Shapes:
         units = 2 * decoder_output_size(config)
         parts = {"context": context, "output": hidden, "words": config.embedding_size}
         shapes |= {f"decoder/maxout/{name}": (inputs, units) for name, inputs in parts.items() if inputs}
-    elif config.attention != "none":
+    elif config.attention != "none" and config.output == "attentional":
         shapes |= {
             f"decoder/combine/{name}": (inputs, hidden) for name, inputs in (("context", context), ("output", hidden))
         }
@@ -130,7 +130,9 @@ def encoder_output_size(config: Model) -> int:
 
 def decoder_output_size(config: Model) -> int:
     """Units of the decoder's outputs h̃."""
-    return config.projection_size or config.hidden_size if config.output == "maxout" else config.hidden_size
+    if config.output == "maxout":
+        return config.projection_size or config.hidden_size
+    return config.hidden_size + (encoder_output_size(config) if config.output == "concatenated" else 0)
 
 
 def queries_previous(config: Model) -> bool:

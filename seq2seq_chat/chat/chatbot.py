@@ -2,6 +2,8 @@
 
 ::
 
+    from seq2seq_chat import Chatbot, find_run
+
     bot = Chatbot.load(find_run("latest"))
     print(bot.reply("how are you?").text)
 """
@@ -12,7 +14,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,12 +26,15 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.engines.protocols import ReplyEngine, ReplySearch
 from seq2seq_chat.runs.find import find_run
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import Seeds
 from seq2seq_chat.search.engine import Hypotheses, OnStep
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
@@ -80,7 +85,7 @@ class Chatbot:
         self._readers: dict[tuple[bool, str | None], HypothesisReader] = {}
 
     @classmethod
-    def load(cls, run: Run, snapshot: str | None = None) -> Chatbot:
+    def load(cls, run: Run, snapshot: str | None = None) -> Self:
         """The chatbot of a run or an exported model; see :func:`load_engine` for the errors raised."""
         loaded = load_engine(run, snapshot)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
@@ -286,6 +291,23 @@ class Chatbot:
                 text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
                 distinct[ids] = Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
         return list(distinct.values())
+
+
+class Translator(Chatbot):
+    """A chatbot whose replies are translations."""
+
+    @classmethod
+    def load(cls, run: Run, snapshot: str | None = None) -> Self:
+        """The translator of a run or an exported model. Raises RunError if its task is another one."""
+        if run.config.task != "translation":
+            raise RunError(
+                f"run {run.name} does not translate: its task is {run.config.task}; use Chatbot or Generator"
+            )
+        return super().load(run, snapshot)
+
+    def translate(self, texts: Sequence[str], decoding: Decoding | None = None) -> list[str]:
+        """Translate texts independently of each other; see :meth:`replies`."""
+        return [reply.text for reply in self.replies(texts, decoding)]
 
 
 UNKNOWN_LANGUAGE = 0.8

@@ -15,10 +15,11 @@ from seq2seq_chat.config import TARGET_SETTINGS, Config, Data
 from seq2seq_chat.data.build_codecs import build_codecs, build_tokenizers
 from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.samples import Sample, Tokenizers, read_samples
+from seq2seq_chat.data.samples import Sample, read_samples
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.training.language_model import LanguageModelSetup
 

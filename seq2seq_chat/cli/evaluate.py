@@ -87,11 +87,11 @@ def evaluate(
     other = find_snapshot(baseline, results) if baseline is not None else None
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
-        from seq2seq_chat.report.evaluate import evaluate_run
+        from seq2seq_chat.report import evaluate as evaluation
         from seq2seq_chat.report.metrics_table import format_metrics
 
     with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
-        metrics = evaluate_run(
+        metrics = evaluation.evaluate(
             run,
             data,
             snapshot,

@@ -72,7 +72,7 @@ def train(
 
     try:
         if run is None:
-            run = experiment.start_experiment(config, results, cluster, origin)
+            run = experiment.train(config, results, cluster, origin)
         else:
             experiment.resume_experiment(run, config, cluster)
     except experiment.Interrupted as interrupted:

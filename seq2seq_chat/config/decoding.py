@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from seq2seq_chat.config.section import (
     OF_SAMPLES,
@@ -25,6 +25,11 @@ OF_BEAM, OF_SAMPLING = (
 OF_SEVERAL, OF_GROUPS = AppliesIf("decoding.top_k", unless=[1]), AppliesIf("decoding.beam_groups", unless=[1])
 
 
+def _true_name(value: Any) -> Any:
+    """Earlier versions called the built-in search static, though it is a loop."""
+    return "built_in" if value == "static" else value
+
+
 class Decoding(Section):
     """How replies are generated; can be overridden when chatting."""
 
@@ -36,6 +41,9 @@ class Decoding(Section):
     """number of replies; with sample: number of samples"""
     beam_width: Annotated[int, Field(gt=0, le=1000), AppliesIf(METHOD, "beam", silent=True), OF_SAMPLES] = 10
     """number of hypotheses"""
+    stop: Annotated[Literal["best_ended", "first_end"], OF_BEAM] = "best_ended"
+    """when the beam search of an utterance ends: when no other hypothesis can overtake the first n_best, which have
+    ended, or at the first end of any hypothesis in the beam, where the best hypotheses may be unfinished"""
     length_penalty: Annotated[float, Field(ge=0, le=10), OF_BEAM] = 0.0
     """divide scores by ((5 + tokens) / 6)^length_penalty, which favors longer replies"""
     beam_groups: Annotated[PositiveInt, OF_BEAM] = 1
@@ -61,9 +69,9 @@ class Decoding(Section):
     """n-grams of this many tokens may not occur twice in a reply; 0: no restriction"""
     repetition_penalty: Annotated[float, Field(ge=1, le=100), OF_SAMPLES] = 1.0
     """divide positive logits of tokens already in the reply by this, multiply negative ones"""
-    unrolling: Literal["static", "dynamic"] | None = None
-    """greedy, beam: our search, or tensorflow-addons' dynamic decoder; null: as model.unrolling if the other
-    options allow it"""
+    unrolling: Annotated[Literal["built_in", "dynamic"] | None, BeforeValidator(_true_name)] = None
+    """greedy, beam: the built-in search, or tensorflow-addons' dynamic decoder; null: dynamic if model.unrolling is
+    and the other options allow it"""
     rerank: Annotated[
         Literal["none", "anti_language_model", "bidirectional"],
         OF_BEAM,
@@ -101,8 +109,11 @@ class Decoding(Section):
         if self.unrolling == "dynamic" and not self.supports_dynamic:
             yield (
                 "unrolling dynamic supports only greedy and beam search with a length_penalty; remove the other "
-                "options or use static"
+                "options or use built_in"
             )
+        if self.stop == "first_end" and (self.length_penalty or self.beam_groups > 1):
+            other = "length_penalty" if self.length_penalty else "beam_groups"
+            yield f"stop first_end ranks one beam by its log-probabilities; remove {other} or use best_ended"
         if self.rerank == "bidirectional" and self.backward_run is None:
             yield "rerank bidirectional requires backward_run, a run trained with data.swap_source_target"
         if self.replace_unknown and not self.allow_unknown:
@@ -113,6 +124,7 @@ class Decoding(Section):
         """Whether the dynamic decoder supports these options."""
         return (
             self.method != "sample"
+            and self.stop == "best_ended"
             and self.beam_groups == 1
             and not (self.min_length or self.no_repeat_ngram_size or self.repetition_penalty != 1)
         )

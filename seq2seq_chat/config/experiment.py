@@ -113,7 +113,7 @@ class Config(Section):
                 "computes in float32"
             )
         if self.decoding.unrolling == "dynamic" and model.static_only:
-            yield f"decoding.unrolling dynamic does not support model.{model.static_only}; use static"
+            yield f"decoding.unrolling dynamic does not support model.{model.static_only}; use built_in"
         if data.validation is None and training.learning_rate_schedule == "plateau":
             yield "training.learning_rate_schedule plateau requires data.validation"
         if data.validation is None and training.early_stopping is not None:

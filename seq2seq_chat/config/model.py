@@ -43,9 +43,10 @@ class Model(Section):
     context: Annotated[Literal["initial_state", "every_step"], LanguageModelsRequire("initial_state")] = "initial_state"
     """where the thought vector, the encoder's final state, enters the decoder: as its initial state, or also as an
     input of the cell at every step (Cho et al. 2014)"""
-    output: Literal["attentional", "maxout"] = "attentional"
-    """output vector of the decoder: tanh of state and context (Luong et al. 2015), or a maxout layer of state,
-    previous word and context, with projection_size or else hidden_size units (Bahdanau et al. 2014)"""
+    output: Literal["attentional", "maxout", "concatenated"] = "attentional"
+    """output vector of the decoder: tanh of state and context (Luong et al. 2015); a maxout layer of state, previous
+    word and context, with projection_size or else hidden_size units (Bahdanau et al. 2014); or state and context side
+    by side (the thesis, 3.3)"""
     recurrent_initializer: Literal["glorot", "orthogonal", "identity"] = "glorot"
     """initial recurrent matrix of each gate of a cell; orthogonal: a random one"""
     unrolling: Annotated[Literal["static", "dynamic"], LanguageModelsRequire("static", "is unrolled statically")] = (
@@ -72,7 +73,10 @@ class Model(Section):
                 "attention dot requires encoder outputs of the size of the decoder, but those of a bidirectional "
                 "encoder are twice as large; use general"
             )
-        size = self.projection_size or self.hidden_size
+        encoder_size = self.hidden_size * (2 if self.bidirectional else 1)
+        size = self.projection_size or self.hidden_size + (encoder_size if self.output == "concatenated" else 0)
+        if self.output == "concatenated" and self.attention == "none":
+            yield "output concatenated requires attention, as without it there is no context; use attentional"
         if self.tie_embeddings and size != self.embedding_size:
             yield (
                 f"tie_embeddings requires output vectors of embedding_size ({self.embedding_size}), but they have "
@@ -91,4 +95,4 @@ class Model(Section):
         """The setting that the dynamic decoder does not support, or "" if it supports all."""
         if self.attention_query == "previous" and self.attention != "none":
             return "attention_query previous"
-        return "output maxout" if self.output == "maxout" else ""
+        return "" if self.output == "attentional" else f"output {self.output}"

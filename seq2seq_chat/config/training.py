@@ -18,6 +18,7 @@ from seq2seq_chat.config.section import (
 
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SCHEDULE = "training.learning_rate_schedule"
+WITH_SAMPLED_SOFTMAX = AppliesIf("training.sampled_softmax", unless=[None])
 WITH_VALIDATION = AppliesIf("data.validation", unless=[None])
 
 
@@ -123,7 +124,15 @@ class Training(Section):
         AppliesIf("data.target_vocabulary_size", when=_samples),
     ] = 512
     """words sampled for the training loss if the vocabulary is larger, once per training step for all target words
-    of the batch; null: full softmax"""
+    of the batch unless sampled_softmax_per says otherwise; null: full softmax"""
+    sampled_softmax_per: Annotated[
+        Literal["batch", "decoder_step"],
+        LanguageModelsRequire("batch", "shares the sampled words of a batch"),
+        WITH_SAMPLED_SOFTMAX,
+    ] = "batch"
+    """whether all target words of a batch share the sampled words, or each step of the decoder has its own"""
+    candidate_sampler: Annotated[Literal["log_uniform", "uniform"], WITH_SAMPLED_SOFTMAX] = "log_uniform"
+    """distribution of the sampled words: by their rank of frequency, or all alike"""
     deterministic: bool | None = None
     """bit-for-bit reproducible training, slower on a GPU; null: only without a GPU"""
     strategy: Annotated[

@@ -11,9 +11,9 @@ from seq2seq_chat.config import Data, TextSettings, is_pairs
 from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.data.running_text import read_text, read_tokens
-from seq2seq_chat.data.samples import Tokenizers, read_samples, read_tokenized_utterances
+from seq2seq_chat.data.samples import read_samples, read_tokenized_utterances
 from seq2seq_chat.text.codec import Codecs, TextCodec, ensure_fit, load_tokenizer, tokenizer_settings
-from seq2seq_chat.text.tokenizers import Tokenizer, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary, VocabularyError
 
 _Side = Literal["both", "source", "target", "text"]  # text: running text, without sources and targets

@@ -18,7 +18,6 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import Corpus, Pair, corpus_paths, read_row
 from seq2seq_chat.data.samples import (
     Sample,
-    Tokenizers,
     iterate_samples,
     read_tokenized_pairs,
     read_tokenized_utterances,
@@ -27,6 +26,7 @@ from seq2seq_chat.data.samples import (
 from seq2seq_chat.system.compressed import LineBlocks, is_compressed
 from seq2seq_chat.system.lines import TextFile, read_error
 from seq2seq_chat.text.codec import Codecs, TextCodec
+from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import EOS, PAD, TURN, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
 from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
-from seq2seq_chat.text.tokenizers import Tokenizer
+from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
     from seq2seq_chat.config import Data
@@ -23,13 +23,6 @@ Pairing = Literal["sliding", "alternating"]
 
 T = TypeVar("T")
 _BLOCK = 1024  # texts that are tokenized together
-
-
-class Tokenizers(NamedTuple):
-    """The tokenizers of source and target, the same object if they share it."""
-
-    source: Tokenizer
-    target: Tokenizer
 
 
 class Utterance(NamedTuple):

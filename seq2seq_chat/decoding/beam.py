@@ -39,11 +39,13 @@ def beam_search(
     groups: int = 1,
     diversity: Scalar = 0.0,
     max_width: int | None = None,
+    first_end: bool = False,
 ) -> Hypotheses:
     """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
     A hypothesis that has ended stays in the beam with its score and is never continued. The search of an utterance ends
-    when its first ``n_best`` hypotheses have ended and no other can overtake them.
+    when its first ``n_best`` hypotheses have ended and no other can overtake them; with ``first_end``, when any
+    hypothesis of the beam has ended.
 
     Hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
     beam search, Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous
@@ -58,9 +60,10 @@ def beam_search(
         groups: a divisor of ``width``.
         diversity: nats.
         max_width: computed for each utterance, at least ``width``, which may then be a tensor if there are no groups.
+        first_end: not with groups.
     """
     max_width = max_width or int(width)
-    search = _BeamSearch(inputs, inputs.batch, width, max_width, n_best, length_penalty, groups, diversity)
+    search = _BeamSearch(inputs, inputs.batch, width, max_width, n_best, length_penalty, groups, diversity, first_end)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
     scores = tf.where(tf.range(max_width) % search.group_size == 0, 0.0, NEG_INF)
     partial = inputs.no_words(scores + tf.zeros([search.batch, 1]))
@@ -89,6 +92,7 @@ class _BeamSearch:
     length_penalty: Scalar
     groups: int
     diversity: Scalar
+    first_end: bool
 
     @property
     def group_size(self) -> int:
@@ -197,6 +201,8 @@ class _BeamSearch:
 
     def _finished(self, beam: Hypotheses) -> tf.Tensor:
         """Whether the search of each utterance is finished: bool [batch]."""
+        if self.first_end:
+            return tf.reduce_any(beam.ended & (beam.scores > NEG_INF), axis=1) | tf.reduce_all(beam.ended, axis=1)
         if self.groups > 1:
             return tf.reduce_all(beam.ended, axis=1)
         # scores only decrease and divisors only increase, so this is an upper bound of the final rank

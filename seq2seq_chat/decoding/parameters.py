@@ -58,11 +58,13 @@ def graph_settings(decoding: Decoding) -> Decoding:
     parameters.
     """
     if decoding.method != "beam":
-        return Decoding(method=decoding.method, unrolling="static")
+        return Decoding(method=decoding.method, unrolling="built_in")
     width = decoding.beam_width
     if decoding.beam_groups == 1:
         width = next(compiled for compiled in BEAM_WIDTHS if width <= compiled)
-    return Decoding(method="beam", beam_width=width, beam_groups=decoding.beam_groups, unrolling="static")
+    return Decoding(
+        method="beam", beam_width=width, beam_groups=decoding.beam_groups, stop=decoding.stop, unrolling="built_in"
+    )
 
 
 def choose(condition: Condition, yes: Callable[[], Result], no: Callable[[], Result]) -> Result:

@@ -70,6 +70,7 @@ class Decoder(tf.Module):
       top layer (Cho et al. 2014).
     - ``output`` maxout: h̃_t = max(t̃_t, t̃'_t) for the halves of [t̃_t; t̃'_t] = W_o [c_t; d_t; x_t]. Without attention
       c_t is v if every step reads it, and absent if not (Bahdanau et al. 2014).
+    - ``output`` concatenated: h̃_t = [d_t; c_t] (the thesis, section 3.3).
 
     As c_t is a weighted sum, its part of W_c or W_o is applied to the values before the sum, once for all steps, unless
     the cell needs c_t itself. With W_c = [C; D]
@@ -100,7 +101,7 @@ class Decoder(tf.Module):
                 self.combine_context = Weight("decoder/maxout/context", context, units, seed, fan_in)
             self.combine_output = Weight("decoder/maxout/output", hidden_size, units, seed, fan_in)
             self.combine_words = Weight("decoder/maxout/words", config.embedding_size, units, seed, fan_in)
-        elif self.attention is not None:
+        elif self.attention is not None and config.output == "attentional":
             fan_in = value_size + hidden_size
             self.combine_context = Weight("decoder/combine/context", value_size, hidden_size, seed, fan_in)
             self.combine_output = Weight("decoder/combine/output", hidden_size, hidden_size, seed, fan_in)
@@ -120,14 +121,14 @@ class Decoder(tf.Module):
     def start(self, encoded: EncoderOutput) -> tuple[DecoderState, DecoderMemory]:
         """The state before the first word, and what every step reads."""
         attended: Memory | Absent = ()
-        if self.attention is not None and self.combine_context is not None:
+        if self.attention is not None:
             attended = self.attention.setup_memory(encoded.outputs, encoded.lengths)
-            if not self.queries_previous:
+            if not self.queries_previous and self.combine_context is not None:
                 attended = attended._replace(values=self.combine_context(attended.values))
         attentional: tf.Tensor | Absent = ()
         if self.feeds_output:
             attentional = tf.zeros_like(encoded.states[-1].output)
-            if self.combine_words is not None:  # of another size
+            if self.config.output != "attentional":  # of another size
                 attentional = tf.zeros([tf.shape(attentional)[0], decoder_output_size(self.config)])
         return DecoderState(encoded.states, attentional), DecoderMemory(attended, self.project_thought(encoded))
 
@@ -211,6 +212,8 @@ class Decoder(tf.Module):
             context: the weighted sum of the memory's values, [..., units]; None without attention.
             words: :attr:`StepInputs.maxout`.
         """
+        if self.config.output == "concatenated" and context is not None:
+            return tf.concat([output, context], axis=-1)
         if self.combine_output is None:
             return output
         combined = self.combine_output(output)

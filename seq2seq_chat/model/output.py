@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import MASK_VALUE, decoder_output_size
-from seq2seq_chat.config import Model
+from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.deferred import matmul_transposed
 from seq2seq_chat.model.matrix_copies import copies_of, matmul_copies
 from seq2seq_chat.model.variables import Weight, glorot, uniform
@@ -27,7 +27,8 @@ class Output(tf.Module):
 
     def __init__(self, config: Model, vocabulary_size: int, seed: int, embedding: Embedding | None = None) -> None:
         super().__init__()
-        hidden_size, width = decoder_output_size(config), config.projection_size or config.hidden_size
+        hidden_size = decoder_output_size(config)
+        width = config.projection_size or hidden_size
         projects = config.projection_size is not None and config.output != "maxout"
         self.vocabulary_size = vocabulary_size
         self.projection = Weight("output/projection", hidden_size, width, seed) if projects else None
@@ -65,29 +66,46 @@ class Output(tf.Module):
         """A copy of Wᵀ, for any number of decoding steps: [width, vocabulary]."""
         return tf.transpose(self.words)
 
-    def loss(self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords | None) -> tf.Tensor:
+    def loss(
+        self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords | None, positions: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """:meth:`sampled_loss` with a sample, :meth:`full_loss` without one."""
-        return self.full_loss(hidden, targets) if sample is None else self.sampled_loss(hidden, targets, sample)
+        if sample is None:
+            return self.full_loss(hidden, targets)
+        return self.sampled_loss(hidden, targets, sample, positions)
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the entire vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, self.logits(hidden))
 
-    def sampled_loss(self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords) -> tf.Tensor:
+    def sampled_loss(
+        self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords, positions: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """An estimate of :meth:`full_loss` from sampled words (Jean et al. 2015). Same shapes; for training only.
 
         Cross-entropy over the target word and the sampled ones, each logit minus the logarithm of its word's expected
         count. All accidental hits, sampled words that are the target, are masked; TensorFlow's
         ``sampled_softmax_loss`` masks only one of two.
+
+        Args:
+            positions: step and row of each target, int64 [tokens, 2], for a sample that differs from step to step.
         """
         projected, words = self._project(hidden), tf.cast(sample.words, targets.dtype)
-        ids = tf.concat([targets, words], axis=0)
-        sizes = [tf.shape(targets)[0], words.shape[0]]
+        ids = tf.concat([targets, tf.reshape(words, [-1])], axis=0)
+        sizes = [tf.shape(targets)[0], tf.size(words)]
         offsets = tf.gather(self.bias, ids) - tf.math.log(tf.gather(sample.expected_counts, ids))
         true_vectors, sampled_vectors = tf.split(tf.gather(self.words, ids), sizes)
         true_offsets, sampled_offsets = tf.split(offsets, sizes)
         true_logits = tf.reduce_sum(projected * true_vectors, axis=1) + true_offsets
-        sampled_logits = matmul_transposed(projected, sampled_vectors) + sampled_offsets
+        if words.shape.rank == 1:
+            sampled_logits = matmul_transposed(projected, sampled_vectors) + sampled_offsets
+        else:  # a product for each step, of as many rows
+            assert positions is not None
+            steps, rows = words.shape[0], tf.reduce_max(positions[:, 1]) + 1
+            padded = tf.scatter_nd(positions, projected, tf.stack([steps, rows, projected.shape[1]]))
+            products = tf.matmul(padded, tf.reshape(sampled_vectors, [*words.shape, -1]), transpose_b=True)
+            products += tf.reshape(sampled_offsets, words.shape)[:, tf.newaxis]
+            sampled_logits, words = tf.gather_nd(products, positions), tf.gather(words, positions[:, 0])
         sampled_logits = tf.where(targets[:, tf.newaxis] == words, MASK_VALUE, sampled_logits)
         logits = tf.concat([true_logits[:, tf.newaxis], sampled_logits], axis=1)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.zeros_like(targets), logits)
@@ -97,9 +115,9 @@ class Output(tf.Module):
 
 
 class SampledWords(NamedTuple):
-    """The words sampled for one training step, shared by all target words of its batch."""
+    """The words sampled for one training step, shared by all target words of its batch, or of a decoder's step."""
 
-    words: tf.Tensor  # int64 [sampled]
+    words: tf.Tensor  # int64 [sampled], or [decoder steps, sampled]
     expected_counts: tf.Tensor  # of every word: [vocabulary]
 
 
@@ -107,34 +125,39 @@ class WordSampler:
     """Samples words for the sampled softmax as a function of (seed, step).
 
     Words are numbered by frequency, and a word's weight falls with its rank like log((rank + 2) / (rank + 1)), as in
-    TensorFlow's log-uniform sampler (Zipf's law). That sampler keeps hidden state and estimates expected counts; this
-    one is stateless, and its expected counts are exact: a word's count is proportional to its weight, but at most one.
-    Laid end to end, the counts cover the line from 0 to ``sampled``, and one point is sampled in each unit of it
-    (stratified sampling, Cochran 1977, ch. 5).
+    TensorFlow's log-uniform sampler (Zipf's law), unless all words have the same weight. That sampler keeps hidden
+    state and estimates expected counts; this one is stateless, and its expected counts are exact: a word's count is
+    proportional to its weight, but at most one. Laid end to end, the counts cover the line from 0 to ``sampled``, and
+    one point is sampled in each unit of it (stratified sampling, Cochran 1977, ch. 5).
 
     Args:
         vocabulary_size: words to sample from.
         sampled: words to sample, fewer than ``vocabulary_size``.
         seed: of the experiment.
+        steps: of the decoder, to sample words for each of them; None: once for all.
+        uniform: whether all words have the same weight.
     """
 
-    def __init__(self, vocabulary_size: int, sampled: int, seed: int) -> None:
+    def __init__(
+        self, vocabulary_size: int, sampled: int, seed: int, steps: int | None = None, uniform: bool = False
+    ) -> None:
         if not 0 < sampled < vocabulary_size:
             raise ValueError(f"cannot sample {sampled} of {vocabulary_size} words")
         rank = np.arange(vocabulary_size, dtype=np.float64)
-        self._counts = _expected_counts(np.log1p(1.0 / (rank + 1.0)), sampled)
+        weights = np.ones(vocabulary_size) if uniform else np.log1p(1.0 / (rank + 1.0))
+        self._counts = _expected_counts(weights, sampled)
         self._upper = np.cumsum(self._counts)
         self._upper[-1] = sampled  # rounding must not leave a gap at the end
-        self._sampled, self._seed = sampled, seed
+        self._seed, self._shape = seed, [sampled] if steps is None else [steps, sampled]
 
     def __call__(self, step: tf.Tensor) -> SampledWords:
         """The words of a training step; step: scalar integer."""
         seed = tf.stack([tf.constant(self._seed, tf.int64), tf.cast(step, tf.int64)])
-        points = tf.random.stateless_uniform([self._sampled], seed, dtype=tf.float64)
-        points += tf.range(self._sampled, dtype=tf.float64)
-        words = tf.searchsorted(tf.constant(self._upper), points, side="right", out_type=tf.int64)
-        words = tf.minimum(words, len(self._upper) - 1)
-        return SampledWords(words, tf.constant(self._counts, tf.float32))
+        points = tf.random.stateless_uniform(self._shape, seed, dtype=tf.float64)
+        points += tf.range(self._shape[-1], dtype=tf.float64)
+        upper, points = tf.constant(self._upper), tf.reshape(points, [-1])
+        words = tf.minimum(tf.searchsorted(upper, points, side="right", out_type=tf.int64), len(self._upper) - 1)
+        return SampledWords(tf.reshape(words, self._shape), tf.constant(self._counts, tf.float32))
 
 
 def _expected_counts(weights: np.ndarray, total: float) -> np.ndarray:
@@ -148,11 +171,13 @@ def _expected_counts(weights: np.ndarray, total: float) -> np.ndarray:
         capped += above
 
 
-def softmax_sampler(vocabulary_size: int, sampled: int | None, seed: int) -> WordSampler | None:
+def softmax_sampler(settings: Training, vocabulary_size: int, seed: int, decoder_steps: int) -> WordSampler | None:
     """The sampler of a sampled softmax; None if that would sample the entire vocabulary."""
+    sampled = settings.sampled_softmax
     if sampled is None or sampled >= vocabulary_size:
         return None
-    return WordSampler(vocabulary_size, sampled, seed)
+    steps = decoder_steps if settings.sampled_softmax_per == "decoder_step" else None
+    return WordSampler(vocabulary_size, sampled, seed, steps, uniform=settings.candidate_sampler == "uniform")
 
 
 INITIAL_LIMIT = 0.8  # initial values are uniform in ±0.8; with ±0.1, gates ignore the words for hundreds of steps

@@ -103,8 +103,10 @@ class Seq2Seq(tf.Module):
             random: for dropout and scheduled sampling; None for neither.
             sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
         """
-        hidden, words, _ = self.teacher_forced(source, source_lengths, target, target_lengths, random)
-        return Loss.of_tokens(self.output.loss(hidden, words, sampled_words))
+        hidden, words, positions = self.teacher_forced(source, source_lengths, target, target_lengths, random)
+        if sampled_words is not None and sampled_words.words.shape.rank == 2:
+            sampled_words = sampled_words._replace(words=sampled_words.words[: target.shape[1]])
+        return Loss.of_tokens(self.output.loss(hidden, words, sampled_words, positions))
 
     def teacher_forced(
         self,
@@ -114,9 +116,10 @@ class Seq2Seq(tf.Module):
         target_lengths: tf.Tensor,
         random: RandomContext | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Outputs h̃, the target words they predict, and the rows of these: [tokens, units], [tokens], [tokens].
+        """Outputs h̃, [tokens, units], the target words that they predict, [tokens], and their steps and rows.
 
-        Without padding, ordered by time: the first words of all samples, then the second ones, and so on.
+        Without padding, ordered by time: the first words of all samples, then the second ones, and so on. Steps and
+        rows are int64 [tokens, 2].
         """
         encoded = self.encode(source, source_lengths, random)
         words = tf.transpose(target)  # time-major from here on
@@ -127,7 +130,7 @@ class Seq2Seq(tf.Module):
         hidden = dropout(hidden, random, "output")
         # without padding, as most of the work is in the softmax
         positions = tf.where(tf.transpose(tf.sequence_mask(target_lengths, target.shape[1])))
-        return tf.gather_nd(hidden, positions), tf.gather_nd(words, positions), positions[:, 1]
+        return tf.gather_nd(hidden, positions), tf.gather_nd(words, positions), positions
 
     def _sampled_inputs(self, mask: tf.Tensor) -> NextInputs:
         """Replace input words by the most probable output where ``mask``, bool [target steps, batch], is true."""

@@ -47,6 +47,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
 
+    Of a language model, see :func:`evaluate_language_model`, only ``data`` and ``snapshot`` apply.
+
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
         limit: number of samples, evenly spaced over the corpus; None for all.
@@ -60,6 +62,8 @@ def evaluate(
         UserError: There is no corpus to evaluate on, or the run cannot be loaded; a file of references has another
             number of lines than the corpus has samples; the baseline has other samples.
     """
+    if run.config.task == "language_model":
+        return evaluate_language_model(run, data, snapshot)
     corpus_file = evaluation_corpus(run, data)
     output = Path(folder) if folder is not None else run.path / FOLDER
     if baseline is not None:  # fail now, before predictions that may take an hour

@@ -26,7 +26,8 @@ def beam_search(
     """Find the ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
 
     A hypothesis that has ended stays in the beam with its score and is never continued. The search of an utterance ends
-    when its first ``n_best`` hypotheses have ended and no other can overtake them.
+    when its first ``n_best`` hypotheses have ended and no other can overtake them; with ``stop`` first_end (the thesis,
+    section 3.3), when any hypothesis of the beam has ended, so that others may be returned unfinished.
 
     Hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse beam search,
     Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous ones, and the
@@ -189,6 +190,8 @@ def _extended(
 
 def _is_finished(beam: Hypotheses, decoding: Decoding, steps: int) -> npt.NDArray[np.bool_]:
     """Return whether the search of each utterance is finished: bool [batch]."""
+    if decoding.stop == "first_end":
+        return np.asarray((beam.ended & (beam.scores > NEG_INF)).any(axis=1) | beam.ended.all(axis=1))
     if decoding.beam_groups > 1:
         return np.asarray(beam.ended.all(axis=1))
     # scores only decrease and divisors only increase, so this is an upper bound of the final rank

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import Data, TextSettings
-from seq2seq_chat.data.samples import Tokenizers
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.lines import read_error
-from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerError, TokenizerSettings, create_tokenizer
+from seq2seq_chat.text.tokenizers import (
+    TOKENIZER_FILE,
+    Tokenizer,
+    TokenizerError,
+    Tokenizers,
+    TokenizerSettings,
+    create_tokenizer,
+)
 from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
 from seq2seq_chat.text.vocabulary import (
     SPECIAL_WORDS,

@@ -55,7 +55,7 @@ class Session(NamedTuple):
 
 
 def train(
-    config: Config, results: str | Path, cluster: Cluster | None = None, origin: RunSnapshot | None = None
+    config: Config, results: str | Path = "results", cluster: Cluster | None = None, origin: RunSnapshot | None = None
 ) -> Run:
     """Train in a new run. If training fails before anything is saved, its folder is removed.
 

@@ -57,7 +57,7 @@ class TrainingStep:
         self._task_loss = task_loss or SampleLoss(cast(Seq2Seq, model), settings)
         self._clipping_limit = settings.gradient_clipping
         self._clip = CLIPPINGS[settings.gradient_clipping_by]
-        self._sampler = softmax_sampler(model.vocabulary_size, settings.sampled_softmax, model.seed)
+        self._sampler = softmax_sampler(settings, model.vocabulary_size, model.seed, model.config.decoder_steps)
         self._sampling_schedule = _sampling_schedule(settings)
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"

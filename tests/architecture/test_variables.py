@@ -29,7 +29,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model.attention_query": ("current", "previous"),
     "model.input_feeding": (True, False),
     "model.context": ("initial_state", "every_step"),
-    "model.output": ("attentional", "maxout"),
+    "model.output": ("attentional", "maxout", "concatenated"),
     "model.projection_size": (5, 3, None),
     "model.shared_embeddings": (False, True),
     "model.tie_embeddings": (False, True),

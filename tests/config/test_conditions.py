@@ -73,6 +73,8 @@ decoding.n_best=3 | .top_k=1 | .method=sample | .top_k=2
 training.sampled_softmax=10|data.target_vocabulary_size=10|data.shared_vocabulary=false|data.target_vocabulary_size=11
 decoding.replace_unknown=true | model.attention=none | .allow_unknown=true | model.attention=dot
 decoding.lexicon=words.tsv | .replace_unknown=false | .allow_unknown=true | .replace_unknown=true
+training.sampled_softmax_per=decoder_step | training.sampled_softmax=null | | training.sampled_softmax=8
+training.candidate_sampler=uniform | training.sampled_softmax=null | | training.sampled_softmax=8
 decoding.no_repeat_ngram_size=6 | model.decoder_steps=5 | | model.decoder_steps=6
 model.encoder_steps=5 | task=language_model | | task=conversation
 model.decoder_steps=5 | task=language_model | | task=conversation
@@ -175,6 +177,8 @@ REFUSED = [  # a setting, the one that rules it out, the message, and what it is
         ["training.strategy=mirrored"],
     ),
     ("decoding.length_penalty=1", SAMPLE, ONLY_BEAM, [BEAM]),
+    ("decoding.stop=first_end", SAMPLE, ONLY_BEAM, [BEAM]),
+    ("decoding.stop=first_end", SAMPLE, ONLY_BEAM, [BEAM]),
     ("decoding.beam_groups=2", SAMPLE, ONLY_BEAM, [BEAM]),
     ("decoding.diversity_penalty=1", SAMPLE, ONLY_BEAM, [BEAM]),
     ("decoding.rerank=anti_language_model", SAMPLE, ONLY_BEAM, [BEAM]),
@@ -193,6 +197,8 @@ LANGUAGE_MODELS = {  # settings that they refuse, by the reason
         data.buckets="auto" data.max_length=9""",
     "is unrolled statically": 'model.unrolling="dynamic"',
     "is trained with teacher forcing only": 'training.scheduled_sampling="linear"',
+    "shares the sampled words of a batch": 'training.sampled_softmax_per="decoder_step"',
+    "shares the sampled words of a batch": 'training.sampled_softmax_per="decoder_step"',
     "is trained on a single device": 'training.strategy="mirrored"',
     "generates text by sampling": 'decoding.method="beam"',
 }

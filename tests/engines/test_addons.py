@@ -93,7 +93,7 @@ def check_agreement(reverse: bool, length_penalty: float, **architecture: Any) -
     assert dynamic_loss(model, padded) == pytest.approx(float(model.loss(*padded).nats), rel=1e-5)
     beam = {"method": "beam", "beam_width": 4, "n_best": 4, "length_penalty": length_penalty}
     for decoding in ({}, beam):
-        static, dynamic = (search(model, batch, unrolling, **decoding) for unrolling in ("static", "dynamic"))
+        static, dynamic = (search(model, batch, unrolling, **decoding) for unrolling in ("built_in", "dynamic"))
         np.testing.assert_array_equal(dynamic.words, static.words)
         np.testing.assert_allclose(dynamic.scores, static.scores, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(dynamic.ranks, static.ranks, rtol=1e-4, atol=1e-4)
@@ -189,7 +189,7 @@ def test_unsupported_settings_are_rejected_or_use_our_search() -> None:
         settings = {"model": {"unrolling": "dynamic"}, "training": {"precision": "bfloat16"}}
         parse_config({"name": "x", "data": {"train": "t"}, **settings}, where="test")
     model, _ = make_model_and_batch(attention_query="previous")
-    with pytest.raises(UserError, match=r"does not support model\.attention_query previous; use static"):
+    with pytest.raises(UserError, match=r"does not support model\.attention_query previous; use built_in"):
         GraphSearch(model, Decoding(unrolling="dynamic"))
     model, batch = make_model_and_batch(unrolling="dynamic")
     hypotheses = GraphSearch(model, Decoding(no_repeat_ngram_size=1))(batch.source, batch.source_length)

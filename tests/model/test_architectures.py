@@ -23,6 +23,8 @@ SAMPLES = [([5, 6, 7], [8, 9, EOS]), ([4], [EOS]), ([9, 8, 7, 6], [4, 5, 6, 7]),
 
 def is_valid(settings: dict[str, Any]) -> bool:
     """Whether the sizes fit, and both directions of the encoder are used."""
+    if settings["output"] == "concatenated" and settings["attention"] == "none":
+        return False
     return not settings["bidirectional"] or not (
         settings["attention"] == "dot" or (settings["attention"] == "none" and settings["bridge"] == "backward")
     )
@@ -33,7 +35,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "attention_query": ("current", "previous"),
     "input_feeding": (True, False),
     "context": ("initial_state", "every_step"),
-    "output": ("attentional", "maxout"),
+    "output": ("attentional", "maxout", "concatenated"),
     "cell": ("lstm", "gru", "rnn"),
     "layers": (1, 2),
     "bidirectional": (False, True),
@@ -201,7 +203,7 @@ def test_the_dynamic_decoder_refuses_what_the_addons_cannot_do(key: str, value: 
     settings = {"name": "x", "data": {"train": "t"}, "model": {key: value}}
     for path in ("model.unrolling", "decoding.unrolling"):
         with pytest.raises(
-            ConfigError, match=rf"unrolling dynamic does not support (model\.)?{key} {value}; use static"
+            ConfigError, match=rf"unrolling dynamic does not support (model\.)?{key} {value}; use (static|built_in)"
         ):
             parse_config(settings, "test", [f"{path}=dynamic"])
 

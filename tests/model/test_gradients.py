@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
@@ -58,6 +58,7 @@ COMBINATIONS = pairwise(
         "shared_embeddings": (False, True),
         "dropout": (0.3, 0.0),
         "sampled_softmax": (None, 8),
+        "sampled_softmax_per": ("batch", "decoder_step"),
     },
     is_valid=is_valid,
 )
@@ -66,10 +67,11 @@ COMBINATIONS = pairwise(
 @pytest.mark.parametrize("settings", COMBINATIONS, ids=str)
 def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, Any]) -> None:
     """For all pairs of settings."""
-    architecture = {name: value for name, value in settings.items() if name != "sampled_softmax"}
+    architecture = {name: value for name, value in settings.items() if not name.startswith("sampled_softmax")}
     model = small_model(**architecture)
     batch = small_batch(model)
-    sampler = softmax_sampler(VOCABULARY, settings["sampled_softmax"], seed=1)
+    training = Training(**{name: settings[name] for name in ("sampled_softmax", "sampled_softmax_per")})
+    sampler = softmax_sampler(training, VOCABULARY, seed=1, decoder_steps=model.config.decoder_steps)
 
     def loss() -> tf.Tensor:
         random = RandomContext(seed=1, step=tf.constant(2, tf.int64), dropout_rate=settings["dropout"])

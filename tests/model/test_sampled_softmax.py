@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.output import Output, WordSampler, softmax_sampler
 
 
@@ -34,6 +34,17 @@ def test_expected_counts_are_log_uniform() -> None:
     np.testing.assert_allclose(counts, 2 * log_uniform, rtol=1e-4)
 
 
+def test_uniform_candidates_are_sampled_alike_and_steps_of_the_decoder_independently() -> None:
+    sampler = WordSampler(vocabulary_size=20, sampled=5, seed=7, steps=4, uniform=True)
+    words = np.stack([sampler(tf.constant(step)).words for step in range(2000)])
+    assert words.shape == (2000, 4, 5)
+    np.testing.assert_allclose(sampler(tf.constant(0)).expected_counts, 5 / 20, rtol=1e-6)
+    for step in range(4):
+        np.testing.assert_allclose(np.bincount(words[:, step].ravel(), minlength=20) / 2000, 5 / 20, atol=0.05)
+    first = [np.corrcoef(words[:, step, 0], words[:, 3, 0])[0, 1] for step in range(3)]
+    assert np.all(np.abs(first) < 0.1)
+
+
 def test_words_are_a_function_of_seed_and_step() -> None:
     first = WordSampler(1000, 64, seed=1)(tf.constant(5)).words
     np.testing.assert_array_equal(WordSampler(1000, 64, seed=1)(tf.constant(5)).words, first)
@@ -41,7 +52,8 @@ def test_words_are_a_function_of_seed_and_step() -> None:
     assert np.any(WordSampler(1000, 64, seed=2)(tf.constant(5)).words != first)
 
 
-def test_loss_equals_the_paper() -> None:
+@pytest.mark.parametrize("steps", [None, 7])
+def test_loss_equals_the_paper(steps: int | None) -> None:
     """Cross-entropy over target and sampled words, logits minus log Q, accidental hits excluded."""
     output = Output(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
     rng = np.random.default_rng(0)
@@ -50,22 +62,24 @@ def test_loss_equals_the_paper() -> None:
     targets = rng.integers(0, 30, 50).astype(np.int32)
     sample = next(
         sample
-        for sample in (WordSampler(30, 9, seed=1)(tf.constant(step)) for step in range(100))
-        if set(targets) & {word for word, times in Counter(sample.words.numpy()).items() if times == 2}
+        for sample in (WordSampler(30, 9, seed=1, steps=steps)(tf.constant(step)) for step in range(100))
+        if set(targets) & {word for word, times in Counter(sample.words.numpy().ravel()).items() if times == 2}
     )  # a target was sampled twice
+    positions = np.stack([np.sort(rng.integers(0, steps or 1, 50)), np.arange(50) % 10], axis=1)
     logits = hidden @ output.projection.matrix.numpy() @ output.words.numpy().T + output.bias.numpy()
     logits -= np.log(sample.expected_counts.numpy())
     expected = []
     for row, target in enumerate(targets):
-        others = [logits[row, word] for word in sample.words.numpy() if word != target]
+        words = sample.words.numpy() if steps is None else sample.words.numpy()[positions[row, 0]]
+        others = [logits[row, word] for word in words if word != target]
         expected.append(np.log(np.sum(np.exp([logits[row, target], *others]))) - logits[row, target])
-    ours = output.sampled_loss(tf.constant(hidden), tf.constant(targets), sample)
+    ours = output.sampled_loss(tf.constant(hidden), tf.constant(targets), sample, tf.constant(positions))
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
 def test_no_sampler_where_all_words_would_be_sampled() -> None:
-    assert softmax_sampler(100, 100, seed=1) is None
-    assert softmax_sampler(100, None, seed=1) is None
-    assert softmax_sampler(101, 100, seed=1) is not None
+    assert softmax_sampler(Training(sampled_softmax=100), 100, seed=1, decoder_steps=3) is None
+    assert softmax_sampler(Training(sampled_softmax=None), 100, seed=1, decoder_steps=3) is None
+    assert softmax_sampler(Training(sampled_softmax=100), 101, seed=1, decoder_steps=3) is not None
     with pytest.raises(ValueError, match="cannot sample"):
         WordSampler(10, 10, seed=1)

@@ -115,6 +115,21 @@ def test_length_penalty(words: int, steps: int, seed: int, penalty: float) -> No
     np.testing.assert_allclose(hypotheses.ranks[0, : len(beam)], list(map(rank, beam)), rtol=1e-4, atol=1e-5)
 
 
+@settings(max_examples=40, deadline=None)
+@given(words=st.integers(5, 8), steps=st.integers(1, 5), seed=st.integers(0, 10**6), width=st.integers(1, 5))
+def test_a_search_that_stops_at_the_first_end(words: int, steps: int, seed: int, width: int) -> None:
+    """Against a plain beam search that lists all continuations, each utterance alone: it may return unfinished ones."""
+    model = TableModel(words, steps, [seed, seed + 1, seed + 2])
+    hypotheses = model.search(decoding(beam_width=width, stop="first_end"))
+    for row in range(model.rows):
+        beam: list[tuple[int, ...]] = [()]
+        while len(beam[0]) < steps and not any(sequence[-1:] == (EOS,) for sequence in beam):
+            longer = [(*sequence, word) for sequence in beam for word in range(words) if word not in (PAD, GO)]
+            beam = sorted(longer, key=lambda sequence: model.score(row, sequence), reverse=True)[:width]
+        assert sequences(hypotheses, row) == beam
+        assert hypotheses.ended[row, : len(beam)].tolist() == [sequence[-1] == EOS for sequence in beam]
+
+
 def test_a_longer_hypothesis_can_overtake_one_that_has_ended() -> None:
     """The best of 511 sequences of up to 8 words, in 60 models whose next word depends on the last one."""
     rows, words, steps, penalty = 60, 5, 8, 1.0

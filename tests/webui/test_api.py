@@ -417,7 +417,7 @@ def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, 
     file.write_text(json.dumps(config))
     body = {"run": "tiny", "text": QUESTION, "decoding": {"unrolling": "dynamic"}}
     message = error_of(client.post(address, json=body), 400)
-    assert message == "decoding.unrolling dynamic does not support model.attention_query previous; use static"
+    assert message == "decoding.unrolling dynamic does not support model.attention_query previous; use built_in"
 
 
 @pytest.mark.usefixtures("no_version_cache")

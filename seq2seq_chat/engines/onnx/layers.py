@@ -76,6 +76,8 @@ class Layers(NamedTuple):
     def combine(self, output: Value, context: Value | None, words: Value | None) -> Value:
         """See :meth:`Decoder.combine`."""
         graph, combine = self.graph, self.combination
+        if self.config.output == "concatenated":
+            return graph.concat([output, context])
         if f"{combine}/output" not in self.arrays:
             return output
         combined = self.weight(f"{combine}/output", output)

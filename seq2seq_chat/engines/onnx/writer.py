@@ -58,7 +58,7 @@ def memory_tensors(config: Model) -> list[Tensor]:
     if config.attention != "none":
         outputs = encoder_output_size(config)
         combined = maxout if config.output == "maxout" else config.hidden_size
-        values = outputs if queries_previous(config) else combined
+        values = outputs if queries_previous(config) or config.output == "concatenated" else combined
         keys = outputs if config.attention == "dot" else config.hidden_size
         tensors += [Tensor("values", ("steps", values)), Tensor("keys", ("steps", keys)), Tensor("mask", ("steps",))]
     if config.context == "every_step":
@@ -92,7 +92,7 @@ def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: Weig
     context = f"{layers.combination}/context"
     if config.attention != "none":
         outputs = graph.op("Transpose", outputs, perm=[1, 0, 2])
-        values = outputs if queries_previous(config) else layers.weight(context, outputs)
+        values = layers.weight(context, outputs) if context in arrays and not queries_previous(config) else outputs
         is_word = graph.op("Transpose", graph.op("Squeeze", mask, graph.axes(2)), perm=[1, 0])
         penalties = [graph.constant(np.array(value, np.float32)) for value in (0.0, MASK_VALUE)]
         memory += [values, layers.attention_keys(outputs), graph.op("Where", is_word, *penalties)]

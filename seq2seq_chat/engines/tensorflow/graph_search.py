@@ -41,7 +41,9 @@ class GraphSearch:
         self, model: Seq2Seq, decoding: Decoding, adjustable: bool = False, weights: SearchWeights | None = None
     ) -> None:
         if decoding.unrolling == "dynamic" and model.config.static_only:
-            raise UserError(f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use static")
+            raise UserError(
+                f"decoding.unrolling dynamic does not support model.{model.config.static_only}; use built_in"
+            )
         if setting := rule_without_port(decoding):
             raise UserError(f"decoding.{setting} is not supported by a search that is one graph; remove it")
         self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
@@ -122,6 +124,7 @@ class GraphSearch:
             groups=decoding.beam_groups,
             diversity=parameters.diversity_penalty,
             max_width=decoding.beam_width,
+            first_end=decoding.stop == "first_end",
         )
 
 

@@ -107,12 +107,12 @@ class Scorer:
     def _score_micro_batch(
         self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
     ) -> Scores:
-        hidden, words, rows = self._model.teacher_forced(source, source_lengths, target, target_lengths)
+        hidden, words, positions = self._model.teacher_forced(source, source_lengths, target, target_lengths)
         logits = self._model.output.logits(hidden)
         nats = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)
 
         def by_row(values: tf.Tensor) -> tf.Tensor:
-            return tf.math.unsorted_segment_sum(values, rows, tf.shape(target)[0])
+            return tf.math.unsorted_segment_sum(values, positions[:, 1], tf.shape(target)[0])
 
         correct = tf.zeros([0])
         if self._count_correct:

@@ -34,7 +34,10 @@ class _Variant(NamedTuple):
     reported: int
     samples: bool
     has_forced: bool
-    moves_memory: bool  # whether rows read the memory of other rows than at the step before
+    forbids: bool  # whether words are forbidden in some of the rows
+    penalizes: bool
+    moves_state: bool  # whether rows continue the state of other rows than at the step before
+    moves_memory: bool  # whether rows read the memory of other utterances than at the step before
 
 
 class TensorFlowSteps:
@@ -61,23 +64,28 @@ class TensorFlowSteps:
 
     def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
         """Compute a step of a search."""
-        utterances = rows.utterances[request.parents]
-        edits, sampling = request.edits, request.sampling
+        edits, sampling, parents = request.edits, request.sampling, request.parents
+        utterances = rows.utterances[parents]
+        moves_state = not np.array_equal(parents, np.arange(len(rows.utterances)))
         variant = _Variant(
             request.k,
             max(MIN_BANNED, len(edits.banned)),
             request.reported,
             sampling is not None,
             request.forced is not None,
-            not np.array_equal(utterances, rows.utterances),
+            len(edits.forbidden) > 0,
+            len(edits.penalized) > 0,
+            moves_state,
+            moves_state and not np.array_equal(utterances, rows.utterances),
         )
         arrays: list[np.ndarray | np.generic] = [
             np.stack([request.words, request.parents]),
             np.array([*edits.banned, *[NO_WORD] * (variant.banned - len(edits.banned))], np.int32),
-            edits.forbidden,
-            edits.penalized,
-            np.float32(edits.penalty),
         ]
+        if variant.forbids:
+            arrays.append(edits.forbidden)
+        if variant.penalizes:
+            arrays += [edits.penalized, np.float32(edits.penalty)]
         if sampling is not None:
             temperature, top_k, top_p = sampling.distribution
             arrays += [sampling.uniform, np.float32(temperature), np.int32(top_k), np.float32(top_p)]
@@ -100,10 +108,11 @@ class TensorFlowSteps:
             specs = [
                 tf.TensorSpec([2, None], tf.int32),
                 tf.TensorSpec([variant.banned], tf.int32),
-                tf.TensorSpec([None, 2], tf.int32),
-                tf.TensorSpec([None, 2], tf.int32),
-                tf.TensorSpec([], tf.float32),
             ]
+            if variant.forbids:
+                specs.append(tf.TensorSpec([None, 2], tf.int32))
+            if variant.penalizes:
+                specs += [tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([], tf.float32)]
             if variant.samples:
                 specs += [tf.TensorSpec([None], tf.float64)]
                 specs += [tf.TensorSpec([], dtype) for dtype in (tf.float32, tf.int32, tf.float32)]
@@ -119,32 +128,30 @@ class TensorFlowSteps:
         variant: _Variant,
         words_and_parents: tf.Tensor,
         banned: tf.Tensor,
-        forbidden: tf.Tensor,
-        penalized: tf.Tensor,
-        penalty: tf.Tensor,
         *others: tf.Tensor,
     ) -> tuple[list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]:
         """The step in a graph: results, state, and the memory if it moves."""
         words, parents = tf.unstack(words_and_parents)
         parts = list(others)
+        forbidden = parts.pop(0) if variant.forbids else None
+        penalized, penalty = (parts.pop(0), parts.pop(0)) if variant.penalizes else (None, None)
         sampling = [parts.pop(0) for _ in range(4 if variant.samples else 0)]
         forced = parts.pop(0) if variant.has_forced else None
         state, memory = tf.nest.pack_sequence_as(self._structure, parts)
-        state = tf.nest.map_structure(lambda part: tf.gather(part, parents), state)
+        if variant.moves_state:
+            state = tf.nest.map_structure(lambda part: tf.gather(part, parents), state)
         if variant.moves_memory:
             memory = tf.nest.map_structure(lambda part: tf.gather(part, parents), memory)
         original, state, attention = self._model.step(words, state, memory, self._weights)
-        before = log_normalizer(original)
-        logits, normalizer = tf.cond(
-            tf.size(penalized) > 0,
-            lambda: _penalized(original, penalized, penalty),
-            lambda: (original, before),
-        )
-        logits = tf.cond(
-            tf.size(forbidden) > 0,
-            lambda: tf.tensor_scatter_nd_update(logits, forbidden, tf.fill([tf.shape(forbidden)[0]], NEG_INF)),
-            lambda: logits,
-        )
+        logits, normalizer = original, log_normalizer(original)
+        before = normalizer
+        if penalized is not None:
+            values = tf.gather_nd(logits, penalized)
+            values = tf.where(values > 0, values / penalty, values * penalty)
+            logits = tf.tensor_scatter_nd_update(logits, penalized, values)
+            normalizer = log_normalizer(logits)
+        if forbidden is not None:
+            logits = tf.tensor_scatter_nd_update(logits, forbidden, tf.fill([tf.shape(forbidden)[0]], NEG_INF))
         logits = tf.ensure_shape(logits, original.shape)
         output = ModelOutput(logits, normalizer, state, attention, tf.unstack(banned))
         if variant.samples:
@@ -170,11 +177,3 @@ class TensorFlowSteps:
             ids = tf.math.top_k(original, min(variant.reported, original.shape[1])).indices
             results += [ids, *look_up(ids)]
         return results, tf.nest.flatten(state), tf.nest.flatten(memory) if variant.moves_memory else []
-
-
-def _penalized(logits: tf.Tensor, entries: tf.Tensor, penalty: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Logits whose entries are penalized, and their normalizer."""
-    values = tf.gather_nd(logits, entries)
-    values = tf.where(values > 0, values / penalty, values * penalty)
-    logits = tf.tensor_scatter_nd_update(logits, entries, values)
-    return logits, log_normalizer(logits)

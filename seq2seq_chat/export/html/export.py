@@ -24,7 +24,7 @@ from seq2seq_chat.runs.run import LATEST, Run
 PAGE = "index.html"
 PAGES = {"conversation": "chat", "translation": "translate", "language_model": "write"}
 SETTINGS = (
-    *("method", "n_best", "beam_width", "length_penalty", "beam_groups", "diversity_penalty"),
+    *("method", "n_best", "beam_width", "stop", "length_penalty", "beam_groups", "diversity_penalty"),
     *("temperature", "top_k", "top_p", "seed"),
     *("min_length", "no_repeat_ngram_size", "repetition_penalty", "allow_unknown"),
 )

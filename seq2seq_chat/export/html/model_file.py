@@ -40,7 +40,7 @@ MAX_PARAMETERS = 64_000_000  # about 70 MB of text; a phone hardly loads more
 SUPPORTED = {
     "cell": ("lstm", "gru", "rnn"),
     "attention": ("additive", "concat", "dot", "general", "none"),
-    "output": ("attentional", "maxout"),
+    "output": ("attentional", "maxout", "concatenated"),
 }
 """The values of settings of the model that the JavaScript knows."""
 ALLOWED_ERROR = 0.01  # relative, of a rounded matrix

@@ -151,7 +151,7 @@ def exported_searches(
             f"the exported model does not use the lexicon of the run (decoding.lexicon {decoding.lexicon})"
         )
     unsupported = {"rerank": "none", "backward_run": None, "lexicon": None}
-    exported = decoding.model_copy(update={**unsupported, "unrolling": "static"})
+    exported = decoding.model_copy(update={**unsupported, "unrolling": "built_in"})
     beam_width = beam_width or max(decoding.beam_width, n_best or 1)
     n_best = n_best or (decoding.n_best if decoding.method == "beam" else 1)
     return {

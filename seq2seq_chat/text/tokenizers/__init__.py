@@ -40,6 +40,13 @@ _SIMPLE_TOKENIZERS: dict[str, type[Tokenizer]] = {
 TokenizerName = Literal["english", "thesis", "unicode", "whitespace", "character", "subword", "english_character"]
 
 
+class Tokenizers(NamedTuple):
+    """The tokenizers of source and target, the same object if they share it."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+
 class TokenizerSettings(NamedTuple):
     """What determines a tokenizer, apart from its file."""
 

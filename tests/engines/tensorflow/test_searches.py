@@ -91,6 +91,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"beam_width": 15, "allow_unknown": True},  # more than there are words
     {"beam_width": 6, "n_best": 3, "min_length": 3, "no_repeat_ngram_size": 2, "repetition_penalty": 1.3},
     {"beam_width": 4, "n_best": 2, "beam_groups": 2, "diversity_penalty": 0.5},
+    {"beam_width": 4, "n_best": 3, "stop": "first_end"},
 ]
 
 

@@ -258,7 +258,7 @@ def test_axe_finds_no_violations(offline_page: Any, offline_chat: Path, width: i
 
 
 def test_settings_that_the_page_does_not_have_are_named() -> None:
-    decoding = Decoding(method="beam", beam_width=4, rerank="anti_language_model", unrolling="static")
+    decoding = Decoding(method="beam", beam_width=4, rerank="anti_language_model", unrolling="built_in")
     expected = ['the page does not have decoding.rerank, which is "anti_language_model" in the run']
     assert differences(decoding) == expected
     assert differences(Decoding(method="sample", top_p=0.5)) == []

@@ -42,6 +42,7 @@ return replies;
 SEARCHES = [
     Decoding(),
     Decoding(method="beam", beam_width=5, n_best=5),
+    Decoding(method="beam", beam_width=4, n_best=4, stop="first_end"),
     Decoding(method="beam", beam_width=4, n_best=3, length_penalty=1.2, min_length=3, no_repeat_ngram_size=2),
     Decoding(method="beam", beam_width=6, n_best=4, beam_groups=3, repetition_penalty=1.3, allow_unknown=True),
 ]

@@ -34,6 +34,8 @@ ARCHITECTURES: list[dict[str, Any]] = [
     {"attention_query": "previous", "output": "maxout", "bidirectional": True, "bridge": "backward", "cell": "gru"},
     {"attention_query": "previous", "attention": "concat", "context": "every_step"},
     {"output": "maxout", "context": "every_step", "layers": 3},
+    {"output": "concatenated", "bidirectional": True, "projection_size": None},
+    {"output": "concatenated", "attention_query": "previous", "cell": "gru"},
     {"tie_embeddings": True, "projection_size": 6, "bidirectional": True},
 ]
 LENGTHS = np.array([3, 5, 1, 0], np.int32)

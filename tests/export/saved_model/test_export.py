@@ -324,7 +324,7 @@ def test_differences_from_chat(decoding: Decoding, not_exported: list[str]) -> N
     assert len(differences) == len(not_exported)
     assert all(setting in sentence for setting, sentence in zip(not_exported, differences, strict=True))
     assert {name: search.method for name, search in searches.items()} == {"greedy": "greedy", "beam": "beam"}
-    assert {(search.unrolling, search.rerank) for search in searches.values()} == {("static", "none")}
+    assert {(search.unrolling, search.rerank) for search in searches.values()} == {("built_in", "none")}
     if decoding.method == "beam":
         assert searches["beam"].length_penalty == decoding.length_penalty
         assert searches["beam"].n_best == decoding.n_best

@@ -8,7 +8,7 @@ export async function beamSearch(model, source, settings, { steps, pause }) {
   const { state, memory } = model.start(source);
   const first = { words: [], score: 0, rank: 0, ended: false, attention: [], state };
   let beam = Array.from({ length: groups }, () => [first]); // the hypotheses of each group, best first
-  for (let t = 0; t < steps && !isFinished(beam, count, (score) => rank(score, steps)); t++) {
+  for (let t = 0; t < steps && !isFinished(beam, settings, (score) => rank(score, steps)); t++) {
     await pause();
     const candidates = extend(model, memory, beam, settings, rank);
     beam = chooseByGroup(candidates, width / groups, settings.diversity_penalty);
@@ -16,9 +16,11 @@ export async function beamSearch(model, source, settings, { steps, pause }) {
   return groups > 1 ? merge(beam).slice(0, count) : beam[0].slice(0, count);
 }
 
-/** Whether no hypothesis can overtake the first `count`, all of which have ended; with groups, whether all have. */
-function isFinished(beam, count, bound) {
+/** Whether no hypothesis can overtake the first `count`, all of which have ended; with groups, whether all have.
+    If `stop` is first_end, whether any has. */
+function isFinished(beam, { n_best: count, stop }, bound) {
   const all = beam.flat();
+  if (stop === "first_end") return all.some(({ ended }) => ended);
   const active = all.filter(({ ended }) => !ended);
   if (beam.length > 1 || !active.length) return !active.length;
   const best = all.slice(0, count);

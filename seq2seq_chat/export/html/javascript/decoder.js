@@ -15,8 +15,10 @@ export class Decoder {
     this.combineWords = optional(`${combined}/words`);
     this.queriesPrevious = this.attention !== null && config.attention_query === "previous";
     this.feedsOutput = this.attention !== null && config.input_feeding && !this.queriesPrevious;
+    this.concatenates = config.output === "concatenated";
     const maxoutUnits = (this.combineWords?.rows ?? 0) / 2;
-    this.outputSize = maxoutUnits || config.hidden_size;
+    const contextUnits = this.concatenates ? config.hidden_size * (config.bidirectional ? 2 : 1) : 0;
+    this.outputSize = maxoutUnits || config.hidden_size + contextUnits;
   }
 
   /** The state before the first word, and what every step reads, given the encoder's outputs and final states. */
@@ -25,7 +27,7 @@ export class Decoder {
     if (this.attention) {
       memory.keys = this.attention.keys(outputs);
       // the context's part of the combination is applied to the values once, unless the cell needs the context itself
-      memory.values = this.queriesPrevious ? outputs : this.combineContext.times(outputs);
+      memory.values = this.queriesPrevious || this.concatenates ? outputs : this.combineContext.times(outputs);
     }
     if (this.thought) {
       const vector = states.at(-1)[0];
@@ -69,8 +71,9 @@ export class Decoder {
     return states.map((_, row) => layers.map((layer) => layer[row]));
   }
 
-  /** h̃: tanh(W_c [c; d]), a maxout layer of c, d and the word, or d itself without attention. */
+  /** h̃: tanh(W_c [c; d]), a maxout layer of c, d and the word, [d; c], or d itself without attention. */
   combine(outputs, contexts, vectors, memory) {
+    if (this.concatenates) return outputs.map((output, row) => Float32Array.of(...output, ...contexts[row]));
     if (!this.combineOutput) return outputs;
     let combined = this.combineOutput.times(outputs);
     if (contexts) {
