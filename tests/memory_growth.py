@@ -61,6 +61,7 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
     """Bytes per reply of ``seq2seq-chat chat`` in a pipeline."""
     load_tensorflow()
     from seq2seq_chat.chat.chatbot import Chatbot
+    from seq2seq_chat.chat.load import TENSORFLOW
     from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines
     from seq2seq_chat.config import override_decoding
     from seq2seq_chat.runs.run import Run
@@ -77,7 +78,7 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
         def read1(self, size: int | None = -1) -> bytes:  # one line at a time
             return self.readline()
 
-    bot = Chatbot.load(Run(run))
+    bot = Chatbot.load(Run(run), engine=TENSORFLOW)
     decoding = override_decoding(bot.config.decoding, **overrides)
     answer_lines(bot, decoding, ReplyFormat(scores=True), In(b"".join(map(utterance, range(replies)))), Out())
     return memory.growth()

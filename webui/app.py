@@ -13,6 +13,7 @@ from flask_bootstrap import Bootstrap5
 from flask_compress import Compress
 from werkzeug.exceptions import HTTPException
 
+from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import LABELS
 from seq2seq_chat.report.predictions import QUESTIONS
 from webui.api import api, handle_error
@@ -75,7 +76,11 @@ def report_file(run: str, file: str) -> Response:
 
 
 def create_app(
-    results: str | Path, limits: Limits | None = None, token: str | None = None, local: bool = True
+    results: str | Path,
+    limits: Limits | None = None,
+    token: str | None = None,
+    local: bool = True,
+    engine: EngineOptions = AUTO,
 ) -> Flask:
     """Create an application over a results folder. Call :func:`close_app` to release its models.
 
@@ -84,6 +89,7 @@ def create_app(
         limits: Resource limits; None for the defaults.
         token: Bearer token that requests for data must carry; None for no authentication.
         local: Whether only this machine can reach the server, which then rejects all other host names.
+        engine: What computes the models.
     """
     limits = limits or Limits()
     app = Flask(__name__)
@@ -92,7 +98,7 @@ def create_app(
     _compress(app)
     registry = RunRegistry(results)
     watch = RunWatch(lambda: [run_summary(summary, registry.results) for summary in registry.summaries()])
-    app.extensions[EXTENSION] = AppState(registry, ModelPool(limits), limits, token, watch, local)
+    app.extensions[EXTENSION] = AppState(registry, ModelPool(limits, engine), limits, token, watch, local)
     for blueprint in (api, evaluations, files, pages, searches, workbench):
         app.register_blueprint(blueprint)
     secure(app)

@@ -17,6 +17,7 @@ from typing import Any
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
@@ -30,8 +31,8 @@ VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
 class ModelPool:
     """The models in memory by run and snapshot; the least recently used one is evicted."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, limits: Limits, engine: EngineOptions = AUTO) -> None:
+        self.limits, self._engine = limits, engine
         self._lock = threading.Lock()
         self._workers: OrderedDict[tuple[str, str | None], ModelWorker] = OrderedDict()
         self._permits = threading.Semaphore(limits.max_models)
@@ -72,7 +73,7 @@ class ModelPool:
             worker = self._open_worker(key, version)
             if worker is None or not worker.submit(job):
                 name = f"{run.path.name} ({snapshot or 'latest'})"
-                load = functools.partial(load_model, model_type, run, snapshot)
+                load = functools.partial(load_model, model_type, run, snapshot, self._engine)
                 self._start(key, ModelWorker(name, load, version, self._permits, self.limits), job)
             self._pending += 1
         job.future.add_done_callback(self._on_done)
@@ -128,7 +129,11 @@ class ModelPool:
 
 
 def load_model(
-    model_type: type[Chatbot] | type[Generator], run: Run, snapshot: str | None, attempts: int = 3
+    model_type: type[Chatbot] | type[Generator],
+    run: Run,
+    snapshot: str | None,
+    engine: EngineOptions = AUTO,
+    attempts: int = 3,
 ) -> Chatbot | Generator:
     """Load a run's model.
 
@@ -141,7 +146,7 @@ def load_model(
         attempts -= 1
         version = weights_version(run, snapshot)
         try:
-            return model_type.load(run, snapshot)
+            return model_type.load(run, snapshot, engine)
         except RunError:
             if attempts == 0 or weights_version(run, snapshot) == version:
                 raise

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import waitress.server
 from flask import Flask
 
+from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import ConfigError
-from seq2seq_chat.engines.onnx.model import limit_threads
+from seq2seq_chat.engines.onnx.model import MIN_HIDDEN_SIZE_FOR_ALL_CORES, limit_threads
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
@@ -28,7 +29,6 @@ from webui.app_state import get_state
 from webui.limits import Limits
 from webui.security import is_local
 
-MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024
 MIN_MODELS, MAX_MODELS = 4, 16
 MEMORY_SHARE = 0.25  # of the free memory, for models
 GRAPH_SIZE = 64 * 2**20  # bytes of a model in memory besides its weights
@@ -60,6 +60,7 @@ def serve(
     cores: int | None,
     echo: Callable[[str], object],
     proxy: Proxy = NO_PROXY,
+    engine: EngineOptions = AUTO,
 ) -> None:
     """Serve the web UI until SIGINT or SIGTERM.
 
@@ -73,6 +74,7 @@ def serve(
         cores: Processor cores for a batch; None to choose by the size of the models.
         echo: Called with each address of the server; if there are two, the one for other machines first.
         proxy: The reverse proxy.
+        engine: What computes the models.
 
     Raises:
         UserError: The address is unavailable.
@@ -84,7 +86,7 @@ def serve(
         logger.warning("other machines can reach %s; anyone with the token can use your models%s", way, encrypted)
         token = token or secrets.token_urlsafe(18)
     limit_cores(cores or default_cores(results))
-    app = create_app(results, limits, token, local)
+    app = create_app(results, limits, token, local, engine)
     # Many threads compete for the interpreter lock; the one that feeds the model must not wait 5 ms each time.
     sys.setswitchinterval(5e-4)
     stop = threading.Event()

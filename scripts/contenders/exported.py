@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from contenders.workload import Workload, decoding_config, model_config
 from seq2seq_chat.engines.onnx.engine import OnnxEngine
-from seq2seq_chat.engines.onnx.model import ExportedModel
+from seq2seq_chat.engines.onnx.model import OnnxModel
 
 
 class Search:
@@ -24,7 +24,7 @@ class Search:
         self._workload = workload
         with TemporaryDirectory() as folder, ProcessPoolExecutor(1, get_context("spawn")) as other_process:
             exported = other_process.submit(export, workload, Path(folder), quantize).result()
-            self._engine = OnnxEngine(ExportedModel(exported), model_config(workload.size))
+            self._engine = OnnxEngine(OnnxModel.open(exported), model_config(workload.size))
 
     def search(self, first: int, count: int, width: int) -> list[float]:
         """Reply to sources of the workload; the scores of the best replies. Width 1 is greedy search."""

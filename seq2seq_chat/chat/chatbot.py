@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText
-from seq2seq_chat.chat.load import load_engine
+from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, load_engine
 from seq2seq_chat.chat.rerank import rerank_anti_lm, rerank_bidirectional
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding
@@ -82,14 +82,21 @@ class Chatbot:
         self.step = step  # training steps of the weights, if they come from a run
         self.warnings: list[str] = []  # damaged checkpoints that were skipped
         self._backward: dict[str, Chatbot] = {}
+        self._engine_options = TENSORFLOW  # of the backward model
         self._readers: dict[tuple[bool, str | None], HypothesisReader] = {}
 
     @classmethod
-    def load(cls, run: Run, snapshot: str | None = None) -> Self:
-        """The chatbot of a run or an exported model; see :func:`load_engine` for the errors raised."""
-        loaded = load_engine(run, snapshot)
+    def load(
+        cls,
+        run: Run,
+        snapshot: str | None = None,
+        engine: EngineOptions = AUTO,
+        decoding: Decoding | None = None,
+    ) -> Self:
+        """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
+        loaded = load_engine(run, snapshot, engine, decoding)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
-        chatbot.warnings = loaded.warnings
+        chatbot.warnings, chatbot._engine_options = loaded.warnings, engine
         return chatbot
 
     @property
@@ -266,7 +273,7 @@ class Chatbot:
                 raise UserError(
                     f"decoding.backward_run {name} was not trained with data.swap_source_target; use a run that was"
                 )
-            self._backward[name] = Chatbot.load(run)
+            self._backward[name] = Chatbot.load(run, engine=self._engine_options)
         return self._backward[name]
 
     def search(self, decoding: Decoding) -> ReplySearch:
@@ -297,13 +304,19 @@ class Translator(Chatbot):
     """A chatbot whose replies are translations."""
 
     @classmethod
-    def load(cls, run: Run, snapshot: str | None = None) -> Self:
+    def load(
+        cls,
+        run: Run,
+        snapshot: str | None = None,
+        engine: EngineOptions = AUTO,
+        decoding: Decoding | None = None,
+    ) -> Self:
         """The translator of a run or an exported model. Raises RunError if its task is another one."""
         if run.config.task != "translation":
             raise RunError(
                 f"run {run.name} does not translate: its task is {run.config.task}; use Chatbot or Generator"
             )
-        return super().load(run, snapshot)
+        return super().load(run, snapshot, engine, decoding)
 
     def translate(self, texts: Sequence[str], decoding: Decoding | None = None) -> list[str]:
         """Translate texts independently of each other; see :meth:`replies`."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.load import load_language_model_engine
+from seq2seq_chat.chat.load import AUTO, EngineOptions, load_language_model_engine
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.engines.protocols import LanguageModelEngine
@@ -59,9 +59,9 @@ class Generator:
         self.engine, self.codec = engine, codec
 
     @classmethod
-    def load(cls, run: Run, snapshot: str | None = None) -> Generator:
+    def load(cls, run: Run, snapshot: str | None = None, engine: EngineOptions = AUTO) -> Generator:
         """The generator of a run or an exported model; see :func:`load_language_model_engine` for the errors raised."""
-        loaded = load_language_model_engine(run, snapshot)
+        loaded = load_language_model_engine(run, snapshot, engine)
         return cls(loaded.engine, loaded.codecs.source)
 
     def warn_of_unknown_tokens(self, prompt: str) -> None:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+from typing import Literal, NamedTuple
 
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.checkpoint.arrays import read_weights
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.protocols import LanguageModelEngine, ReplyEngine
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import has_gpu
 from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.text.codec import Codecs
+
+EngineName = Literal["auto", "tensorflow", "onnx"]
+MAX_GRAPH_BYTES = 2**31 - 2**20  # of a graph in memory, whose format counts bytes as 32-bit integers
+
+logger = logging.getLogger(__name__)
+
+
+class EngineOptions(NamedTuple):
+    """What computes a model."""
+
+    name: EngineName = "auto"  # auto: ONNX Runtime, which starts in a fraction of the time, where it can
+    quantize: str | None = None  # int8: matrices as integers of 8 bits, ONNX only
 
 
 class LoadedEngine(NamedTuple):
@@ -27,19 +45,40 @@ class LoadedLanguageModel(NamedTuple):
     step: int  # training steps of the weights
 
 
-def load_engine(run: Run, snapshot: str | None = None) -> LoadedEngine:
+AUTO, TENSORFLOW = EngineOptions(), EngineOptions("tensorflow")
+
+
+def load_engine(
+    run: Run,
+    snapshot: str | None = None,
+    options: EngineOptions = TENSORFLOW,
+    decoding: Decoding | None = None,
+) -> LoadedEngine:
     """Load the engine of a run or an exported model of conversations or translations.
 
-    Raises:
-        RunError, MismatchError: See :func:`load_trained_model`.
-        ExportedModelError: The exported model is damaged, or needs a newer version.
-        UnsupportedVersion: TensorFlow is missing, which a run needs.
-    """
-    if run.is_exported:
-        from seq2seq_chat.engines.onnx.engine import load_exported_engine
+    Args:
+        options: Which engine; an exported model is always computed by ONNX Runtime.
+        decoding: The settings that it will be used with; those of the run if None.
 
-        exported = load_exported_engine(run, snapshot)
-        return LoadedEngine(exported, run.codecs, exported.model.step_number, [])
+    Raises:
+        RunError, MismatchError: See :func:`seq2seq_chat.checkpoint.arrays.read_weights`.
+        ExportedModelError: The exported model is damaged, or needs a newer version.
+        UnsupportedVersion: TensorFlow is missing, which the engine needs.
+        UserError: The engine cannot compute the model.
+    """
+    if run.config.task == "language_model":
+        raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
+    if uses_onnx(run, options, decoding or run.config.decoding):
+        from seq2seq_chat.engines.onnx.engine import OnnxEngine
+        from seq2seq_chat.engines.onnx.model import OnnxModel
+
+        if run.is_exported:
+            run.weight_files(snapshot)
+            exported = OnnxModel.open(run.path)
+            return LoadedEngine(OnnxEngine(exported, run.config.model), run.codecs, exported.step_number, [])
+        weights = read_weights(run, snapshot)
+        engine = OnnxEngine(OnnxModel.build(run.config, weights, options.quantize), run.config.model)
+        return LoadedEngine(engine, weights.codecs, weights.step, weights.warnings)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
 
@@ -47,22 +86,60 @@ def load_engine(run: Run, snapshot: str | None = None) -> LoadedEngine:
     return LoadedEngine(TensorFlowEngine(trained.model, constant=True), trained.codecs, trained.step, trained.warnings)
 
 
-def load_language_model_engine(run: Run, snapshot: str | None = None) -> LoadedLanguageModel:
-    """Load the engine of a run or an exported model of language.
+def load_language_model_engine(
+    run: Run, snapshot: str | None = None, options: EngineOptions = TENSORFLOW
+) -> LoadedLanguageModel:
+    """Load the engine of a run or an exported model of language; see :func:`load_engine`."""
+    if run.config.task != "language_model":
+        raise RunError(f"run {run.name} is no language model: its task is {run.config.task}; use seq2seq-chat chat")
+    if uses_onnx(run, options, run.config.decoding):
+        from seq2seq_chat.engines.onnx.language_model import OnnxLanguageModel
+        from seq2seq_chat.engines.onnx.model import OnnxModel
 
-    Raises:
-        RunError, MismatchError: See :func:`load_language_model`.
-        ExportedModelError: The exported model is damaged, or needs a newer version.
-        UnsupportedVersion: TensorFlow is missing, which a run needs.
-    """
-    if run.is_exported:
-        from seq2seq_chat.engines.onnx.language_model import load_exported_language_model
-
-        exported = load_exported_language_model(run, snapshot)
-        return LoadedLanguageModel(exported, run.codecs, exported.model.step_number)
+        if run.is_exported:
+            run.weight_files(snapshot)
+            exported = OnnxModel.open(run.path)
+            return LoadedLanguageModel(OnnxLanguageModel(exported), run.codecs, exported.step_number)
+        weights = read_weights(run, snapshot)
+        model = OnnxModel.build(run.config, weights, options.quantize)
+        return LoadedLanguageModel(OnnxLanguageModel(model), weights.codecs, weights.step)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import load_language_model
     from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 
     trained = load_language_model(run, snapshot)
     return LoadedLanguageModel(TensorFlowLanguageModel(trained.model), trained.codecs, trained.step)
+
+
+def uses_onnx(run: Run, options: EngineOptions, decoding: Decoding) -> bool:
+    """Whether ONNX Runtime computes a model. Raises UserError if the options contradict the model or each other."""
+    name, quantize = options
+    if run.is_exported:
+        if name == "tensorflow":
+            raise UserError(f"{run.name} is an exported model, which TensorFlow does not read; use --engine onnx")
+        if quantize:
+            raise UserError(f"{run.name} is an exported model; for int8, export its run with --quantize {quantize}")
+        return True
+    if name == "tensorflow":
+        if quantize:
+            raise UserError(f"--quantize {quantize} needs --engine onnx; TensorFlow computes with the trained weights")
+        return False
+    obstacle = _what_onnx_lacks(run, decoding)
+    if name == "onnx" or quantize:
+        if obstacle:
+            raise UserError(f"--engine onnx does not support {obstacle}; use --engine tensorflow")
+        return True
+    reason = obstacle or ("a GPU, which is there" if has_gpu() else None)
+    if reason:
+        logger.info("using TensorFlow for %s", reason)
+    return reason is None
+
+
+def _what_onnx_lacks(run: Run, decoding: Decoding) -> str | None:
+    """What ONNX Runtime cannot do for a run: the setting, or its size."""
+    if decoding.unrolling == "dynamic":
+        return "decoding.unrolling dynamic"
+    if run.config.model.unrolling == "dynamic" and decoding.unrolling is None:
+        return "model.unrolling dynamic"
+    parameters = sum(parameter_counts(run.config, *run.codecs.vocabulary_sizes).values())
+    return "models of more than 2 GB" if 4 * parameters > MAX_GRAPH_BYTES else None

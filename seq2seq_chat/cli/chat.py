@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from seq2seq_chat.cli.options import (
+    engine_options,
     ensure_has_replies,
-    load_tensorflow_for,
     results_option,
     run_argument,
     snapshot_option,
@@ -19,6 +19,7 @@ from seq2seq_chat.system.errors import UserError
 if TYPE_CHECKING:
     from io import BufferedReader
 
+    from seq2seq_chat.chat.load import EngineName
     from seq2seq_chat.config import Decoding
 
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     metavar="decoding.KEY=VALUE",
     help="Override a setting of the search, for example decoding.method=sample. Can be repeated.",
 )
+@engine_options
 @results_option
 def chat(
     run_name: str,
@@ -43,6 +45,8 @@ def chat(
     tokens: bool,
     snapshot: str | None,
     overrides: tuple[str, ...],
+    engine: EngineName,
+    quantize: str | None,
     results: str,
 ) -> None:
     """Talk to a trained RUN in the terminal, or translate with it.
@@ -61,11 +65,11 @@ def chat(
     decoding = _override(decoding, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
-    load_tensorflow_for(run)
     from seq2seq_chat.chat.chatbot import Chatbot
+    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, converse
 
-    bot = Chatbot.load(run, snapshot)
+    bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance
     reply_format = ReplyFormat(scores=n_best is not None, tokens=tokens)
     if sys.stdin.isatty():

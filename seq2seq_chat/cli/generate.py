@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq_chat.cli.options import load_tensorflow_for, results_option, run_argument, snapshot_option
+from seq2seq_chat.cli.options import engine_options, results_option, run_argument, snapshot_option
 from seq2seq_chat.system.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq_chat.chat.load import EngineName
 
 
 @click.command()
@@ -36,6 +40,7 @@ from seq2seq_chat.system.errors import UserError
     help="The same seed gives the same text.  [default: random]",
 )
 @snapshot_option
+@engine_options
 @results_option
 def generate(
     run_name: str,
@@ -46,6 +51,8 @@ def generate(
     top_p: float | None,
     seed: int | None,
     snapshot: str | None,
+    engine: EngineName,
+    quantize: str | None,
     results: str,
 ) -> None:
     """Write text with RUN, a language model.
@@ -59,10 +66,10 @@ def generate(
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     decoding = override_decoding(run.config.decoding, **{k: v for k, v in given.items() if v is not None})
     text = _read_prompt(prompt)
-    load_tensorflow_for(run)
     from seq2seq_chat.chat.generator import Generator, random_seed
+    from seq2seq_chat.chat.load import EngineOptions
 
-    generator = Generator.load(run, snapshot)
+    generator = Generator.load(run, snapshot, EngineOptions(engine, quantize))
     generator.warn_of_unknown_tokens(text)
     for piece in generator.stream(text, length, decoding, random_seed(decoding)):
         click.echo(piece, nl=False)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq_chat.cli.options import results_option
+from seq2seq_chat.cli.options import engine_options, results_option
 from seq2seq_chat.system.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq_chat.chat.load import EngineName
 
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
@@ -52,6 +56,7 @@ ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 @click.option(
     "--cores", type=click.IntRange(1, 1024), help="Processor cores per batch.  [default: depends on the models' size]"
 )
+@engine_options
 def serve(
     results: str,
     host: str,
@@ -62,9 +67,12 @@ def serve(
     models: int | None,
     waiting: int,
     cores: int | None,
+    engine: EngineName,
+    quantize: str | None,
 ) -> None:
     """Serve the web UI and the HTTP API."""
     from seq2seq_chat.runs.find import list_runs
+    from seq2seq_chat.system.hardware import has_gpu
     from seq2seq_chat.system.versions import UnsupportedVersion, load_tensorflow
 
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
@@ -73,16 +81,18 @@ def serve(
         raise UserError("--root-path: must be a path such as /chat, of letters, digits and . _ ~ -")
     if trusted_proxy is not None and not _is_address(trusted_proxy):
         raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1")
-    has_exported = any(run.is_exported for run in list_runs(results))
-    with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
-        load_tensorflow()
+    if engine == "tensorflow" or (engine == "auto" and has_gpu()):
+        has_exported = any(run.is_exported for run in list_runs(results))
+        with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
+            load_tensorflow()
+    from seq2seq_chat.chat.load import EngineOptions
     from webui.limits import Limits
     from webui.server import Proxy, default_models
     from webui.server import serve as serve_pages
 
     limits = Limits(max_models=models or default_models(results), max_queued=waiting, max_queued_total=2 * waiting)
     proxy = Proxy(root_path.rstrip("/"), trusted_proxy)
-    serve_pages(results, host, port, token, limits, cores, click.echo, proxy)
+    serve_pages(results, host, port, token, limits, cores, click.echo, proxy, EngineOptions(engine, quantize))
 
 
 def _is_address(text: str) -> bool:

@@ -72,6 +72,11 @@ def _cpuinfo(key: str) -> str | None:
     return None
 
 
+def has_gpu() -> bool:
+    """Whether there is an NVIDIA GPU that programs may use, told without TensorFlow."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
+
+
 def gpu_names() -> list[str]:
     """Names of the GPUs that TensorFlow finds; empty if TensorFlow is not imported."""
     if "tensorflow" not in sys.modules:

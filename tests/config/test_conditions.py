@@ -198,7 +198,6 @@ LANGUAGE_MODELS = {  # settings that they refuse, by the reason
     "is unrolled statically": 'model.unrolling="dynamic"',
     "is trained with teacher forcing only": 'training.scheduled_sampling="linear"',
     "shares the sampled words of a batch": 'training.sampled_softmax_per="decoder_step"',
-    "shares the sampled words of a batch": 'training.sampled_softmax_per="decoder_step"',
     "is trained on a single device": 'training.strategy="mirrored"',
     "generates text by sampling": 'decoding.method="beam"',
 }

@@ -1,4 +1,4 @@
-"""Replies of an exported model of conversations or translations."""
+"""Replies of a model of conversations or translations, computed by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.engines.onnx.manifest import CHECKSUM
-from seq2seq_chat.engines.onnx.model import Arrays, ArrayScorer, ExportedModel, take_rows
-from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.engines.onnx.model import Arrays, ArrayScorer, OnnxModel, take_rows
 from seq2seq_chat.search.batches import NumPySearch
 from seq2seq_chat.search.engine import StepOutput, StepRequest
 from seq2seq_chat.search.logits import choose_words
@@ -27,14 +26,14 @@ class Rows(NamedTuple):
 
 
 class OnnxEngine:
-    """Searches and scores with an exported model.
+    """Searches and scores with the graphs of a model.
 
     Args:
-        model: The exported model.
+        model: The graphs.
         config: Its architecture.
     """
 
-    def __init__(self, model: ExportedModel, config: Model) -> None:
+    def __init__(self, model: OnnxModel, config: Model) -> None:
         self.model, self._config = model, config
         self.scorer = ArrayScorer(model, config)
 
@@ -68,19 +67,5 @@ class OnnxEngine:
         return self.scorer
 
     def fingerprint(self) -> str:
-        """SHA-256 of ``model.json``, which has those of the graphs, in hex."""
+        """SHA-256 of ``model.json``, which has those of the graphs, or of the weights, in hex."""
         return str(self.model.manifest[CHECKSUM])
-
-
-def load_exported_engine(run: Run, snapshot: str | None = None) -> OnnxEngine:
-    """Load an exported model that replies.
-
-    Raises:
-        RunError: It is a language model, or has no such snapshot.
-        ExportedModelError: A file is damaged, or needs a newer version.
-    """
-    run.weight_files(snapshot)
-    model = ExportedModel(run.path)
-    if run.config.task == "language_model":
-        raise RunError(f"{run.name} is a language model, which has no replies; use seq2seq-chat generate")
-    return OnnxEngine(model, run.config.model)

@@ -1,19 +1,18 @@
-"""Texts of an exported language model."""
+"""Texts of a language model, computed by ONNX Runtime."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from seq2seq_chat.engines.onnx.model import Arrays, ExportedModel
-from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.engines.onnx.model import Arrays, OnnxModel
 from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, WordDistribution
 from seq2seq_chat.search.logits import sample_words, softmax, top_k, truncated_softmax
 
 
 class OnnxLanguageModel:
-    """Reads, scores and samples with an exported model; see :class:`LanguageModelEngine` for the methods."""
+    """Reads, scores and samples with the graph of a model; see :class:`LanguageModelEngine` for the methods."""
 
-    def __init__(self, model: ExportedModel) -> None:
+    def __init__(self, model: OnnxModel) -> None:
         self.model = model
         self.vocabulary_size = int(model.manifest["vocabulary_size"])
 
@@ -55,20 +54,6 @@ class OnnxLanguageModel:
         parts = [np.stack(part, axis=1) for part in zip(*explanations, strict=True)]
         probabilities, most_probable = parts or (None, None)
         return Block(np.stack(ids, axis=1).astype(np.int32), probabilities, most_probable), states
-
-
-def load_exported_language_model(run: Run, snapshot: str | None = None) -> OnnxLanguageModel:
-    """Load an exported language model.
-
-    Raises:
-        RunError: It is no language model, or has no such snapshot.
-        ExportedModelError: A file is damaged, or needs a newer version.
-    """
-    run.weight_files(snapshot)
-    model = ExportedModel(run.path)
-    if run.config.task != "language_model":
-        raise RunError(f"{run.name} is no language model: its task is {run.config.task}; use seq2seq-chat chat")
-    return OnnxLanguageModel(model)
 
 
 def _explanation(logits: np.ndarray, token: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

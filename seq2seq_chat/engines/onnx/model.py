@@ -1,7 +1,8 @@
-"""The graphs of an exported model, computed by ONNX Runtime."""
+"""The graphs of a model, computed by ONNX Runtime."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -9,10 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnxruntime
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.checkpoint.arrays import TrainedWeights
+from seq2seq_chat.config import Config, Model
 from seq2seq_chat.data.batches import Batches, Bucket
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE, ExportedModelError, read_manifest
+from seq2seq_chat.engines.onnx.manifest import CHECKSUM, ENCODER_FILE, STEP_FILE, ExportedModelError, read_manifest
 from seq2seq_chat.search.engine import SampleScores
 from seq2seq_chat.text.vocabulary import GO
 
@@ -20,6 +22,7 @@ Arrays: TypeAlias = list[np.ndarray]
 """The state of a model, or what it attends to: [rows, …] each."""
 
 _LIMITS = {"threads": 0}
+MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024  # dividing smaller products among cores takes longer than computing them
 
 
 def limit_threads(count: int) -> None:
@@ -36,27 +39,51 @@ class OnnxOutput(NamedTuple):
     attention: np.ndarray  # [rows, source steps]; source steps may be 0
 
 
-class ExportedModel:
-    """An exported model: its description, its encoder unless it is a language model, and the step of its decoder.
+class OnnxModel:
+    """The sessions of a model's graphs: its encoder, unless it is a language model, and the step of its decoder.
 
     Args:
-        folder: Of the exported model.
-
-    Raises:
-        ExportedModelError: A file is damaged, or ONNX Runtime cannot read it.
+        manifest: Describes the graphs, as ``model.json`` of an exported model does.
+        sessions: By the names of their files.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.manifest: Mapping[str, Any] = read_manifest(folder)
-        self._states: list[str] = self.manifest["state"]
-        self._memory: list[str] = self.manifest["memory"]
-        self._encoder = open_session(folder / ENCODER_FILE, self.manifest) if self._memory_is_encoded else None
-        self._step = open_session(folder / STEP_FILE, self.manifest)
+    def __init__(self, manifest: Mapping[str, Any], sessions: Mapping[str, onnxruntime.InferenceSession]) -> None:
+        self.manifest = manifest
+        self._states: list[str] = manifest["state"]
+        self._memory: list[str] = manifest["memory"]
+        self._encoder, self._step = sessions.get(ENCODER_FILE), sessions[STEP_FILE]
         self._outputs = [output.name for output in self._step.get_outputs()]
 
-    @property
-    def _memory_is_encoded(self) -> bool:
-        return self.manifest["task"] != "language_model"
+    @classmethod
+    def open(cls, folder: Path) -> OnnxModel:
+        """Open an exported model. Raises ExportedModelError if a file is damaged, or ONNX Runtime cannot read it."""
+        manifest = read_manifest(folder)
+        names = [STEP_FILE] if manifest["task"] == "language_model" else [ENCODER_FILE, STEP_FILE]
+        return cls(manifest, {name: open_session(folder / name, manifest) for name in names})
+
+    @classmethod
+    def build(cls, config: Config, weights: TrainedWeights, quantize: str | None = None) -> OnnxModel:
+        """Build the graphs of a run's weights in memory.
+
+        Args:
+            quantize: ``int8`` to store weight matrices as integers of 8 bits.
+        """
+        from seq2seq_chat.engines.onnx.writer import describe_graphs, model_graphs
+
+        checksum = hashlib.sha256()
+        for name in sorted(weights.arrays):
+            checksum.update(np.ascontiguousarray(weights.arrays[name]).data)
+        manifest = {
+            **describe_graphs(config, weights.step),
+            "vocabulary_size": len(weights.codecs.target.vocabulary),
+            CHECKSUM: checksum.hexdigest() + (f" {quantize}" if quantize else ""),
+        }
+        threads = 0 if config.model.hidden_size >= MIN_HIDDEN_SIZE_FOR_ALL_CORES else 1
+        sessions = {
+            name: open_session(graph.SerializeToString(), manifest, threads)
+            for name, graph in model_graphs(config, weights.arrays, quantize).items()
+        }
+        return cls(manifest, sessions)
 
     @property
     def has_attention(self) -> bool:
@@ -99,20 +126,27 @@ def take_rows(arrays: Sequence[np.ndarray], rows: np.ndarray) -> Arrays:
     return [array[rows] for array in arrays]
 
 
-def open_session(path: Path, manifest: Mapping[str, Any]) -> onnxruntime.InferenceSession:
+def open_session(graph: Path | bytes, manifest: Mapping[str, Any], threads: int = 0) -> onnxruntime.InferenceSession:
     """Open a graph.
+
+    Args:
+        graph: Its file, or the contents of one.
+        manifest: Names the opset.
+        threads: Of each operation, unless :func:`limit_threads` sets another number; 0: one for each core.
 
     Raises:
         ExportedModelError: ONNX Runtime cannot read it.
     """
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _LIMITS["threads"]
+    options.intra_op_num_threads = _LIMITS["threads"] or threads
     # between two steps, threads that wait in a loop would take the processor from the search
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # an error is reported once, by the exception
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        source = graph if isinstance(graph, bytes) else str(graph)
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime has no common base class of its own
+        path = "the graph of this run" if isinstance(graph, bytes) else graph
         raise ExportedModelError(
             f"ONNX Runtime {onnxruntime.__version__} cannot read {path}, which uses opset {manifest['opset']}; update "
             "it with: pip install --upgrade onnxruntime"
@@ -125,7 +159,7 @@ MAX_ROWS = 128  # scored together
 class ArrayScorer:
     """Scores targets given their sources, word by word; see :class:`seq2seq_chat.engines.tensorflow.scorer.Scorer`."""
 
-    def __init__(self, model: ExportedModel, config: Model) -> None:
+    def __init__(self, model: OnnxModel, config: Model) -> None:
         self._model = model
         self.source_steps, self.target_steps = config.encoder_steps, config.decoder_steps
 

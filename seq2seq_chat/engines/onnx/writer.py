@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -18,11 +18,36 @@ from seq2seq_chat.architecture.variables import (
     feeds_output,
     queries_previous,
 )
-from seq2seq_chat.config import Model
-from seq2seq_chat.engines.onnx.graph import OnnxGraph, Value, WeightFormat
+from seq2seq_chat.config import Config, Model
+from seq2seq_chat.engines.onnx.graph import OPSET, Float32Weights, Int8Weights, OnnxGraph, Value, WeightFormat
 from seq2seq_chat.engines.onnx.layers import Layers, State
+from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
 
 ATTENTIONAL = "attentional"
+FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
+"""How weights are stored, by the value of --quantize."""
+
+
+def model_graphs(
+    config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None
+) -> dict[str, onnx.ModelProto]:
+    """The graphs of a model, given its variables by name, by the names of their files."""
+    model = (config.model, arrays, FORMATS[quantize]())
+    encoder = {} if config.task == "language_model" else {ENCODER_FILE: encoder_graph(*model)}
+    return encoder | {STEP_FILE: decoder_graph(*model)}
+
+
+def describe_graphs(config: Config, step: int) -> dict[str, Any]:
+    """What ``model.json`` says about the inputs and outputs of the graphs of a model after some training steps."""
+    state, memory = state_tensors(config.model), memory_tensors(config.model)
+    return {
+        "step": step,
+        "opset": OPSET,
+        "task": config.task,
+        "state": [tensor.name for tensor in state],
+        "state_sizes": [tensor.shape[-1] for tensor in state],
+        "memory": [tensor.name for tensor in memory],
+    }
 
 
 class Tensor(NamedTuple):

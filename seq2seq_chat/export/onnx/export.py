@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
 from seq2seq_chat import __version__
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Config, TextSettings
-from seq2seq_chat.engines.onnx.graph import OPSET, Float32Weights, Int8Weights, WeightFormat
-from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE, write_manifest
-from seq2seq_chat.engines.onnx.writer import decoder_graph, encoder_graph, memory_tensors, state_tensors
+from seq2seq_chat.engines.onnx.manifest import write_manifest
+from seq2seq_chat.engines.onnx.writer import describe_graphs, model_graphs
 from seq2seq_chat.export.output_folder import ExportError, ensure_empty, new_folder
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import EVALUATION_PACKAGES
@@ -33,8 +31,6 @@ LICENSE = (
     "seq2seq-chat is under the MIT License; the weights and vocabularies derive from the training corpus, whose "
     "license applies to them"
 )
-FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
-"""How weights are stored, by the value of --quantize."""
 
 logger = logging.getLogger(__name__)
 
@@ -65,11 +61,10 @@ def export_onnx(
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,
-        "step": trained.step,
         "version": __version__,
         "license": LICENSE,
         "quantization": quantize,
-        "opset": OPSET,
+        **describe_graphs(config, trained.step),
         **describe(trained.codecs, config),
     }
     with new_folder(folder) as temporary:
@@ -84,27 +79,14 @@ def export_onnx(
     return about
 
 
-def model_graphs(
-    config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None
-) -> dict[str, onnx.ModelProto]:
-    """The graphs of a model, given its variables by name, by the names of their files."""
-    model = (config.model, arrays, FORMATS[quantize]())
-    encoder = {} if config.task == "language_model" else {ENCODER_FILE: encoder_graph(*model)}
-    return encoder | {STEP_FILE: decoder_graph(*model)}
-
-
 def describe(codecs: Codecs, config: Config) -> dict[str, Any]:
     """What a program must know about a model to use its graphs."""
-    data, state, memory = config.data, state_tensors(config.model), memory_tensors(config.model)
+    data = config.data
     sides = {"source": (data.source_text, ""), "target": (data.target_text, "")}
     if not data.has_shared_vocabulary:
         sides["target"] = (data.target_text, TARGET_PREFIX)
     return {
-        "task": config.task,
         "name": config.name,
-        "state": [tensor.name for tensor in state],
-        "state_sizes": [tensor.shape[-1] for tensor in state],
-        "memory": [tensor.name for tensor in memory],
         "special_words": {word: index for index, word in enumerate(SPECIAL_WORDS)},
         "source_steps": config.model.encoder_steps,
         "target_steps": config.model.decoder_steps,

@@ -17,6 +17,7 @@ import onnx
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.engines.onnx.manifest import write_manifest
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult
@@ -38,7 +39,7 @@ UTTERANCES = ["i like the tree1 ?", "they want the song3 ?", "you see what ?", "
     ids=str,
 )
 def test_replies_and_scores_are_those_of_the_run(tiny_run: Path, exported: Path, settings: dict[str, Any]) -> None:
-    ours, theirs = Chatbot.load(Run(tiny_run)), Chatbot.load(Run(exported))
+    ours, theirs = Chatbot.load(Run(tiny_run), engine=TENSORFLOW), Chatbot.load(Run(exported))
     assert ours.step == theirs.step
     decoding = ours.config.decoding.model_validate(settings)
     pairs = zip(ours.replies(UTTERANCES, decoding), theirs.replies(UTTERANCES, decoding), strict=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.export.onnx.export import export_onnx
@@ -29,7 +30,7 @@ def generators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("language")
     run = random_language_run(folder / "results", TEXT, tokenizer=request.param)
     export_onnx(run, folder / "exported")
-    return [Generator.load(run), Generator.load(Run(folder / "exported"))]
+    return [Generator.load(run, engine=TENSORFLOW), Generator.load(Run(folder / "exported"))]
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 3.0, "top_k": 5}, {"top_p": 0.7, "allow_unknown": True}])

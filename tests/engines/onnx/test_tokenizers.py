@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run
@@ -30,7 +31,7 @@ def german_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.mark.slow(minutes=1)
 def test_replies(german_run: Run) -> None:
-    ours, theirs = Chatbot.load(german_run), Chatbot.load(Run(german_run.path / "exported"))
+    ours, theirs = Chatbot.load(german_run, engine=TENSORFLOW), Chatbot.load(Run(german_run.path / "exported"))
     distinct = set()
     for decoding in Decoding(), Decoding(method="beam", beam_width=5, n_best=5):
         pairs = zip(ours.replies(TEXTS, decoding), theirs.replies(TEXTS, decoding), strict=True)

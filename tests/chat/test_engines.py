@@ -1,0 +1,113 @@
+"""What computes a model: TensorFlow, or ONNX Runtime with graphs built from the weights of a run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, uses_onnx
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.text.codec import Codecs
+from tests.conftest import Cli
+from tests.model.test_architectures import ARCHITECTURES
+from tests.random_runs import make_codec, random_language_run, random_run, small_config
+
+WORDS = [f"word{index}" for index in range(20)]
+CODECS = Codecs.shared(make_codec("english", WORDS))
+TEXTS = [" ".join(np.random.default_rng(row).choice(WORDS, 1 + row % 8)) for row in range(12)]
+SEARCHES = [
+    Decoding(),
+    Decoding(method="beam", beam_width=5, n_best=3, length_penalty=0.6, no_repeat_ngram_size=2, allow_unknown=True),
+    Decoding(method="beam", beam_width=4, n_best=2, stop="first_end"),
+    Decoding(method="sample", n_best=2, seed=3, top_k=12),
+]
+pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [*ARCHITECTURES[:3], *(pytest.param(each, marks=pytest.mark.slow) for each in ARCHITECTURES[3:])],
+    ids=str,
+)
+def test_replies_are_the_same(architecture: dict[str, object], tmp_path: Path) -> None:
+    changes = [
+        f"model.{name}={'null' if value is None else str(value).lower()}" for name, value in architecture.items()
+    ]
+    run = random_run(tmp_path, small_config(*changes), CODECS)
+    ours, theirs = Chatbot.load(run), Chatbot.load(run, engine=TENSORFLOW)
+    assert [type(bot.engine).__name__ for bot in (ours, theirs)] == ["OnnxEngine", "TensorFlowEngine"]
+    for decoding in SEARCHES:
+        for found, expected in zip(ours.replies(TEXTS, decoding), theirs.replies(TEXTS, decoding), strict=True):
+            assert [h.words for h in found.hypotheses] == [h.words for h in expected.hypotheses]
+            scores = [[h.score for h in reply.hypotheses] for reply in (found, expected)]
+            np.testing.assert_allclose(*scores, rtol=1e-3, atol=2e-3)  # large weights amplify rounding
+
+
+def test_texts_are_the_same(tmp_path: Path) -> None:
+    run = random_language_run(tmp_path, "the cat sat on the mat\n")
+    ours, theirs = Generator.load(run), Generator.load(run, engine=TENSORFLOW)
+    for decoding in (Decoding(method="sample"), Decoding(method="sample", temperature=0.5, top_p=0.8)):
+        texts = ["".join(generator.stream("the ", 100, decoding, seed=5)) for generator in (ours, theirs)]
+        assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("verb", ["chat", "generate", "serve"])
+def test_tensorflow_is_not_loaded(verb: str, tmp_path: Path) -> None:
+    """The process has replied; the server has loaded the model and answered a request."""
+    random_language_run(tmp_path, "the cat sat\n") if verb == "generate" else random_run(
+        tmp_path, small_config(), CODECS
+    )
+    program = {
+        "chat": "bot = Chatbot.load(find_run('random', results)); assert bot.reply('word1').source_words == ['word1']",
+        "generate": "bot = Generator.load(find_run('random', results)); assert [*bot.stream('the', 9, Decoding(), 1)]",
+        "serve": "client = create_app(results).test_client(); "
+        "body = {'run': find_run('random', results).name, 'text': 'word1'}; "
+        "assert client.post('/api/chat', json=body, headers={'Host': 'localhost'}).status_code == 200",
+    }[verb]
+    imports = (
+        "import sys; from seq2seq_chat import Chatbot, Generator, find_run; from seq2seq_chat.config import Decoding; "
+        "from webui.app import create_app; results = sys.argv[1]; "
+    )
+    check = "; assert not {'tensorflow', 'keras'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", imports + program + check, str(tmp_path)], check=True, timeout=300)
+
+
+def test_replies_with_int8_are_those_of_the_export(tmp_path: Path) -> None:
+    run = random_run(tmp_path, small_config(), CODECS)
+    export_onnx(run, tmp_path / "exported", quantize="int8")
+    ours, theirs = Chatbot.load(run, engine=EngineOptions(quantize="int8")), Chatbot.load(Run(tmp_path / "exported"))
+    for decoding in SEARCHES:
+        replies = (bot.replies(TEXTS, decoding) for bot in (ours, theirs))
+        assert [r.hypotheses for r in next(replies)] == [r.hypotheses for r in next(replies)]
+    assert ours.engine.fingerprint() != Chatbot.load(run).engine.fingerprint()
+
+
+def test_what_an_engine_cannot_do(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = random_run(tmp_path / "a", small_config(), CODECS)
+    dynamic = random_run(tmp_path / "b", small_config("model.unrolling=dynamic"), CODECS)
+    assert not uses_onnx(dynamic, AUTO, dynamic.config.decoding)
+    assert uses_onnx(dynamic, AUTO, Decoding(unrolling="built_in"))
+    for arguments, message in [
+        (
+            [dynamic.path, "--engine", "onnx"],
+            "--engine onnx does not support model.unrolling dynamic; use --engine tensorflow",
+        ),
+        (
+            [run.path, "--engine", "onnx", "--set", "decoding.unrolling=dynamic"],
+            "--engine onnx does not support decoding.unrolling dynamic",
+        ),
+        ([run.path, "--engine", "tensorflow", "--quantize", "int8"], "--quantize int8 needs --engine onnx"),
+    ]:
+        assert message in cli("chat", *arguments).error_message
+    assert cli("export", run.path, "--format", "onnx", "--output", tmp_path / "exported").status == 0
+    exported = Run(tmp_path / "exported")
+    assert "which TensorFlow does not read" in cli("chat", exported.path, "--engine", "tensorflow").error_message
+    assert "export its run with --quantize int8" in cli("chat", exported.path, "--quantize", "int8").error_message
+    monkeypatch.setattr("seq2seq_chat.chat.load.has_gpu", lambda: True)
+    assert not uses_onnx(run, AUTO, Decoding()) and uses_onnx(run, EngineOptions("onnx"), Decoding())
