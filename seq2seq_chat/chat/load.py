@@ -51,13 +51,13 @@ AUTO, TENSORFLOW = EngineOptions(), EngineOptions("tensorflow")
 def load_engine(
     run: Run,
     snapshot: str | None = None,
-    options: EngineOptions = TENSORFLOW,
+    options: EngineOptions | None = None,
     decoding: Decoding | None = None,
 ) -> LoadedEngine:
     """Load the engine of a run or an exported model of conversations or translations.
 
     Args:
-        options: Which engine; an exported model is always computed by ONNX Runtime.
+        options: Which engine; None: TensorFlow, or ONNX Runtime for an exported model.
         decoding: The settings that it will be used with; those of the run if None.
 
     Raises:
@@ -77,7 +77,8 @@ def load_engine(
             exported = OnnxModel.open(run.path)
             return LoadedEngine(OnnxEngine(exported, run.config.model), run.codecs, exported.step_number, [])
         weights = read_weights(run, snapshot)
-        engine = OnnxEngine(OnnxModel.build(run.config, weights, options.quantize), run.config.model)
+        quantize = options.quantize if options else None
+        engine = OnnxEngine(OnnxModel.build(run.config, weights, quantize), run.config.model, is_exported=False)
         return LoadedEngine(engine, weights.codecs, weights.step, weights.warnings)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
@@ -87,7 +88,7 @@ def load_engine(
 
 
 def load_language_model_engine(
-    run: Run, snapshot: str | None = None, options: EngineOptions = TENSORFLOW
+    run: Run, snapshot: str | None = None, options: EngineOptions | None = None
 ) -> LoadedLanguageModel:
     """Load the engine of a run or an exported model of language; see :func:`load_engine`."""
     if run.config.task != "language_model":
@@ -101,7 +102,7 @@ def load_language_model_engine(
             exported = OnnxModel.open(run.path)
             return LoadedLanguageModel(OnnxLanguageModel(exported), run.codecs, exported.step_number)
         weights = read_weights(run, snapshot)
-        model = OnnxModel.build(run.config, weights, options.quantize)
+        model = OnnxModel.build(run.config, weights, options.quantize if options else None)
         return LoadedLanguageModel(OnnxLanguageModel(model), weights.codecs, weights.step)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import load_language_model
@@ -111,8 +112,10 @@ def load_language_model_engine(
     return LoadedLanguageModel(TensorFlowLanguageModel(trained.model), trained.codecs, trained.step)
 
 
-def uses_onnx(run: Run, options: EngineOptions, decoding: Decoding) -> bool:
+def uses_onnx(run: Run, options: EngineOptions | None, decoding: Decoding) -> bool:
     """Whether ONNX Runtime computes a model. Raises UserError if the options contradict the model or each other."""
+    if options is None:
+        return run.is_exported
     name, quantize = options
     if run.is_exported:
         if name == "tensorflow":
@@ -141,5 +144,9 @@ def _what_onnx_lacks(run: Run, decoding: Decoding) -> str | None:
         return "decoding.unrolling dynamic"
     if run.config.model.unrolling == "dynamic" and decoding.unrolling is None:
         return "model.unrolling dynamic"
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        return "building graphs without the package onnx"
     parameters = sum(parameter_counts(run.config, *run.codecs.vocabulary_sizes).values())
     return "models of more than 2 GB" if 4 * parameters > MAX_GRAPH_BYTES else None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.cli.conversation import explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
@@ -153,7 +154,9 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
     backward_run = random_run(
         tmp_path / "backward", small_config(*names, "data.swap_source_target=true", "seed=2"), backward_codecs
     )
-    forward, backward = (Chatbot.load(find_run(str(run.path))) for run in (forward_run, backward_run))
+    forward, backward = (
+        Chatbot.load(find_run(str(run.path)), engine=TENSORFLOW) for run in (forward_run, backward_run)
+    )
     options = {"rerank": "bidirectional", "backward_run": str(backward_run.path), "rerank_weight": 0.8}
     hypotheses = forward.reply("Où est le chien?", BEAM.model_copy(update=options)).hypotheses
     target_ids = [11, 10, 9, UNKNOWN, 7, EOS]  # Où est le chien ? by the reversed vocabulary

@@ -114,10 +114,11 @@ def test_generate(trained_text: tuple[Run, CommandResult]) -> None:
 def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tuple[Run, CommandResult]) -> None:
     """Of the first character after a prompt, over many seeds, against NumPy."""
     from seq2seq_chat.chat.generator import Generator
+    from seq2seq_chat.chat.load import TENSORFLOW
     from seq2seq_chat.config import override_decoding
 
     run, _ = trained_text
-    generator, count = Generator.load(run), 4000
+    generator, count = Generator.load(run, engine=TENSORFLOW), 4000
     prompt = encode_text("the ", generator.codec)
     decoding = override_decoding(run.config.decoding, temperature=0.8)
     (block,) = generator.blocks([prompt] * count, 1, decoding, list(range(count)))

@@ -78,7 +78,7 @@ class FakeChatbot:
 @pytest.fixture
 def fake_chatbots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Applications load no models."""
-    monkeypatch.setattr("webui.model_pool.load_model", lambda _, run, snapshot: FakeChatbot(snapshot or "latest"))
+    monkeypatch.setattr("webui.model_pool.load_model", lambda _, run, snapshot, *__: FakeChatbot(snapshot or "latest"))
 
 
 @pytest.fixture(scope="session")

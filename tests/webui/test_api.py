@@ -13,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.runs.run import Run
@@ -341,7 +342,7 @@ def test_other_settings_build_no_other_graph(
     built: list[Decoding] = []
     original = GraphSearch.__init__
     monkeypatch.setattr(GraphSearch, "__init__", lambda *args: built.append(args[2]) or original(*args))
-    client = make_client()
+    client = make_client(engine=TENSORFLOW)
     for number in range(1, 13):
         rules = {"min_length": number % 3, "no_repeat_ngram_size": number % 4, "repetition_penalty": 1 + number / 10}
         beam = {"method": "beam", "beam_width": 5, "n_best": 1 + number % 5, "length_penalty": number / 10}
@@ -432,6 +433,7 @@ def test_a_translation_has_no_history(client: FlaskClient, results: Path) -> Non
     assert (summary["task"], summary["best_bleu"]) == ("translation", None)
 
 
+@pytest.mark.usefixtures("no_version_cache")
 def test_newer_weights_are_used_during_training(client: FlaskClient, results: Path) -> None:
     run = results / "tiny"
     newest = run / "checkpoints" / "0000000020.npz"

@@ -17,6 +17,7 @@ import tensorflow as tf
 from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.generator import Alternative, GeneratedToken, Generator
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
@@ -50,7 +51,7 @@ def client(results: Path) -> Iterator[FlaskClient]:
 
 @pytest.fixture(scope="module")
 def generator(results: Path) -> Generator:
-    return Generator.load(Run(results / "writer"))
+    return Generator.load(Run(results / "writer"), engine=TENSORFLOW)
 
 
 def write(client: FlaskClient, **body: Any) -> Any:

@@ -74,7 +74,7 @@ class FakeRuns:
         self.may_load: dict[str, threading.Event] = {}
         self.errors: dict[str, Exception] = {}
 
-    def load(self, model_type: type, run: Run, snapshot: str | None) -> Any:
+    def load(self, model_type: type, run: Run, snapshot: str | None, engine: Any = None) -> Any:
         name = run.path.name
         if name in self.may_load:
             assert self.may_load[name].wait(TIMEOUT)
@@ -338,7 +338,7 @@ def test_loading_retries_if_a_checkpoint_was_deleted(monkeypatch: pytest.MonkeyP
     versions = iter([(1,), (2,), (3,), (3,)])  # before and after the first attempt; before the second, which works
     attempts: list[Exception] = [RunError("gone")]
 
-    def load(run: Run, snapshot: str | None) -> Any:
+    def load(*_: Any) -> Any:
         if attempts:
             raise attempts.pop()
         return "the model"

@@ -17,7 +17,7 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.engines.onnx.engine import OnnxEngine
 from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import LIMITS
@@ -183,9 +183,9 @@ def test_closing_the_connection_stops_the_search(
     serve: Callable[..., AbstractContextManager[str]], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, read = threading.Event(), threading.Event()
-    original = TensorFlowEngine.watch
+    original = OnnxEngine.watch
 
-    def slow(self: TensorFlowEngine, *arguments: Any) -> Iterator[Any]:
+    def slow(self: OnnxEngine, *arguments: Any) -> Iterator[Any]:
         try:
             for step in original(self, *arguments):
                 yield step
@@ -196,7 +196,7 @@ def test_closing_the_connection_stops_the_search(
             stopped.set()
 
     closed = threading.Event()
-    monkeypatch.setattr(TensorFlowEngine, "watch", slow)
+    monkeypatch.setattr(OnnxEngine, "watch", slow)
     with serve(results, limits=LIMITS) as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=TIMEOUT)
         body = json.dumps({"run": "tiny", "text": QUESTION})

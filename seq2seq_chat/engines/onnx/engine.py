@@ -15,6 +15,7 @@ from seq2seq_chat.search.batches import NumPySearch
 from seq2seq_chat.search.engine import StepOutput, StepRequest
 from seq2seq_chat.search.logits import choose_words
 from seq2seq_chat.search.records import SearchStep
+from seq2seq_chat.system.errors import UserError
 
 
 class Rows(NamedTuple):
@@ -31,10 +32,11 @@ class OnnxEngine:
     Args:
         model: The graphs.
         config: Its architecture.
+        is_exported: Whether it has left its run, so that there is no dynamic decoder to use instead.
     """
 
-    def __init__(self, model: OnnxModel, config: Model) -> None:
-        self.model, self._config = model, config
+    def __init__(self, model: OnnxModel, config: Model, is_exported: bool = True) -> None:
+        self.model, self._config, self._is_exported = model, config, is_exported
         self.scorer = ArrayScorer(model, config)
 
     def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
@@ -52,7 +54,9 @@ class OnnxEngine:
         return chosen, Rows(output.state, memory, utterances)
 
     def search(self, decoding: Decoding) -> NumPySearch:
-        """Return the search with the given settings, without reranking."""
+        """Return the search with the given settings, without reranking. Raises UserError for the dynamic decoder."""
+        if decoding.unrolling == "dynamic" and not self._is_exported:
+            raise UserError("decoding.unrolling dynamic needs TensorFlow; start with --engine tensorflow")
         source_steps = self._config.encoder_steps if self.model.has_attention else 0
         return NumPySearch(self, decoding, self._config.decoder_steps, source_steps)
 
