@@ -19,6 +19,7 @@ from seq2seq_chat.chat.generator import Generator, random_seed
 from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import MissingPackage, UserError
+from seq2seq_chat.system.files import is_disk_full
 from seq2seq_chat.text.vocabulary import VocabularyError
 from webui.app_state import get_state
 from webui.chat_answers import ChatQuestion, reply_events
@@ -200,6 +201,9 @@ def handle_error(error: Exception) -> Response:
     """Turn an exception into a response."""
     if isinstance(error, ServerBusy):
         return error_response(str(error), 503, error.retry_after)
+    if is_disk_full(error):
+        current_app.logger.error("%s", error)
+        return error_response("The server's disk is full, so nothing was stored; free some space and try again.", 507)
     for error_type, status in STATUS_OF_ERROR.items():
         if isinstance(error, error_type):
             return error_response(str(error), status, 10 if status == 503 else None)

@@ -79,7 +79,7 @@ def list_all() -> Response:
 
 
 @evaluations.post("/api/evaluations")
-@Operation("createEvaluation", "The new evaluation", [EvaluationSummary], body=EvaluationRequest, errors=[503])
+@Operation("createEvaluation", "The new evaluation", [EvaluationSummary], body=EvaluationRequest, errors=[503, 507])
 def create() -> Response:
     """Start a blind evaluation."""
     state = get_state()
@@ -113,7 +113,7 @@ def results(name: EvaluationName) -> Response:
 
 
 @evaluations.post("/api/evaluations/<name>/pair")
-@Operation("nextPair", "Two replies", [Pair], body=PairRequest, errors=[503])
+@Operation("nextPair", "Two replies", [Pair], body=PairRequest, errors=[503, 507])
 def next_pair(name: EvaluationName) -> Response:
     """The next pair of replies for a judge; pairs of equal replies are left out."""
     evaluation = _find(name)
@@ -133,7 +133,7 @@ def next_pair(name: EvaluationName) -> Response:
 
 
 @evaluations.post("/api/evaluations/<name>/votes")
-@Operation("vote", "The systems", [Revealed], body=VoteRequest, errors=[409])
+@Operation("vote", "The systems", [Revealed], body=VoteRequest, errors=[409, 507])
 def vote(name: EvaluationName) -> Response:
     """Vote on a pair of replies, which reveals their systems.
 

@@ -28,6 +28,7 @@ ERRORS = {
     409: "The judge has already cast another vote on these replies.",
     413: "The request is too large.",
     503: "The server is busy, a model cannot be loaded, or a package is missing. Retry-After: when to try again.",
+    507: "The server's disk is full; nothing was stored.",
 }
 INFO = {
     "title": "seq2seq-chat",

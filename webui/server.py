@@ -26,6 +26,7 @@ from seq2seq_chat.system.hardware import available_cores, free_memory
 from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
 from webui.app_state import get_state
+from webui.channel import Channel
 from webui.limits import Limits
 from webui.security import is_local
 
@@ -185,6 +186,7 @@ def running(app: Flask, host: str, port: int, limits: Limits, proxy: Proxy = NO_
         url_prefix=proxy.root_path,
         **trust,
     )
+    server.channel_class = Channel
     server.effective_port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, name="waitress", daemon=True)
     thread.start()

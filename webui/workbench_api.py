@@ -72,7 +72,7 @@ def comparison() -> Response:
 
 
 @workbench.post("/api/runs/<name>/answers")
-@Operation("answerQuestions", "The replies by step", [AnswerTable], body=AnswersRequest, errors=[503])
+@Operation("answerQuestions", "The replies by step", [AnswerTable], body=AnswersRequest, errors=[503, 507])
 def answers(name: RunName) -> Response:
     """The replies of all checkpoints to questions, which are stored in the run.
 
@@ -115,7 +115,7 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
 
 
 @workbench.put("/api/runs/<name>/notes")
-@Operation("putNotes", "The notes", [NotesRequest], body=NotesRequest)
+@Operation("putNotes", "The notes", [NotesRequest], body=NotesRequest, errors=[507])
 def notes(name: RunName) -> Response:
     """Replace the notes about a run."""
     run = get_state().registry.find(name)

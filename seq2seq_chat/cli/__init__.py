@@ -23,6 +23,7 @@ from seq2seq_chat.cli.report import report
 from seq2seq_chat.cli.schema import schema
 from seq2seq_chat.cli.serve import serve
 from seq2seq_chat.cli.train import train
+from seq2seq_chat.system.versions import describe_installation
 
 
 def main() -> NoReturn:
@@ -30,8 +31,21 @@ def main() -> NoReturn:
     run_command(commands)
 
 
+def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo("\n".join([f"seq2seq-chat, version {__version__}", *describe_installation()]))
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="seq2seq-chat")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the versions and the hardware, for a report of a bug, and exit.",
+)
 def commands() -> None:
     """Train, check, analyze and talk to recurrent sequence-to-sequence models.
 

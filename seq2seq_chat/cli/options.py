@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.signals import Terminated, sigterm_as_interrupt
+from seq2seq_chat.system.signals import Terminated, signals_as_interrupt
 
 if TYPE_CHECKING:
     from seq2seq_chat.config import CorpusFiles
@@ -165,10 +165,18 @@ _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE
 
 
 def open_missing_streams() -> None:
-    """Discard what is written to stdout or stderr if the program was started without it (``>&-``)."""
+    """Discard what is written to stdout or stderr if the program was started without it (``>&-``).
+
+    With PYTHONUNBUFFERED, Python drops the rest of what a nearly full disk takes only in part. Buffering by lines
+    raises OSError instead.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  open until the end
+        elif isinstance(getattr(stream, "buffer", None), io.FileIO):
+            lines = open(stream.fileno(), "w", buffering=1, encoding=stream.encoding, closefd=False)  # noqa: SIM115
+            setattr(sys, name, lines)
 
 
 def is_write_error(error: OSError) -> bool:
@@ -197,7 +205,8 @@ def run_command(command: click.Command) -> NoReturn:
             stream.reconfigure(errors="replace")  # characters that the terminal cannot display
     log_to_stderr()
     try:
-        _run(command)
+        with signals_as_interrupt():
+            _run(command)
     except OSError as error:
         is_inaccessible = error.errno in INACCESSIBLE and error.filename is not None
         if not (is_inaccessible or is_write_error(error)):
@@ -216,8 +225,7 @@ def run_command(command: click.Command) -> NoReturn:
 def _run(command: click.Command) -> NoReturn:
     """Run a command. Raises OSError if its output cannot be written."""
     try:
-        with sigterm_as_interrupt():
-            command(standalone_mode=False)
+        command(standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
         exit_with(str(error), INVALID_INPUT)

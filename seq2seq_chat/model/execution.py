@@ -8,8 +8,11 @@ free: 16 to 48 bytes for each tensor.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,3 +57,19 @@ def free_attributes(*tensors: Any) -> None:
     for tensor in tf.nest.flatten(tensors):
         if isinstance(tensor, tf.Tensor):  # not a variable
             del tensor.__dict__
+
+
+@contextlib.contextmanager
+def file_errors_as_os_error(path: Path) -> Iterator[None]:
+    """Turn errors of TensorFlow's own writing of files, such as ResourceExhaustedError on a full disk, into OSError.
+
+    Args:
+        path: what is written; part of the error.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        number = next((number for number in errno.errorcode if os.strerror(number) in error.message), None)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error

@@ -5,10 +5,12 @@ They may be read while a process is writing them: a line that is incomplete or d
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +51,23 @@ def append_durably(path: Path, line: dict[str, Any]) -> None:
     """Append a line, and return once it is on the disk: a crash loses at most the line being written.
 
     Raises:
-        UserError: The file could not be written.
+        UserError: The line could not be written completely; nothing of it remains in the file.
     """
     with as_user_error(path), open(path, "a+b", buffering=0) as file:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)  # a failed write must not remove the line of another process
         text = json.dumps(line).encode() + b"\n"
         if size := file.seek(0, os.SEEK_END):
             file.seek(size - 1)
             text = text if file.read(1) == b"\n" else b"\n" + text  # the line before it is incomplete
-        file.write(text)
-        os.fsync(file.fileno())
+        try:
+            while text:  # a nearly full disk takes only a part of it
+                text = text[file.write(text) :]
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                file.truncate(size)
+            raise
 
 
 def read_objects(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:

@@ -77,6 +77,11 @@ class Run:
         return (self.path / MODEL_FILE).is_file()
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the folder was deleted or moved."""
+        return not (self.path / "config.json").exists()
+
+    @property
     def config(self) -> Config:
         """The configuration, with the run's own copy of the lexicon. Raises ConfigError if the file is damaged."""
         return self.load_config()

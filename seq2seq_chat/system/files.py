@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import json
 import os
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +19,8 @@ from typing import IO, Any, Literal
 from seq2seq_chat.system.errors import UserError
 
 Mode = Literal["w", "wb"]
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{10}\.tmp")  # locked while in use; earlier versions had 8 digits and no lock
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Draft:
@@ -28,10 +34,12 @@ class Draft:
 
     def __init__(self, path: str | Path, mode: Mode = "w") -> None:
         self.path, self.published = Path(path), False
+        remove_abandoned(self.path.parent, self.path.name)
         self._temporary = _temporary_path(self.path)
         with as_user_error(self.path):
             text: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"} if mode == "w" else {}
             self.stream: IO[Any] = open(self._temporary, mode.replace("w", "x"), **text)  # noqa: SIM115
+        _lock(self.stream.fileno())
 
     def publish(self) -> None:
         """Flush the contents to the disk and replace the file.
@@ -43,8 +51,8 @@ class Draft:
             with as_user_error(self.path):
                 self.stream.flush()
                 os.fsync(self.stream.fileno())
-                self.stream.close()
                 os.replace(self._temporary, self.path)
+                self.stream.close()  # and with it the lock
             self.published = True
         except BaseException:
             self.discard()
@@ -106,9 +114,12 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         OSError: The folder could not be created or renamed.
     """
     path = Path(path)
+    remove_abandoned(path.parent)
     temporary = _temporary_path(path)
     temporary.mkdir(parents=True)
+    lock = os.open(temporary, os.O_RDONLY)
     try:
+        _lock(lock)
         yield temporary
         try:
             temporary.rename(path)
@@ -118,15 +129,56 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder and what is in it; if the process is killed meanwhile, a hidden folder is left.
+
+    Raises:
+        OSError: The folder does not exist, or cannot be renamed.
+    """
+    temporary = _temporary_path(path)
+    path.rename(temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_abandoned(folder: Path, name: str | None = None) -> None:
+    """Delete the temporary files and folders of processes that were killed; those in use are locked.
+
+    Args:
+        folder: where they are.
+        name: of the file that was written; None for all folders.
+    """
+    for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
+        if not TEMPORARY.fullmatch(path.name) or (name is None and not path.is_dir()):
+            continue
+        with suppress(OSError):  # in use, or deleted by another process
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if time.time() - os.fstat(descriptor).st_mtime > 60:  # a new one may not be locked yet
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(path)
+            finally:
+                os.close(descriptor)
 
 
 def remove_temporary(folder: Path) -> None:
     """Delete the temporary files and folders that a killed process left in a folder."""
     for path in folder.glob(".*.tmp"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int) -> None:
+    with suppress(OSError):  # on some network file systems, which keep what a killed process leaves
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 @contextmanager
@@ -141,6 +193,15 @@ def as_user_error(path: str | Path) -> Iterator[None]:
         ) from error
 
 
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether the cause of an error is that there is no space for what is written, or that a quota is used up."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            return True
+        error = error.__cause__
+    return False
+
+
 def _temporary_path(path: Path) -> Path:
     # Not tempfile: what it creates is accessible to the owner only; this follows the umask.
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    return path.with_name(f".{path.name}.{secrets.token_hex(5)}.tmp")

@@ -31,7 +31,7 @@ class StopRequest:
 
         def record(number: int, frame: FrameType | None) -> None:
             if self:
-                raise KeyboardInterrupt
+                interrupt_once(number, frame)
             self.signal_number = number
             with suppress(OSError):  # in a pipeline, Ctrl-C also ends the process that reads our output
                 # os.write instead of print: the signal may have interrupted a print, which is not reentrant
@@ -52,7 +52,8 @@ def handle_signals(handler: Callable[[int, FrameType | None], object]) -> Iterat
         yield
     finally:
         for number, previous_handler in previous.items():
-            signal.signal(number, previous_handler)
+            if previous_handler is not interrupt_once or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, previous_handler)
 
 
 @contextmanager
@@ -64,24 +65,29 @@ def explain_interrupt(consequence: Callable[[], str]) -> Iterator[None]:
         raise type(stop)(consequence()) from stop
 
 
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Raise Terminated for the first SIGTERM; ignore further ones, so that they do not interrupt the clean-up.
+def interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise KeyboardInterrupt, or Terminated for SIGTERM; further signals are ignored: they must not stop the clean-up.
 
-    If SIGTERM is already ignored, it stays ignored. (The kernel drops signals without a handler for the first process
+    A handler.
+    """
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+@contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """Handle SIGINT and SIGTERM by :func:`interrupt_once` while the block runs.
+
+    A signal that is already ignored stays ignored. (The kernel drops signals without a handler for the first process
     of a container.)
     """
-
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Terminated
-
-    previous = signal.getsignal(signal.SIGTERM)
-    if previous in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGTERM, terminate)
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) not in (signal.SIG_IGN, None)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+    previous = {number: signal.signal(number, interrupt_once) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -13,12 +13,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from seq2seq_chat import ONEDNN
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.hardware import gpu_names, processor_name
+from seq2seq_chat.system.hardware import available_cores, free_memory, gpu_names, processor_flags, processor_name
 
 PYTHON_VERSIONS = ((3, 10), (3, 11))
 TENSORFLOW = "2.15"
 REVISION = "SEQ2SEQ_CHAT_REVISION"  # environment variable with the Git revision, for code outside a repository
+INSTRUCTION_SETS = ("sse4", "avx", "fma", "f16c", "amx")  # prefixes of the flags that decide which kernels run
 RECORDED_PACKAGES = ("seq2seq-chat", "tensorflow", "tensorflow-addons", "numpy", "pydantic")
 
 
@@ -78,6 +80,25 @@ def describe_environment() -> dict[str, Any]:
         "gpus": gpu_names(),
         "threads": _threads(),
     }
+
+
+def describe_installation() -> list[str]:
+    """What a report of a bug needs, a line each, without importing TensorFlow or ONNX Runtime."""
+    code, versions = _code_revision(), {name: _version(name) for name in (*RECORDED_PACKAGES, "onnxruntime")}
+    flags = sorted(flag for flag in processor_flags() if flag.startswith(INSTRUCTION_SETS))
+    one_dnn = f"oneDNN {'on' if os.environ.get(ONEDNN) == '1' else 'off'}"
+    engines = {"tensorflow": f"TensorFlow for runs ({one_dnn})", "onnxruntime": "ONNX Runtime for exported models"}
+    total_memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return [
+        f"revision: {code['revision'] or 'unknown'}{' with changes' if code['changed'] else ''}",
+        f"Python: {platform.python_version()} on {platform.platform()}",
+        f"packages: {', '.join(f'{name} {version}' for name, version in versions.items())}",
+        f"processor: {processor_name()}",
+        f"processor flags: {' '.join(flags) or 'unknown'}",
+        f"cores: {available_cores()} of {os.cpu_count()}",
+        f"memory: {free_memory() / 1e9:.1f} GB free of {total_memory / 1e9:.1f} GB",
+        f"engine: {', '.join(text for name, text in engines.items() if versions[name]) or 'none is installed'}",
+    ]
 
 
 def _code_revision() -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import signal
 import socket
 from contextlib import suppress
@@ -19,6 +18,7 @@ from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import remove_folder
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
 from seq2seq_chat.training.assemble import build_trainer
@@ -78,7 +78,8 @@ def train(
         _train(Session(run, config, distribution, cluster, new=True, initial=initial))
     except BaseException:
         if not _has_weights(run):
-            shutil.rmtree(run.path)
+            with suppress(OSError):  # somebody has deleted or moved it
+                remove_folder(run.path)
         raise
     return run
 
@@ -113,16 +114,16 @@ def _train(session: Session) -> None:
         try:
             with distribution.detect_lost_workers():
                 signal_number = trainer.train()
+            interrupted = None if signal_number is None else Interrupted(run, signal_number)
+            state, reason = ("interrupted", str(interrupted)) if interrupted else ("finished", None)
+            run.record_end(state, trainer.state.step, reason)
         except (TrainingDiverged, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
-            failure = _training_failed(error, session)
+            failure = _gone(run) if run.is_gone else _training_failed(error, session)
             with suppress(UserError, OSError):  # the disk may be full
                 run.record_end("failed", trainer.state.step, str(failure))
             raise failure from error
-        if signal_number is not None:
-            interrupted = Interrupted(run, signal_number)
-            run.record_end("interrupted", trainer.state.step, str(interrupted))
+        if interrupted:
             raise interrupted
-        run.record_end("finished", trainer.state.step)
 
 
 def _start(session: Session, stale_holder: str | None) -> Trainer | None:
@@ -141,6 +142,10 @@ def _start(session: Session, stale_holder: str | None) -> Trainer | None:
             return None
         _record_start(session, trainer)
         return trainer
+    except UserError as error:
+        if run.is_gone:
+            raise _gone(run) from error
+        raise
     except tf.errors.ResourceExhaustedError as error:
         raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
     except WorkerLost as error:
@@ -180,6 +185,14 @@ def _resume_hint(run: Run, cluster: Cluster | None) -> str:
     if not checkpoints:
         return "no checkpoint was saved yet; start training again"
     return f"the checkpoint of step {checkpoints[-1][0]:,} is saved; resume with: {resume_command(run, cluster)}"
+
+
+def _gone(run: Run) -> TrainingFailed:
+    """The exception for a run whose folder is not where it was."""
+    return TrainingFailed(
+        f"{run.path} was deleted or moved while it was trained; training stopped. If it was moved, resume it with: "
+        "seq2seq-chat train --resume FOLDER"
+    )
 
 
 def _training_failed(error: Exception, session: Session) -> TrainingFailed:

@@ -16,7 +16,7 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tqdm import tqdm
 
 from seq2seq_chat.metrics.scores import CorpusLoss, perplexity
-from seq2seq_chat.model.execution import call_with_arrays
+from seq2seq_chat.model.execution import call_with_arrays, file_errors_as_os_error
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.training.step import StepResult
@@ -212,7 +212,9 @@ class Reporter:
     def __init__(self, run: Run, console: Console) -> None:
         self._console = console
         self._metrics, self._samples = JsonLinesWriter(run.metrics_file), JsonLinesWriter(run.samples_file)
-        self._tensorboard = tf.summary.create_file_writer(str(run.tensorboard))
+        self._folder = run.tensorboard
+        with file_errors_as_os_error(self._folder):
+            self._tensorboard = tf.summary.create_file_writer(str(self._folder))
 
     def flush(self) -> dict[str, int]:
         """Flush the files to the disk, which must precede a checkpoint; returns the number of lines in each."""
@@ -278,5 +280,5 @@ class Reporter:
         """Write numbers for TensorBoard by one operation, as ``tf.summary.scalar`` leaks memory with each number."""
         with np.errstate(over="ignore"):  # beyond float32 they become infinite
             summary = b"".join(scalar_pb(name, value).SerializeToString() for name, value in values.items())
-        with self._tensorboard.as_default(step=np.int64(step)):
+        with file_errors_as_os_error(self._folder), self._tensorboard.as_default(step=np.int64(step)):
             call_with_arrays(tf.summary.experimental.write_raw_pb, np.array(summary, object))

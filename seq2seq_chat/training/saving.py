@@ -11,6 +11,8 @@ the same step, as a snapshot and as the best ones, are written once and the thre
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -185,7 +187,7 @@ class Saver:
             self._delete_old(step)
 
         metadata = {**self._current_metadata(), **state}
-        self._writer.write(step, self._run.checkpoint_path(step), variables, metadata, on_written)
+        self._write(self._run.checkpoint_path(step), variables, metadata, on_written)
 
     def save_best(self) -> None:
         """Save the weights as those of the best validation."""
@@ -209,7 +211,12 @@ class Saver:
             self._writer.finish()
 
     def _write_weights(self, path: Path) -> None:
-        self._writer.write(self._learner.step, path, self._learner.model.trainable_variables, self._current_metadata())
+        self._write(path, self._learner.model.trainable_variables, self._current_metadata())
+
+    def _write(self, path: Path, *contents: Any) -> None:
+        if self._run.is_gone:  # writing would create a folder with nothing but weights
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._run.path))
+        self._writer.write(self._learner.step, path, *contents)
 
     def _current_metadata(self) -> dict[str, Any]:
         return {"step": self._learner.step, **self._metadata, **self._learner.sampler_state}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.cli import main
+from tests.conftest import limited_file_size
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FULL_DISK = "seq2seq-chat: could not write the output: No space left on device\n"
@@ -28,6 +29,14 @@ def test_stdout_on_a_full_disk(arguments: list[str], buffering: str, monkeypatch
     monkeypatch.setenv("PYTHONUNBUFFERED", buffering)
     result = run_in_shell(">/dev/full", *arguments)
     assert (result.returncode, result.stderr) == (1, FULL_DISK)
+
+
+@pytest.mark.parametrize("buffering", ["", "1"], ids=["buffered", "unbuffered"])
+def test_stdout_that_takes_only_a_part(buffering: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", buffering)
+    with limited_file_size(1000):  # the schema is larger
+        result = run_in_shell(f"> '{tmp_path}/schema.json'", "schema")
+    assert (result.returncode, result.stderr) == (1, "seq2seq-chat: could not write the output: File too large\n")
 
 
 @pytest.mark.slow

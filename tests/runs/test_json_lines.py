@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.runs.json_lines import JsonLinesWriter, read_json_lines
+from seq2seq_chat.runs.json_lines import JsonLinesWriter, append_durably, read_json_lines
+from seq2seq_chat.system.errors import UserError
+from tests.conftest import limited_file_size
 
 
 def line(step: int) -> str:
@@ -76,3 +78,19 @@ def test_lines_are_appended_and_dropped(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == '{"step": 1, "perplexity": 2.5}\n{"step": 2, "perplexity": null}\n'
     assert writer.discard_after(None) == 0
     assert path.read_text(encoding="utf-8") == ""
+
+
+def test_a_line_that_does_not_fit_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    """A nearly full disk takes a part of a write without an error."""
+    path, line = tmp_path / "votes.jsonl", {"choice": "left", "step": 1}
+    append_durably(path, line)
+    stored, votes = path.read_bytes(), 1
+    with limited_file_size(3 * len(stored) + 10):
+        for _ in range(5):
+            try:
+                append_durably(path, line)
+                votes += 1
+            except UserError as error:
+                assert "could not be written: File too large" in str(error)
+    assert votes == 3
+    assert path.read_bytes() == stored * votes

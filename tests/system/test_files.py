@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import (
+    TEMPORARY,
     as_user_error,
     atomic_folder,
     atomic_write,
     copy_file,
+    remove_folder,
     remove_temporary,
     write_atomically,
     write_json,
@@ -112,3 +118,45 @@ def test_remains_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     remove_temporary(tmp_path)
     assert names(tmp_path) == ["file"]
+
+
+WRITERS = {
+    "file": "context = atomic_write(path); context.__enter__().write('new')",
+    "folder": "context = atomic_folder(path); (context.__enter__() / 'a').touch()",
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_what_a_killed_process_left_is_removed_but_not_what_is_in_use(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "results[1]"
+    (tmp_path / ".other.0123456789.tmp").touch()
+    (tmp_path / ".folder.01234567.tmp").mkdir()  # of an earlier version, which did not lock
+    foreign = names(tmp_path)
+
+    def write_next() -> None:
+        for entry in tmp_path.iterdir():
+            os.utime(entry, (0, 0))
+        if kind == "file":
+            write_atomically(path, "next")
+        else:
+            with atomic_folder(tmp_path / "other"):
+                pass
+            (tmp_path / "other").rmdir()
+
+    program = f"from seq2seq_chat.system.files import *; path = {str(path)!r}; {WRITERS[kind]}; print(); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        write_next()
+        (temporary,) = tmp_path.glob(".results*.tmp")
+        process.kill()
+    write_next()
+    assert not temporary.exists()
+    assert {*foreign} <= {*names(tmp_path)}
+
+
+def test_a_folder_is_removed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # killed here
+    remove_folder(tmp_path / "run")
+    assert [bool(TEMPORARY.fullmatch(name)) for name in names(tmp_path)] == [True]

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 
-from seq2seq_chat.system.signals import StopRequest, Terminated, handle_signals, sigterm_as_interrupt
+from seq2seq_chat.system.signals import StopRequest, Terminated, handle_signals, signals_as_interrupt
 
 
 def test_a_stop_request_is_recorded_although_the_reader_of_stderr_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +55,26 @@ def test_outside_the_main_thread_signals_are_not_handled() -> None:
     assert not errors
 
 
-def test_sigterm_interrupts_once() -> None:
-    with pytest.raises(Terminated), sigterm_as_interrupt():
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+@pytest.mark.parametrize("requested", [False, True])
+def test_the_clean_up_is_not_interrupted(number: int, error: type[BaseException], requested: bool) -> None:
+    def receive() -> None:
         try:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
+            signal.raise_signal(number)
         finally:
-            signal.raise_signal(signal.SIGTERM)  # ignored: it must not interrupt the clean-up
+            for _ in range(2):
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(number)
+    with pytest.raises(error), signals_as_interrupt():
+        try:
+            with StopRequest().on_signals() if requested else nullcontext():
+                receive()
+        finally:
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(number) == before
 
 
 PRINTS_HANDLER = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"

@@ -4,7 +4,9 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +21,10 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import remove_folder
+from seq2seq_chat.training import experiment
 from seq2seq_chat.training.learner import build_learner
+from seq2seq_chat.training.loop import Trainer
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
 from seq2seq_chat.training.sampler import training_batches
 from tests.conftest import Cli
@@ -314,6 +319,67 @@ def test_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkey
     assert result.status == 1
     assert f"{run_copy}: No space left on device; training did not start" in result.err
     assert {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()} == before
+
+
+@pytest.mark.parametrize("log_every", [1, 100])
+@pytest.mark.parametrize("pulled", ["run", "results", "moved"])
+def test_a_run_that_is_deleted_or_moved_while_it_trains(
+    cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pulled: str, log_every: int
+) -> None:
+    results, train_step = tmp_path / "results", Trainer._train_step
+
+    def pull(trainer: Trainer) -> None:
+        train_step(trainer)
+        if trainer.state.step == 3:
+            (run,) = results.iterdir()
+            if pulled == "moved":
+                run.rename(tmp_path / "moved")
+            else:
+                shutil.rmtree(run if pulled == "run" else results)
+
+    monkeypatch.setattr(Trainer, "_train_step", pull)
+    every = [f"--set=training.{name}_every={value}" for name, value in (("log", log_every), ("checkpoint", 5))]
+    result = cli("train", tiny_config, "--results", results, *every)
+    assert result.status == 1
+    assert re.fullmatch(r"seq2seq-chat: \S+ was deleted or moved while it was trained; .*FOLDER\n", result.err)
+    assert not results.exists() or not list(results.iterdir())
+    assert (tmp_path / "moved" / "vocabulary.txt").exists() == (pulled == "moved")
+
+
+def test_impatience_before_the_first_checkpoint(
+    cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signals that follow each other leave no half-deleted run and no traceback."""
+    train_step = Trainer._train_step
+
+    def impatient_step(trainer: Trainer) -> None:
+        train_step(trainer)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+    def impatient_removal(path: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        remove_folder(path)
+
+    monkeypatch.setattr(Trainer, "_train_step", impatient_step)
+    monkeypatch.setattr(experiment, "remove_folder", impatient_removal)
+    result = cli("train", tiny_config, "--results", tmp_path / "results")
+    assert result.status == 130
+    assert result.err.endswith("stopped; no checkpoint was saved yet; start training again\n")
+    assert all(path.name.startswith(".") for path in (tmp_path / "results").iterdir())
+
+
+@pytest.mark.parametrize("room", [0, 8192], ids=["full", "nearly full"])
+def test_only_the_disk_of_tensorboard_is_full(cli: Cli, run_copy: Path, small_disk: Path, room: int) -> None:
+    """TensorFlow calls that an exhausted resource, as it calls exhausted memory."""
+    shutil.rmtree(run_copy / "tensorboard")
+    (run_copy / "tensorboard").symlink_to(small_disk)
+    (small_disk / "ballast").write_bytes(bytes((4 << 20) - room))
+    result = cli("train", "--resume", run_copy, "--set=training.steps=400", "--set=training.log_every=1")
+    assert result.status == 1
+    assert f"{run_copy / 'tensorboard'}: No space left on device; training " in result.err
+    assert "memory" not in result.err
 
 
 @pytest.mark.slow

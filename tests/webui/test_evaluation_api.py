@@ -15,6 +15,7 @@ from flask.testing import FlaskClient
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
+from tests.conftest import limited_file_size
 from tests.webui.conftest import error_of
 from webui.evaluation_schemas import EvaluationResults
 from webui.limits import Limits
@@ -189,3 +190,16 @@ def test_a_run_without_a_corpus_has_no_prompts(client: FlaskClient, results: Pat
     config["data"]["validation"] = None
     file.write_text(json.dumps(config), encoding="utf-8")
     assert "neither a test nor a validation corpus" in error_of(client.get("/api/runs/tiny/prompts"), 404)
+
+
+@pytest.mark.usefixtures("fake_chatbots")
+def test_a_full_disk_is_not_the_fault_of_the_client(client: FlaskClient, name: str, results: Path) -> None:
+    item = next_pair(client, name)["item"]
+    with limited_file_size(10):
+        response = vote(client, name, item, "left")
+        created = client.post("/api/evaluations", json={"name": "b", "columns": COLUMNS, "prompts": PROMPTS})
+    message = error_of(response, 507)
+    assert "disk is full" in message
+    assert str(results) not in message
+    error_of(created, 507)
+    assert vote(client, name, item, "left").status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import json
 import os
 import re
@@ -142,3 +143,28 @@ def test_no_reply_is_lost_or_mixed_up_under_load(tiny_run: Path, tmp_path: Path)
     assert burst["replies"] + burst["503"] == 500
     assert burst["replies"] >= 64
     assert (burst["errors"], burst["wrong replies"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [
+        ("Content-Length: 20000000\r\n", b"a" * 20_000_000, 413),
+        ("Transfer-Encoding: chunked\r\n", b"1000000\r\n" + b"a" * 2**24 + b"\r\n0\r\n\r\n", 413),
+        (f"X-Long: {'a' * 100_000}\r\n", b"", 431),
+        ("no header\r\n", b"", 400),
+    ],
+    ids=["body", "chunks", "headers", "syntax"],
+)
+def test_a_client_that_sends_too_much_can_read_the_error(
+    shared_server: str, head: str, body: bytes, status: int
+) -> None:
+    """Although it reads only after it has sent everything."""
+    address = ("127.0.0.1", int(shared_server.rpartition(":")[2]))
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body)
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        content = response.read()
+        assert (response.status, response.headers["Content-Type"]) == (status, "application/json")
+        assert list(json.loads(content)) == ["error"]
+        assert client.recv(1) == b""

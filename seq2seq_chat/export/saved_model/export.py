@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import tempfile
 import unicodedata
@@ -21,6 +22,7 @@ from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageMod
 from seq2seq_chat.export.output_folder import ensure_empty, new_folder, unwritable
 from seq2seq_chat.export.saved_model.language_model import TextModel, running_text_format
 from seq2seq_chat.export.saved_model.reply_model import ReplyModel, has_equal_tokenizers, text_format
+from seq2seq_chat.model.execution import file_errors_as_os_error
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.text.codec import Codecs
@@ -110,9 +112,10 @@ def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # not for training
         try:
             model = build(Path(scratch))
-            tf.saved_model.save(model, str(temporary), model.functions, options)
+            with file_errors_as_os_error(folder):
+                tf.saved_model.save(model, str(temporary), model.functions, options)
         except tf.errors.OpError as error:
-            raise unwritable(folder, error.message) from error
+            raise unwritable(folder, re.sub(r"{{.*?}} *", "", error.message).partition("\n")[0]) from error
         for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
             shutil.copy(file, temporary)
         write_json(temporary / ABOUT, about)

@@ -23,6 +23,7 @@ from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
+from tests.conftest import limited_file_size
 from tests.random_runs import make_codec, random_run, small_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
@@ -345,3 +346,10 @@ def test_copies_that_the_graph_cannot_convert_are_a_difference(changes: list[str
     options = ["decoding.allow_unknown=true", "decoding.replace_unknown=true"]
     assert bool(copy_differences(small_config(*changes, *options))) == differs
     assert not copy_differences(small_config(*changes))
+
+
+def test_a_full_disk_is_named(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
+    with limited_file_size(3000):  # enough for the vocabulary, but not for the graph
+        message = cli("export", run_copy, "--output", tmp_path / "new").error_message
+    assert f"--output {tmp_path / 'new'} could not be written: File too large; " in message
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
