@@ -370,6 +370,20 @@ def test_impatience_before_the_first_checkpoint(
     assert all(path.name.startswith(".") for path in (tmp_path / "results").iterdir())
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs permission to mount a small file system")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
 @pytest.mark.parametrize("room", [0, 8192], ids=["full", "nearly full"])
 def test_only_the_disk_of_tensorboard_is_full(cli: Cli, run_copy: Path, small_disk: Path, room: int) -> None:
     """TensorFlow calls that an exhausted resource, as it calls exhausted memory."""
