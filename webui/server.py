@@ -18,7 +18,7 @@ from flask import Flask
 
 from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import ConfigError
-from seq2seq_chat.engines.onnx.model import MIN_HIDDEN_SIZE_FOR_ALL_CORES, limit_threads
+from seq2seq_chat.engines.onnx.model import limit_threads
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
@@ -30,6 +30,7 @@ from webui.channel import Channel
 from webui.limits import Limits
 from webui.security import is_local
 
+MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024
 MIN_MODELS, MAX_MODELS = 4, 16
 MEMORY_SHARE = 0.25  # of the free memory, for models
 GRAPH_SIZE = 64 * 2**20  # bytes of a model in memory besides its weights

@@ -68,6 +68,43 @@ def choose_words(
     return output
 
 
+def candidates(request: StepRequest) -> int | None:
+    """How many of the most probable words a step needs, to have enough when some are forbidden; None: all logits."""
+    edits = request.edits
+    if request.sampling is not None or request.forced is not None or len(edits.penalized):
+        return None
+    forbidden = int(np.bincount(edits.forbidden[:, 0]).max()) if len(edits.forbidden) else 0
+    return max(request.k + len(edits.banned) + forbidden, request.reported)
+
+
+def choose_among(
+    logits: np.ndarray, words: np.ndarray, normalizer: np.ndarray, attention: np.ndarray, request: StepRequest
+) -> StepOutput:
+    """Choose the next words like :func:`choose_words` among the most probable ones.
+
+    Args:
+        logits: Of the words, largest first, [rows, n].
+        words: The most probable words, at least as many as :func:`candidates` says, [rows, n].
+        normalizer: log Σ exp of all logits, [rows].
+        attention: [rows, source steps].
+    """
+    is_forbidden = np.isin(words, request.edits.banned)
+    if len(request.edits.forbidden):
+        size = int(max(words.max(), request.edits.forbidden[:, 1].max())) + 1
+        keys = request.edits.forbidden[:, 0].astype(np.int64) * size + request.edits.forbidden[:, 1]
+        is_forbidden |= np.isin(np.arange(len(words))[:, np.newaxis] * size + words, keys)
+    allowed = np.where(is_forbidden, np.float32(NEG_INF), logits)
+    order = np.argsort(-allowed, axis=1, kind="stable")[:, : request.k]
+    chosen = np.take_along_axis(words, order, axis=1).astype(np.int32)
+    log_probabilities = np.take_along_axis(allowed, order, axis=1) - normalizer[:, np.newaxis]
+    output = StepOutput(chosen, log_probabilities, attention)
+    if request.reported:
+        count = min(request.reported, words.shape[1])
+        values = logits[:, :count] - normalizer[:, np.newaxis]
+        output = output._replace(reported=Reported(words[:, :count].astype(np.int32), values, ~is_forbidden[:, :count]))
+    return output
+
+
 def log_normalizer(logits: np.ndarray) -> np.ndarray:
     """log Σ exp of every row: [rows, vocabulary] → [rows]."""
     largest = logits.max(axis=1)

@@ -13,7 +13,7 @@ from seq2seq_chat.engines.onnx.manifest import CHECKSUM
 from seq2seq_chat.engines.onnx.model import Arrays, ArrayScorer, OnnxModel, take_rows
 from seq2seq_chat.search.batches import NumPySearch
 from seq2seq_chat.search.engine import StepOutput, StepRequest
-from seq2seq_chat.search.logits import choose_words
+from seq2seq_chat.search.logits import candidates, choose_among, choose_words
 from seq2seq_chat.search.records import SearchStep
 from seq2seq_chat.system.errors import UserError
 
@@ -49,9 +49,15 @@ class OnnxEngine:
         memory = rows.memory
         if not np.array_equal(utterances, rows.utterances):
             memory = take_rows(memory, request.parents)
-        output = self.model.step(request.words, take_rows(rows.state, request.parents), memory)
-        chosen = choose_words(output.logits, output.normalizer, output.attention, request)
-        return chosen, Rows(output.state, memory, utterances)
+        state = take_rows(rows.state, request.parents)
+        count = candidates(request) if self.model.has_top_k else None
+        if count is None:
+            output = self.model.step(request.words, state, memory)
+            chosen = choose_words(output.logits, output.normalizer, output.attention, request)
+            return chosen, Rows(output.state, memory, utterances)
+        top = self.model.top_words(request.words, state, memory, min(count, self.model.vocabulary_size))
+        chosen = choose_among(top.logits, top.words, top.normalizer, top.attention, request)
+        return chosen, Rows(top.state, memory, utterances)
 
     def search(self, decoding: Decoding) -> NumPySearch:
         """Return the search with the given settings, without reranking. Raises UserError for the dynamic decoder."""

@@ -21,7 +21,12 @@ CONTRIBUTED = "com.microsoft"  # operators that only ONNX Runtime has
 Value: TypeAlias = str
 """The name of a tensor in a graph."""
 
-TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "bool": TensorProto.BOOL}
+TYPES = {
+    "float32": TensorProto.FLOAT,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
 
 
 class OnnxGraph:

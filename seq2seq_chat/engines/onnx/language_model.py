@@ -14,7 +14,7 @@ class OnnxLanguageModel:
 
     def __init__(self, model: OnnxModel) -> None:
         self.model = model
-        self.vocabulary_size = int(model.manifest["vocabulary_size"])
+        self.vocabulary_size = model.vocabulary_size
 
     def start(self, rows: int) -> Arrays:
         return self.model.zero_state(rows)

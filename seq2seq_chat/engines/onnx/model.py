@@ -22,7 +22,6 @@ Arrays: TypeAlias = list[np.ndarray]
 """The state of a model, or what it attends to: [rows, …] each."""
 
 _LIMITS = {"threads": 0}
-MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024  # dividing smaller products among cores takes longer than computing them
 
 
 def limit_threads(count: int) -> None:
@@ -34,6 +33,16 @@ class OnnxOutput(NamedTuple):
     """The output for the next word of every row: log p(word) = logit - normalizer."""
 
     logits: np.ndarray  # [rows, vocabulary]; may be changed in place
+    normalizer: np.ndarray  # log Σ exp of all logits: [rows]
+    state: Arrays  # input of the next step
+    attention: np.ndarray  # [rows, source steps]; source steps may be 0
+
+
+class TopWords(NamedTuple):
+    """The most probable next words of every row, in place of all logits."""
+
+    logits: np.ndarray  # [rows, k], largest first
+    words: np.ndarray  # ids, int64 [rows, k]
     normalizer: np.ndarray  # log Σ exp of all logits: [rows]
     state: Arrays  # input of the next step
     attention: np.ndarray  # [rows, source steps]; source steps may be 0
@@ -53,6 +62,7 @@ class OnnxModel:
         self._memory: list[str] = manifest["memory"]
         self._encoder, self._step = sessions.get(ENCODER_FILE), sessions[STEP_FILE]
         self._outputs = [output.name for output in self._step.get_outputs()]
+        self.has_top_k = "top_words" in self._outputs
 
     @classmethod
     def open(cls, folder: Path) -> OnnxModel:
@@ -78,10 +88,9 @@ class OnnxModel:
             "vocabulary_size": len(weights.codecs.target.vocabulary),
             CHECKSUM: checksum.hexdigest() + (f" {quantize}" if quantize else ""),
         }
-        threads = 0 if config.model.hidden_size >= MIN_HIDDEN_SIZE_FOR_ALL_CORES else 1
         sessions = {
-            name: open_session(graph.SerializeToString(), manifest, threads)
-            for name, graph in model_graphs(config, weights.arrays, quantize).items()
+            name: open_session(graph.SerializeToString(), manifest)
+            for name, graph in model_graphs(config, weights.arrays, quantize, has_top_k=True).items()
         }
         return cls(manifest, sessions)
 
@@ -89,6 +98,11 @@ class OnnxModel:
     def has_attention(self) -> bool:
         """Whether a step returns attention weights."""
         return "attention" in self._outputs
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of words of the target."""
+        return int(self.manifest["vocabulary_size"])
 
     @property
     def step_number(self) -> int:
@@ -111,12 +125,26 @@ class OnnxModel:
 
     def step(self, words: np.ndarray, state: Arrays, memory: Arrays) -> OnnxOutput:
         """One step of the decoder. words: ids of the previous words, int32 [rows]."""
-        inputs = {"words": words.astype(np.int32, copy=False)}
-        inputs |= dict(zip(self._states, state, strict=True)) | dict(zip(self._memory, memory, strict=True))
-        logits, normalizer, *others = self._step.run(None, inputs)
-        count = len(self._states)
-        attention = others[count] if self.has_attention else np.zeros([len(words), 0], np.float32)
-        return OnnxOutput(logits, normalizer, others[:count], attention)
+        logits, *others = self._run(["logits"], words, state, memory, 1)
+        return OnnxOutput(logits, *others)
+
+    def top_words(self, words: np.ndarray, state: Arrays, memory: Arrays, k: int) -> TopWords:
+        """One step of the decoder that returns only the k most probable words; see :attr:`has_top_k`."""
+        logits, top, *others = self._run(["top_logits", "top_words"], words, state, memory, k)
+        return TopWords(logits, top, *others)
+
+    def _run(self, names: list[str], words: np.ndarray, state: Arrays, memory: Arrays, k: int) -> list[Any]:
+        """Some outputs of a step by name, then the normalizer, the next state, and the attention."""
+        inputs = {"words": words.astype(np.int32, copy=False)} | dict(zip(self._states, state, strict=True))
+        inputs |= dict(zip(self._memory, memory, strict=True))
+        if self.has_top_k:
+            inputs["k"] = np.array([k], np.int64)
+        states = [f"next_{name}" for name in self._states]
+        attention = ["attention"] if self.has_attention else []
+        outputs = self._step.run([*names, "normalizer", *states, *attention], inputs)
+        first = len(names) + 1
+        weights = outputs[-1] if attention else np.zeros([len(words), 0], np.float32)
+        return [*outputs[:first], outputs[first : first + len(states)], weights]
 
 
 def take_rows(arrays: Sequence[np.ndarray], rows: np.ndarray) -> Arrays:
@@ -126,19 +154,18 @@ def take_rows(arrays: Sequence[np.ndarray], rows: np.ndarray) -> Arrays:
     return [array[rows] for array in arrays]
 
 
-def open_session(graph: Path | bytes, manifest: Mapping[str, Any], threads: int = 0) -> onnxruntime.InferenceSession:
+def open_session(graph: Path | bytes, manifest: Mapping[str, Any]) -> onnxruntime.InferenceSession:
     """Open a graph.
 
     Args:
         graph: Its file, or the contents of one.
         manifest: Names the opset.
-        threads: Of each operation, unless :func:`limit_threads` sets another number; 0: one for each core.
 
     Raises:
         ExportedModelError: ONNX Runtime cannot read it.
     """
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _LIMITS["threads"] or threads
+    options.intra_op_num_threads = _LIMITS["threads"]
     # between two steps, threads that wait in a loop would take the processor from the search
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # an error is reported once, by the exception

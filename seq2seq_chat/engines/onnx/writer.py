@@ -23,18 +23,18 @@ from seq2seq_chat.engines.onnx.graph import OPSET, Float32Weights, Int8Weights, 
 from seq2seq_chat.engines.onnx.layers import Layers, State
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
 
-ATTENTIONAL = "attentional"
+ATTENTIONAL, TOP_LOGITS, TOP_WORDS = "attentional", "top_logits", "top_words"
 FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
 """How weights are stored, by the value of --quantize."""
 
 
 def model_graphs(
-    config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None
+    config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None, has_top_k: bool = False
 ) -> dict[str, onnx.ModelProto]:
-    """The graphs of a model, given its variables by name, by the names of their files."""
+    """The graphs of a model, given its variables by name, by the names of their files; see :func:`decoder_graph`."""
     model = (config.model, arrays, FORMATS[quantize]())
     encoder = {} if config.task == "language_model" else {ENCODER_FILE: encoder_graph(*model)}
-    return encoder | {STEP_FILE: decoder_graph(*model)}
+    return encoder | {STEP_FILE: decoder_graph(*model, has_top_k=has_top_k)}
 
 
 def describe_graphs(config: Config, step: int) -> dict[str, Any]:
@@ -131,10 +131,13 @@ def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: Weig
     return graph.model()
 
 
-def decoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: WeightFormat) -> onnx.ModelProto:
+def decoder_graph(
+    config: Model, arrays: Mapping[str, np.ndarray], weights: WeightFormat, has_top_k: bool = False
+) -> onnx.ModelProto:
     """Previous words, state and memory → logits, their normalizer, next state and attention; see :func:`encoder_graph`.
 
-    A language model is a decoder without an encoder.
+    A language model is a decoder without an encoder. With ``has_top_k``, the graph also reads k, and returns the logits
+    and ids of the k most probable words, of equally probable ones those with lower ids first.
     """
     graph = OnnxGraph("decoder_step")
     layers = Layers(graph, weights, config, arrays)
@@ -166,6 +169,10 @@ def decoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: Weig
     logits = layers.logits(hidden)
     graph.output(logits, "logits", "float32", ["rows", len(arrays["output/bias"])])
     graph.output(_log_normalizer(graph, logits), "normalizer", "float32", ["rows"])
+    if has_top_k:
+        top_logits, top_words = graph.ops("TopK", logits, graph.input("k", "int64", [1]), count=2)
+        graph.output(top_logits, TOP_LOGITS, "float32", ["rows", "k"])
+        graph.output(top_words, TOP_WORDS, "int64", ["rows", "k"])
     next_state = [part for layer in next_states for part in layer] + ([hidden] if feeds_output(config) else [])
     for tensor, value in zip(state_tensors(config), next_state, strict=True):
         tensor.give(graph, value, "next_")
