@@ -244,8 +244,9 @@ def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int,
     rows = [["", *SPLITS]]
     rows += [[key.replace("_", " "), *(f"{statistics[name][key]:,}" for name in SPLITS)] for key in statistics["train"]]
     click.echo(format_table(rows, "lr"))
-    files = {name: Path(output, f"{name}.txt") for name in SPLITS if statistics[name]["characters"]}
-    _print_configuration("language_model", files, [TextSide("", (), tokenizer, vocabulary_size)], output)
+    files = {name: str(Path(output, f"{name}.txt")) for name in SPLITS if statistics[name]["characters"]}
+    sides = [TextSide("", (), tokenizer, vocabulary_size)]
+    _write_experiment("language_model", files, sides, statistics["train"]["tokens"], output)
     click.echo(output)
 
 
@@ -271,16 +272,19 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
     with explain_interrupt(lambda: "run the same command again to continue"):
         statistics: dict[str, Any] = {**prepare_corpus(prepared, inputs, output)}
     reading, leakage, left_out = (statistics.pop(key, {}) for key in ("reading", "leakage", "left_out"))
-    tokenizers = {statistics.pop(key, "english") for key in ("tokenizer", "target_tokenizer")}
+    for key in ("tokenizer", "target_tokenizer"):
+        statistics.pop(key, None)
     _print_statistics(statistics, leakage, left_out, reading)
-    if prepared.has_pairs or tokenizers != {"english"}:
-        as_pairs, count = prepared.has_pairs, "pairs" if prepared.has_pairs else "samples"
-        values: dict[str, Any] = {
-            name: Path(output, corpus_file(name, as_pairs=as_pairs)) for name in SPLITS if statistics[name][count]
-        }
-        if prepared.shared_vocabulary:
-            values["shared_vocabulary"] = "true"
-        _print_configuration("translation" if as_pairs else None, values, prepared.text_sides, output)
+    as_pairs, count = prepared.has_pairs, "pairs" if prepared.has_pairs else "samples"
+    values: dict[str, Any] = {
+        name: str(Path(output, corpus_file(name, as_pairs=as_pairs))) for name in SPLITS if statistics[name][count]
+    }
+    if prepared.shared_vocabulary:
+        values["shared_vocabulary"] = True
+    if not as_pairs:
+        values["pairing"] = prepared.pairing
+    task, amount = "translation" if as_pairs else "conversation", statistics["train"][count]
+    _write_experiment(task, values, prepared.text_sides, amount, output)
     click.echo(output)
 
 
@@ -303,29 +307,36 @@ def _tokenizers(
     return settings(tokenizer), settings(target_tokenizer) if target_tokenizer else None
 
 
-def _print_configuration(task: str | None, files: Mapping[str, object], sides: Sequence[TextSide], output: str) -> None:
-    """Print the settings of a configuration that trains on the output.
+def _write_experiment(
+    task: str, files: Mapping[str, object], sides: Sequence[TextSide], amount: int, output: str
+) -> None:
+    """Write the experiment that fits the output, and print why, and the command that trains it.
 
     Args:
-        task: None for the default.
         files: The first settings of the section ``data``.
+        amount: Samples of the training corpus, or tokens of a text.
     """
+    from seq2seq_chat.prepare.fit import fit_experiment
     from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
     from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
     from seq2seq_chat.text.vocabulary import VOCABULARY_FILE
 
+    if "train" not in files:
+        return
     values = {**files}
     for side in sides:
         values[f"{side.prefix}tokenizer"] = side.tokenizer.name
-        values[f"{side.prefix}vocabulary"] = Path(output, f"{side.prefix}{VOCABULARY_FILE}")
+        values[f"{side.prefix}vocabulary"] = str(Path(output, f"{side.prefix}{VOCABULARY_FILE}"))
         if side.tokenizer.name == "subword":
-            values[f"{side.prefix}tokenizer_file"] = Path(output, f"{side.prefix}{TOKENIZER_FILE}")
+            values[f"{side.prefix}tokenizer_file"] = str(Path(output, f"{side.prefix}{TOKENIZER_FILE}"))
         if side.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
             values[f"{side.prefix}vocabulary_size"] = side.vocabulary_size
         if side.tokenizer.lowercase:
-            values["lowercase"] = "true"
-    settings = [f"task={task}"] * (task is not None) + [f"data.{key}={value}" for key, value in values.items()]
-    click.echo(f"to train on it, set {shlex.join(settings)}")
+            values["lowercase"] = True
+    experiment = fit_experiment(task, values, amount, Path(output).absolute().name)
+    for reason in experiment.reasons:
+        click.echo(f"experiment: {reason}")
+    click.echo(f"to train it: seq2seq-chat train {shlex.quote(str(experiment.write(Path(output))))}")
 
 
 _LOSSES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from contextlib import suppress
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from seq2seq_chat.config import Config
     from seq2seq_chat.runs.run import Run
     from seq2seq_chat.training.distribution.rendezvous import Cluster
+
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -97,10 +101,27 @@ def _load_experiment(
         ensure_trained(run, "train --resume")
     if config_file is not None:
         _ensure_not_a_run(config_file, results)
-        return load_config(config_file, overrides), run
+        config = load_config(config_file, overrides)
+        if run is None and {"model", "training"}.isdisjoint(config.model_fields_set):
+            _warn_of_default_sizes(config_file, config)
+        return config, run
     if run is None:
         raise click.UsageError("specify a CONFIG to train, or a RUN to --resume")
     return run.load_config(overrides), run
+
+
+def _warn_of_default_sizes(config_file: str, config: Config) -> None:
+    """A configuration without sizes has those of the thesis, which few people mean."""
+    from seq2seq_chat.architecture.variables import parameter_counts
+
+    parameters = sum(parameter_counts(config, config.data.vocabulary_size).values())
+    logger.warning(
+        "%s sets neither model nor training, so the thesis's sizes apply: up to %.1f million parameters and %s steps, "
+        "which take weeks on a GPU; `seq2seq-chat prepare` writes an experiment.json that fits its corpus",
+        config_file,
+        parameters / 1e6,
+        f"{config.training.steps:,}",
+    )
 
 
 def _ensure_not_a_run(config_file: str, results: str) -> None:

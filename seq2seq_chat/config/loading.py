@@ -18,13 +18,61 @@ from seq2seq_chat.config.section import ConfigError, conditions, cut, explain
 logger = logging.getLogger(__name__)
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = (), *, warn: bool = True, option: str = "--set") -> Config:
+FILE_SETTINGS = {
+    "data": (
+        *("train", "validation", "test", "vocabulary", "target_vocabulary"),
+        *("tokenizer_file", "target_tokenizer_file"),
+    ),
+    "model": ("pretrained_embeddings",),
+    "decoding": ("lexicon",),
+}
+"""Settings that name files which may stand beside the configuration."""
+
+
+def load_config(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    warn: bool = True,
+    option: str = "--set",
+    is_run: bool = False,
+) -> Config:
     """Load a configuration file; see :func:`parse_config`.
+
+    A file that is not found from the working directory is looked for beside the configuration, unless that is the one
+    of a run.
 
     Raises:
         ConfigError: The file cannot be read or is not a valid configuration.
     """
-    return parse_config(_read_json(Path(path)), str(path), overrides, warn=warn, option=option)
+    settings = _read_json(Path(path))
+    if not is_run and isinstance(settings, dict):
+        settings = _find_beside(settings, Path(path).parent)
+    return parse_config(settings, str(path), overrides, warn=warn, option=option)
+
+
+def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Replace the paths of missing files that stand in a folder."""
+    found: list[str] = []
+
+    def find(value: Any) -> Any:
+        if isinstance(value, dict):  # source and target
+            return {key: find(path) for key, path in value.items()}
+        if not isinstance(value, str) or Path(value).exists():
+            return value
+        beside = next((path for path in (folder / value, folder / Path(value).name) if path.is_file()), None)
+        if beside is None:
+            return value
+        found.append(beside.name)
+        return str(beside)
+
+    settings = dict(settings)
+    for section, keys in FILE_SETTINGS.items():
+        if isinstance(values := settings.get(section), dict):
+            settings[section] = {key: find(value) if key in keys else value for key, value in values.items()}
+    if found:
+        logger.warning("using %s from %s, beside the configuration", ", ".join(dict.fromkeys(found)), folder)
+    return settings
 
 
 def parse_config(

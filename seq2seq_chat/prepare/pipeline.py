@@ -107,12 +107,13 @@ def _divide(file: Piece, kind: RawCorpus) -> list[Piece]:
     return [replace(file, size=end - start, start=start, end=end) for start, end in pairwise([*edges, file.size])]
 
 
-STATISTICS_FILE = "statistics.json"
+STATISTICS_FILE, EXPERIMENT_FILE = "statistics.json", "experiment.json"
 OUTPUT_FILES = (
     *(corpus_file(name, as_pairs=as_pairs) for as_pairs in (False, True) for name in SPLITS),
     UTTERANCES_FILE,
     *(f"{prefix}{name}" for prefix in ("", TARGET_PREFIX) for name in (VOCABULARY_FILE, TOKENIZER_FILE)),
     STATISTICS_FILE,
+    EXPERIMENT_FILE,
 )
 _WORKING_FOLDER = ".preparing"
 STAGING_FOLDER = "new"  # in the working folder: the results until they are complete

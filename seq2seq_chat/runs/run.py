@@ -90,7 +90,7 @@ class Run:
         """The configuration, changed by ``key=value`` strings; see :attr:`config`."""
         file = self.path / "config.json"
         try:
-            config = original = load_config(file, warn=False)
+            config = original = load_config(file, warn=False, is_run=True)
         except ConfigError as error:
             if not self.is_exported:
                 raise
@@ -99,7 +99,7 @@ class Run:
                 "or export the run again"
             ) from error
         if overrides:
-            config = load_config(file, overrides, warn=False)
+            config = load_config(file, overrides, warn=False, is_run=True)
         stored = original.decoding.lexicon
         if stored is None or config.decoding.lexicon != stored or not self._lexicon.is_file():
             return config

@@ -1,7 +1,6 @@
 """Pairs of texts, prepared from the command line and trained on."""
 
 import gzip
-import json
 import random
 import re
 from pathlib import Path
@@ -37,14 +36,12 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
     assert re.search(r"^read: 2 files, [\d,]+ bytes, 150 records$", result.out, re.MULTILINE)
     duplicates = 150 - len(set(translations(150, 1)))
     assert f"left out: {duplicates:,} pairs that are duplicates\n" in result.out
-    (printed,) = re.findall(r"^to train on it, set (.*)$", result.out, re.MULTILINE)
-    (tmp_path / "tiny.json").write_text(json.dumps({"name": "tiny", "data": {"train": "-"}}))
-    settings = printed.split() + [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
+    settings = [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
     settings += ["model.encoder_steps=5", "model.decoder_steps=6"]
     settings += ["training.steps=3", "training.batch_size=4", "training.sampled_softmax=null"]
     results = tmp_path / "results"
     overrides = [argument for setting in settings for argument in ("--set", setting)]
-    result = cli("train", tmp_path / "tiny.json", *overrides, "--results", results)
+    result = cli("train", tmp_path / "data" / "experiment.json", *overrides, "--results", results)
     assert result.status == 0, result
     (run,) = results.iterdir()
     for name in ("vocabulary.txt", "target_vocabulary.txt"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq_chat.config import load_config
 from seq2seq_chat.prepare.pipeline import publish
 from seq2seq_chat.prepare.running_text import _write_splits
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
@@ -75,7 +76,8 @@ def test_only_files_of_others_are_kept(source: Path) -> None:
         (staging / name).write_text("of another corpus", encoding="utf-8")
     files = prepare(source)
     assert files.pop("train.tsv") == "mine"
-    assert files.keys() == {"train.txt", "validation.txt", "test.txt", "vocabulary.txt", "statistics.json"}
+    splits = {"train.txt", "validation.txt", "test.txt"}
+    assert files.keys() == splits | {"vocabulary.txt", "statistics.json", "experiment.json"}
 
 
 def test_statistics_do_not_describe_other_files(tmp_path: Path) -> None:
@@ -106,11 +108,10 @@ def test_what_is_appended_while_a_text_is_read_is_part_of_the_test_split(tmp_pat
     assert [(tmp_path / f"{name}.txt").read_text() for name in ("train", "validation", "test")] == ["aaa", "bb", "cccc"]
 
 
-def test_settings_of_a_large_vocabulary_are_printed(source: Path) -> None:
-    options = ("--tokenizer", "unicode", "--output", source.parent / "output")
-    assert "vocabulary_size" not in run_command("prepare", "text", source, *options).out
-    larger = run_command("prepare", "text", source, *options, "--vocabulary-size", 60_000)
-    assert "data.vocabulary_size=60000" in larger.out
+def test_the_experiment_has_room_for_a_large_vocabulary(source: Path) -> None:
+    options = ("--tokenizer", "unicode", "--output", source.parent / "output", "--vocabulary-size", 60_000)
+    assert run_command("prepare", "text", source, *options).status == 0
+    assert load_config(source.parent / "output" / "experiment.json").data.vocabulary_size == 60_000
 
 
 def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seq2seq_chat.cli.prepare import prepare as prepare_command
-from seq2seq_chat.config import Data
+from seq2seq_chat.config import load_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import read_tokenized_utterances
@@ -321,14 +320,12 @@ def test_letters_and_empty_corpora(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["unicode", "subword"])
 def test_training_reads_the_same_tokens(tmp_path: Path, cli: Cli, name: TokenizerName) -> None:
-    """With the settings that the command prints."""
+    """With the experiment that the command writes."""
     write_lines(tmp_path, raw_conversations("lines"))
     options = ["--tokenizer", name, "--vocabulary-size", 500, "--output", tmp_path / "my corpus"]
-    answer = cli("prepare", "lines", tmp_path / "chats.txt", *options)
-    (printed,) = re.findall(r"^to train on it, set (.*)$", answer.out, re.MULTILINE)
-    settings = dict(part.removeprefix("data.").split("=") for part in shlex.split(printed))
-    assert settings["train"] == str(tmp_path / "my corpus" / "train.txt")
-    data = Data.model_validate(settings)
+    assert cli("prepare", "lines", tmp_path / "chats.txt", *options).status == 0
+    data = load_config(tmp_path / "my corpus" / "experiment.json").data
+    assert data.train == str(tmp_path / "my corpus" / "train.txt")
     assert {Path(str(data.validation)).name, Path(str(data.test)).name} == {"validation.txt", "test.txt"}
     codecs = build_codecs(data)
     assert codecs.source.vocabulary.words == Vocabulary.load(tmp_path / "my corpus" / "vocabulary.txt").words

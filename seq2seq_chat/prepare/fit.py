@@ -1,0 +1,160 @@
+"""An experiment that fits a prepared corpus: sizes, steps and settings for about half an hour of training."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.corpus_file import read_utterances
+from seq2seq_chat.data.pairs import read_pairs
+from seq2seq_chat.prepare.pipeline import EXPERIMENT_FILE
+from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.system.hardware import available_cores
+from seq2seq_chat.text.codec import Codecs
+
+MEASURED_TEXTS = 20_000  # whose lengths are measured, evenly spaced over the training corpus
+MAX_READ_TEXTS = 5_000_000  # of the training corpus, to find these
+MAX_STEPS_OF_A_TEXT = 60  # tokens of a source or target that a model reads
+MINUTES = 30  # of training
+SPEED = 60e9  # floating-point operations that a training step does per core and second, on processors of today
+MIN_PROJECTED, MAX_FULL_SOFTMAX = 2_000, 20_000  # words
+
+
+class Size(NamedTuple):
+    """A model for corpora of up to some number of samples, or of tokens for a language model."""
+
+    samples: int
+    hidden_size: int
+    dropout: float
+    batch_size: int
+    max_epochs: int
+
+
+SIZES = (
+    Size(5_000, 128, 0.3, 32, 40),
+    Size(50_000, 256, 0.3, 64, 20),
+    Size(1_000_000, 512, 0.2, 64, 10),
+    Size(10**12, 1024, 0.1, 128, 3),
+)
+LANGUAGE_MODEL_SIZES = (
+    Size(300_000, 128, 0.3, 16, 40),
+    Size(1_000_000, 256, 0.2, 32, 30),
+    Size(10_000_000, 512, 0.1, 64, 20),
+    Size(10**12, 1024, 0.0, 64, 3),
+)
+
+
+class Experiment(NamedTuple):
+    """A configuration, and a sentence for each choice in it."""
+
+    settings: dict[str, Any]
+    reasons: list[str]
+
+    def write(self, folder: Path) -> Path:
+        """Write the file of the experiment beside the corpus; returns its path. Raises UserError."""
+        path = folder / EXPERIMENT_FILE
+        write_atomically(path, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
+        return path
+
+
+def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -> Experiment:
+    """Choose the settings of an experiment on a corpus.
+
+    Args:
+        task: Of the experiment.
+        data: The settings of the section ``data`` that name the prepared files.
+        amount: Samples of the training corpus, or tokens for a language model.
+        name: Of the experiment; characters that a name cannot have become dashes.
+
+    Raises:
+        UserError: A prepared file cannot be read.
+    """
+    is_text = task == "language_model"
+    size = next(size for size in (LANGUAGE_MODEL_SIZES if is_text else SIZES) if amount <= size.samples)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "experiment"
+    base = {"name": name, "seed": 1, "task": task, "data": {**data, **({} if is_text else {"buckets": "auto"})}}
+    codecs = build_codecs(parse_config(base, EXPERIMENT_FILE, warn=False).data, running_text=is_text)
+    model: dict[str, Any] = {
+        "hidden_size": size.hidden_size,
+        "embedding_size": size.hidden_size // 2,
+        "dropout": size.dropout,
+    }
+    target_words, _ = codecs.vocabulary_sizes
+    model["projection_size"] = size.hidden_size // 2 if target_words > 2_000 else None
+    lengths = np.zeros([1, 2]) if is_text else _lengths(data["train"], codecs, amount)
+    if not is_text:
+        source, target = np.clip(np.percentile(lengths, 99, axis=0).astype(int), 8, MAX_STEPS_OF_A_TEXT).tolist()
+        model |= {"bidirectional": True, "encoder_steps": source, "decoder_steps": target + 1}
+    base["model"] = model
+    config = parse_config(base, EXPERIMENT_FILE, warn=False)
+    tokens = 64 * size.batch_size if is_text else size.batch_size * lengths.mean(axis=0).sum()
+    seconds = 6 * tokens * _products(config, codecs) / (SPEED * available_cores())
+    per_epoch = max(1, amount // (64 * size.batch_size if is_text else size.batch_size))
+    steps = int(np.clip(60 * MINUTES / seconds, 200, max(200, size.max_epochs * per_epoch)))
+    base["training"] = _training(size, steps, has_validation="validation" in data, target_words=target_words)
+    base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
+    parameters = sum(parameter_counts(config, *codecs.vocabulary_sizes).values())
+    reasons = [
+        f"{amount:,} {'tokens' if is_text else 'samples'}: {size.hidden_size} units, dropout {size.dropout}, "
+        f"{parameters / 1e6:.1f} million parameters",
+        f"{steps:,} steps of {size.batch_size}, {steps / per_epoch:.1f} passes through the corpus: about "
+        f"{max(1, round(steps * seconds / 60))} minutes on {available_cores()} cores",
+    ]
+    if not is_text:
+        reasons.append(f"at most {source} tokens of a source and {target} of a target: 99 % are no longer")
+    reasons.append(
+        "the best weights are kept, and training stops when validation stops improving"
+        if "validation" in data
+        else "there is no validation corpus, so nothing tells when to stop (data.validation is null)"
+    )
+    return Experiment(base, reasons)
+
+
+def _training(size: Size, steps: int, has_validation: bool, target_words: int) -> dict[str, Any]:
+    interval = max(20, steps // 12)
+    return {
+        "batch_size": size.batch_size,
+        "steps": steps,
+        "optimizer": "adam",
+        "learning_rate": 0.002 if size.hidden_size >= 512 else 0.004,
+        "learning_rate_schedule": "exponential",
+        "learning_rate_decay": 0.1,
+        "learning_rate_decay_steps": steps,
+        "gradient_clipping": 5.0,
+        "sampled_softmax": None if target_words <= MAX_FULL_SOFTMAX else 512,
+        "log_every": max(10, steps // 100),
+        **({"validate_every": interval, "early_stopping": 3} if has_validation else {}),
+        "checkpoint_every": interval,
+        "snapshot_every": 3 * interval,
+    }
+
+
+def _products(config: Config, codecs: Codecs) -> int:
+    """Multiplications for a token: all parameters but the embeddings, of which a token reads a row."""
+    parts = parameter_counts(config, *codecs.vocabulary_sizes)
+    return sum(count for part, count in parts.items() if part != "embedding")
+
+
+def _lengths(train: Any, codecs: Codecs, amount: int) -> np.ndarray:
+    """The numbers of tokens of some sources and targets: [texts, 2]."""
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        if str(train).endswith(".tsv"):
+            yield from read_pairs(train)
+        else:
+            yield from ((text, text) for _, text in read_utterances(train))
+
+    counts = [
+        [len(codec.tokenizer.encode(text)) for codec, text in zip((codecs.source, codecs.target), pair, strict=True)]
+        for pair in islice(pairs(), 0, MAX_READ_TEXTS, max(1, min(amount, MAX_READ_TEXTS) // MEASURED_TEXTS))
+    ]
+    return np.array(counts or [[1, 1]])
