@@ -134,7 +134,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
 NOT_RUN = {
     r"\./(run|test)\.sh\b": "installs from the network; test_project.py runs both with stand-ins",
     r"scripts/verify_gpu\.sh": "needs a GPU, or minutes; tests/scripts/test_verify_gpu.py does its dry run",
-    r"docker ": "needs an engine and an image; tests/docker/ runs these commands",
+    r"docker ": "needs an engine and an image; tests/docker/ runs others like them",
     r".*--trusted-proxy\b": "needs a proxy; tests/webui/test_proxy.py runs nginx",
     r".*--workers\b": "needs several machines; see the tests of distribution",
     r"(?s).*\btraining\.steps=2500": "trains for minutes",

@@ -17,6 +17,7 @@ MINIMAL_PRIVILEGES = (
     *(f"--memory={MEMORY}", f"--user={USER}:{USER}"),
 )
 DEADLINE = 900  # seconds
+BOTH_STREAMS: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
 
 
 class Engine:
@@ -25,25 +26,18 @@ class Engine:
     Containers use the network of the host: a test engine has none of its own.
     """
 
+    image = "seq2seq-chat"
+
     def __init__(self, environment: dict[str, str], results: Path) -> None:
         self.environment, self.results = environment, results
-        self.image = "seq2seq-chat"
 
     def docker(self, *arguments: object, timeout: float = DEADLINE, check: bool = True) -> str:
         """Run a docker command and return its output."""
-        command = ["docker", *map(str, arguments)]
-        result = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        command, streams = ["docker", *map(str, arguments)], {"stdin": subprocess.DEVNULL, "capture_output": True}
+        common: Any = {"cwd": REPOSITORY, "env": self.environment, "text": True, "timeout": timeout, **streams}
+        result = subprocess.run(command, check=False, **common)
         assert not check or result.returncode == 0, result.stdout + result.stderr
-        return result.stdout
+        return str(result.stdout)
 
     def run(self, *arguments: object, options: tuple[str, ...] = (), check: bool = True) -> str:
         """Run the program in a container that is removed afterwards, and return its output."""
@@ -67,20 +61,13 @@ class Engine:
         return self._first_line([*watch, "--format={{.Status}}"], "health_status: ").split(": ")[1].strip()
 
     def _first_line(self, command: list[str], text: str) -> str:
-        with subprocess.Popen(
-            ["timeout", str(DEADLINE), *command],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            lines = []
+        command, lines = ["timeout", str(DEADLINE), *command], []
+        with subprocess.Popen(command, env=self.environment, text=True, **BOTH_STREAMS) as process:
             try:
                 for line in process.stdout:
                     lines.append(line)
                     if text in line:
-                        return line
+                        return str(line)
             finally:
                 process.kill()
         pytest.fail(f"{' '.join(command)} ended without {text!r}:\n{''.join(lines)}")
@@ -93,8 +80,7 @@ class Engine:
     def log(self, container: str) -> str:
         """Standard output and error of a container."""
         command = ["docker", "logs", container]
-        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.run(command, env=self.environment, text=True, check=True, timeout=240, **streams).stdout
+        return str(subprocess.run(command, env=self.environment, text=True, check=True, **BOTH_STREAMS).stdout)
 
     def inspect(self, name: str) -> Any:
         return json.loads(self.docker("inspect", name))[0]

@@ -1,12 +1,10 @@
-"""The image in use: size, privileges, health, stopping and resuming, and the commands of docs/docker.md."""
+"""The image in use: size, privileges, health, stopping and resuming."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
-import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.docker.engine import DEADLINE, MEMORY, REPOSITORY, USER, Engine
-from tests.test_readme import commands_of
+from tests.docker.engine import MEMORY, USER, Engine
 from tests.training.test_recovery import arrays, logged_lines
 
 pytestmark = pytest.mark.nightly
@@ -81,8 +78,7 @@ def test_training_can_be_stopped_before_its_first_step(image: Engine) -> None:
 
 
 def test_server_is_healthy_and_requires_the_token(image: Engine, trained: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     token = ("--env=SEQ2SEQ_CHAT_TOKEN=open-sesame",)
     container = image.start("serve", "--port", port, "--results", "results/uninterrupted", options=token)
     address = image.wait_for(container, "(on this machine)").split()[0]
@@ -93,6 +89,11 @@ def test_server_is_healthy_and_requires_the_token(image: Engine, trained: Path) 
     error_info.value.close()
     assert chat(port, "open-sesame")["reply"]
     assert image.stop(container) == 0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def chat(port: int, token: str) -> Any:
@@ -108,10 +109,8 @@ def chat(port: int, token: str) -> Any:
 
 def test_unresponsive_server_is_unhealthy(image: Engine) -> None:
     """A shell with the command line of a server."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     options = ("--entrypoint=bash", "--health-start-period=1s", "--health-retries=1")
-    container = image.start("-c", "sleep 300; :", "seq2seq-chat", "serve", "--port", port, options=options)
+    container = image.start("-c", "sleep 300; :", "seq2seq-chat", "serve", "--port", free_port(), options=options)
     assert image.wait_for_health(container) == "unhealthy"
 
 
@@ -121,77 +120,3 @@ def test_checks_pass(image: Engine) -> None:
     output = image.run("check", "--fast", *CONFIG, *only, "--results", "results/checked")
     assert "all checks passed" in output
     assert list((image.results / "checked").rglob("gradient_norms.png"))
-
-
-SMALL = {
-    "model.hidden_size": 8,
-    "model.embedding_size": 8,
-    "model.projection_size": 8,
-    "model.encoder_steps": 6,
-    "model.decoder_steps": 6,
-    "training.batch_size": 4,
-    "training.sampled_softmax": "null",
-    "training.steps": 2,
-}
-VOCABULARY = ["<pad>", "<go>", "<eos>", "<unknown>", "hello", "how", "are", "you", "!", "?"]
-STAND_IN = f"""#!/bin/bash
-# docker with what this engine lacks removed (GPUs, a network, 3 GB of CUDA) or replaced (the base image)
-docker={shutil.which("docker")}
-words=() extra=() skipped= verb=
-for word in "$@"; do
-    if [[ -n "$skipped" ]]; then skipped= && continue; fi
-    case "$word" in
-        --gpus | -p | --build-arg) skipped="$word" && continue ;;
-        train | check | serve) verb="$word" ;;
-    esac
-    words+=("$word")
-done
-case "$verb" in
-    train) extra=({" ".join(f"--set {key}={value}" for key, value in SMALL.items())}) ;;
-    check) extra=(--fast --only memory) ;;
-    serve) extra=(--port 0) ;;
-esac
-case "$1" in
-    build) extra=(--build-arg=BASE_IMAGE=base --build-arg=REVISION=a-revision) ;;&
-    build | run) exec "$docker" "$1" --network=host "${{words[@]:1}}" "${{extra[@]}}" ;;
-esac
-exit 2
-"""
-
-
-def test_documented_commands_work(image: Engine, tmp_path: Path) -> None:
-    """The commands of docs/docker.md, with a small model and without what the engine lacks."""
-    texts = [command.text for command in commands_of(REPOSITORY / "docs" / "docker.md")]
-    commands = [text for text in texts if re.match(r"docker (build|run) ", text)]
-    verbs = [re.findall(r"build|train|serve|check", text)[0] for text in commands]
-    assert verbs == ["build", "train", "serve", "check"]
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "docker").write_text(STAND_IN, encoding="utf-8")
-    (tmp_path / "bin" / "docker").chmod(0o755)
-    environment = image.environment | {"PATH": f"{tmp_path / 'bin'}:{image.environment['PATH']}"}
-    folder = tmp_path / "reader"
-    corpus = folder / "data" / "reddit"
-    corpus.mkdir(parents=True)
-    for part in ("train", "validation"):
-        (corpus / f"{part}.txt").write_text("hello !\nhow are you ?\n" * 20, encoding="utf-8")
-    (corpus / "vocabulary.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
-    for text in commands:
-        where = REPOSITORY if text.startswith("docker build") else folder
-        with subprocess.Popen(
-            ["timeout", str(DEADLINE), "bash", "-euc", text],
-            cwd=where,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            lines: list[str] = []
-            for line in process.stdout:
-                served = any(earlier.startswith("http://") for earlier in lines)  # there may be several addresses
-                lines.append(line)
-                if line.startswith("http://") and not served:
-                    image.docker("stop", image.docker("ps", "--latest", "--quiet").strip())
-        assert process.returncode == 0, text + "\n" + "".join(lines)
-    assert list((folder / "results").glob("*_thesis_reddit/end.json"))

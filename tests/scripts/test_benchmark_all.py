@@ -24,11 +24,8 @@ json.dump({"arguments": sys.argv[1:-2]}, open(sys.argv[-1], "w"))
 def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "script.py"
     script.write_text(BENCHMARK, encoding="utf-8")
-    commands = {
-        "training-small": [str(script), "--size", "small"],
-        "training-medium": [str(script), "broken"],
-        "serving": [str(script), "{run}"],
-    }
+    arguments = {"training-small": ["--size", "small"], "training-medium": ["broken"], "serving": ["{run}"]}
+    commands = {name: [str(script), *words] for name, words in arguments.items()}
     monkeypatch.setattr(benchmark_all, "BENCHMARKS", commands)
 
 

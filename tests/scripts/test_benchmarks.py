@@ -52,16 +52,13 @@ def test_benchmark_decoding(tmp_path: Path, widths: list[int]) -> None:
 
 @pytest.mark.slow
 def test_benchmark_language_model(tmp_path: Path) -> None:
+    """Training and generating."""
     results = run("benchmark_language_model.py", "--size", "tiny", "--steps", "2", folder=tmp_path)
     rows = {row["contender"]: row for row in results["contenders"]}
     assert rows["ours, float32"]["ours is"] == 1
     for row in rows.values():
         assert row["first losses"] == pytest.approx(rows["ours, float32"]["first losses"], rel=1e-2)
         assert row["tokens/s"] == pytest.approx(4 * 5 / row["ms"] * 1e3)
-
-
-@pytest.mark.slow
-def test_generation(tmp_path: Path) -> None:
     options = ("--generate", "--hidden-size", "64", "--length", "32")
     results = run("benchmark_language_model.py", *options, folder=tmp_path)
     assert [row["texts"] for row in results["results"]] == [1, 64]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from contenders.workload import SIZES, Workload, model_config, read_workload, write_workload
@@ -36,58 +38,45 @@ def our_losses(workload: Workload, clipping: float = 10.0) -> list[float]:
     optimizer._create_all_weights(model.trainable_variables)
     step = TrainingStep(model, optimizer, config.training)
     lengths = np.full(SIZE.batch, SIZE.steps, np.int32)
-    results = [
-        step(Batch(workload.source[number], lengths, workload.target[number], lengths), number)
-        for number in range(STEPS)
-    ]
+    batches = zip(workload.source, workload.target, range(STEPS), strict=True)
+    results = [step(Batch(source, lengths, target, lengths), number) for source, target, number in batches]
     assert (max(float(result.gradient_norm) for result in results) > clipping) == (clipping < 1.0)
     return [float(result.loss.nats / result.loss.tokens) for result in results]
 
 
-def test_pytorch_losses_equal_ours(workload: Workload) -> None:
-    pytest.importorskip("torch")
-    from contenders.pytorch import TrainingStep as Contender
-
-    expected = our_losses(workload)
-    for precision, tolerance in {"float32": 1e-5, "bfloat16": 2e-2}.items():
-        if why_unavailable(precision):
-            continue
-        step = Contender(workload, precision)
-        losses = [step.step(number) for number in range(STEPS)]
-        np.testing.assert_allclose(losses, expected, rtol=tolerance, err_msg=precision)
+def check_losses(step: Any, expected: list[float], tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose([step.step(number) for number in range(STEPS)], expected, rtol=tolerance)
 
 
-def test_pytorch_clips_like_ours(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a repeated word, the norm is only right if the slices of its row are summed first."""
+def test_pytorch_losses_equal_ours(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when clipped: with a repeated word, the norm is only right if the slices of its row are summed first."""
     pytest.importorskip("torch")
     from contenders import pytorch
 
+    expected = our_losses(workload)
+    for precision, tolerance in {"float32": 1e-5, "bfloat16": 2e-2}.items():
+        if not why_unavailable(precision):
+            check_losses(pytorch.TrainingStep(workload, precision), expected, tolerance)
     target = np.where(workload.target == EOS, EOS, 9).astype(np.int32)
     repetitive = workload._replace(source=np.full_like(workload.source, 9), target=target)
     monkeypatch.setattr(pytorch, "MAX_NORM", 0.3)
-    step = pytorch.TrainingStep(repetitive)
-    losses = [step.step(number) for number in range(STEPS)]
-    np.testing.assert_allclose(losses, our_losses(repetitive, clipping=0.3), rtol=1e-5)
+    check_losses(pytorch.TrainingStep(repetitive), our_losses(repetitive, clipping=0.3))
 
 
 def test_keras_with_addons_losses_equal_ours(workload: Workload) -> None:
     """Except for targets that were sampled twice, of which TensorFlow's loss keeps one; this workload has none."""
     from contenders.keras_addons import TrainingStep as Contender
 
-    repeated = [sampled_twice(words) for words in workload.sampled_words]
-    other_words = [np.setdiff1d(np.arange(4, SIZE.vocabulary), words) for words in repeated]
-    target = np.stack([words[ids % len(words)] for words, ids in zip(other_words, workload.target, strict=True)])
+    targets = []
+    for sampled, ids in zip(workload.sampled_words, workload.target, strict=True):
+        distinct, counts = np.unique(sampled, return_counts=True)
+        assert EOS not in distinct[counts > 1]
+        others = np.setdiff1d(np.arange(4, SIZE.vocabulary), distinct[counts > 1])
+        targets.append(others[ids % len(others)])
+    target = np.stack(targets).astype(np.int32)
     target[:, :, -1] = EOS
-    assert not any(EOS in words for words in repeated)
-    clean = workload._replace(target=target.astype(np.int32))
-    step = Contender(clean, "float32")
-    losses = [step.step(number) for number in range(STEPS)]
-    np.testing.assert_allclose(losses, our_losses(clean), rtol=1e-5)
-
-
-def sampled_twice(words: np.ndarray) -> np.ndarray:
-    distinct, counts = np.unique(words, return_counts=True)
-    return distinct[counts > 1]
+    clean = workload._replace(target=target)
+    check_losses(Contender(clean, "float32"), our_losses(clean))
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +98,10 @@ def peaked_model(special_word_bias: float) -> Seq2Seq:
     return model
 
 
-def workload_of(workload: Workload, model: Seq2Seq) -> Workload:
-    return workload._replace(weights={variable.name: variable.numpy() for variable in model.trainable_variables})
+def contender_of(workload: Workload, model: Seq2Seq) -> Any:
+    from contenders.keras_addons import Search
+
+    return Search(workload._replace(weights={one.name: one.numpy() for one in model.trainable_variables}))
 
 
 @pytest.mark.parametrize("likely", [True, False])
@@ -118,11 +109,9 @@ def test_addons_greedy_replies_equal_ours(
     workload: Workload, utterances: tuple[np.ndarray, np.ndarray], likely: bool
 ) -> None:
     """Also if padding and start marker are likely; the addons' scores are then higher, as they exclude these words."""
-    from contenders.keras_addons import Search
-
     model = peaked_model(5.0 if likely else -50.0)
     ours = GraphSearch(model, Decoding(method="greedy", allow_unknown=True))(*utterances)
-    words, scores = Search(workload_of(workload, model)).replies(*utterances, width=None)
+    words, scores = contender_of(workload, model).replies(*utterances, width=None)
     np.testing.assert_array_equal(words, ours.words)
     assert 0 < ours.ended.mean() < 1
     if likely:
@@ -132,10 +121,8 @@ def test_addons_greedy_replies_equal_ours(
 
 
 def test_addons_beam_replies_equal_ours(workload: Workload, utterances: tuple[np.ndarray, np.ndarray]) -> None:
-    from contenders.keras_addons import Search
-
     model = peaked_model(-50.0)
-    contender = Search(workload_of(workload, model))
+    contender = contender_of(workload, model)
     for width in (4, 1):
         decoding = Decoding(method="beam", beam_width=width, n_best=width, allow_unknown=True)
         ours, (words, scores) = GraphSearch(model, decoding)(*utterances), contender.replies(*utterances, width)

@@ -19,7 +19,9 @@ from seq2seq_chat.runs.run import Run
 
 
 def test_symbols_are_recalled_after_the_gap() -> None:
-    batch = Task(gap=7, symbols=10, hidden_size=8, seed=3).batch(rows=50, number=1)
+    """A batch is a function of seed and number."""
+    task = Task(gap=7, symbols=10, hidden_size=8, seed=3)
+    batch = task.batch(rows=50, number=1)
     assert batch.inputs.shape == batch.targets.shape == (50, 7 + 2 * 10)
     assert np.all((batch.inputs == RECALL).sum(axis=1) == 1)
     for inputs, targets in zip(batch.inputs, batch.targets, strict=True):
@@ -30,15 +32,9 @@ def test_symbols_are_recalled_after_the_gap() -> None:
         assert (targets[:-10] == BLANK).all()
     assert set(np.unique(batch.inputs[:, :10])) == set(range(FIRST, FIRST + KINDS))
     assert max(RECALL, BLANK) < VOCABULARY_SIZE
-
-
-def test_batches_are_a_function_of_seed_and_number() -> None:
-    def inputs(seed: int, number: int) -> np.ndarray:
-        return Task(gap=3, symbols=10, hidden_size=8, seed=seed).batch(4, number).inputs
-
-    np.testing.assert_array_equal(inputs(1, 5), inputs(1, 5))
-    assert (inputs(1, 5) != inputs(2, 5)).any()
-    assert (inputs(1, 5) != inputs(1, 6)).any()
+    np.testing.assert_array_equal(task.batch(50, 1).inputs, batch.inputs)
+    assert (task.batch(50, 2).inputs != batch.inputs).any()
+    assert (task._replace(seed=4).batch(50, 1).inputs != batch.inputs).any()
 
 
 @pytest.mark.slow
@@ -50,15 +46,11 @@ def test_study_of_memory(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     first_cells = [line.split("  ")[0] for line in result.stdout.splitlines()]
     assert first_cells == ["symbols recalled after", *(each.label for each in NETWORKS), f"written: {picture}"]
-
-
-@pytest.mark.slow
-def test_results_of_the_study_of_memory() -> None:
     bar: Any = SimpleNamespace(update=lambda: None)
-    result = train(NETWORKS[-1], Task(gap=3, symbols=2, hidden_size=8, seed=1), 2, bar)
-    assert 0 <= result.recalled <= 1
-    assert result.steps == 2
-    for norms in (result.before, result.after):
+    trained = train(NETWORKS[-1], Task(gap=3, symbols=2, hidden_size=8, seed=1), 2, bar)
+    assert 0 <= trained.recalled <= 1
+    assert trained.steps == 2
+    for norms in (trained.before, trained.after):
         assert len(norms) == 3 + 3
         assert min(norms) >= 0 < norms[0]
 

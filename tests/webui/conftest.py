@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from seq2seq_chat.chat.chatbot import Reply
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.server import running
 
+Serve = Callable[..., contextlib.AbstractContextManager[str]]
+MakeClient = Callable[..., FlaskClient]
 REPLY_TIMEOUT = 240_000  # milliseconds: the first reply includes loading the model, maybe on a busy machine
 LIMITS = Limits(max_models=3, max_queued=20, max_queued_total=40, timeout=60.0)
 
@@ -47,7 +49,7 @@ def results(tiny_run: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_client(results: Path) -> Iterator[Callable[..., FlaskClient]]:
+def make_client(results: Path) -> Iterator[MakeClient]:
     """``make_client(token="…")``: a client of an application over ``results`` or another folder."""
     with contextlib.ExitStack() as stack:
 
@@ -60,25 +62,9 @@ def make_client(results: Path) -> Iterator[Callable[..., FlaskClient]]:
 
 
 @pytest.fixture
-def client(make_client: Callable[..., FlaskClient]) -> FlaskClient:
+def client(make_client: MakeClient) -> FlaskClient:
     """A client of an application over ``results``."""
     return make_client()
-
-
-class FakeChatbot:
-    """Replies with the name of its weights and the text."""
-
-    def __init__(self, weights: str) -> None:
-        self.weights, self.step, self.warnings = weights, 20, list[str]()
-
-    def replies(self, texts: Sequence[str], *_: Any) -> list[Reply]:
-        return [Reply(f"{self.weights}: {text}", [], ["word"], [], 0.0) for text in texts]
-
-
-@pytest.fixture
-def fake_chatbots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Applications load no models."""
-    monkeypatch.setattr("webui.model_pool.load_model", lambda _, run, snapshot, *__: FakeChatbot(snapshot or "latest"))
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +75,7 @@ def shared_server(shared_results: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def serve() -> Callable[..., contextlib.AbstractContextManager[str]]:
+def serve() -> Serve:
     """``with serve(results) as address``: a server for one test."""
     return serving
 
@@ -154,11 +140,52 @@ def open_any_page(page: Any, address: str, path: str) -> None:
         page.wait_for_load_state("networkidle")
 
 
-def choose_beam(page: Any) -> None:
+def set_decoding(page: Any, method: str, fields: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Choose a method of decoding and fill fields of its form, named by their labels."""
     page.locator("#decoding-button").click()
-    page.locator("label", has_text="Beam search").click()
+    page.locator("#decoding label", has_text=method).click()
+    for label, value in fields.items():
+        page.get_by_label(label).fill(str(value))
     page.locator("#decoding .btn-close").click()
     page.locator("#decoding").wait_for(state="hidden")
+
+
+def choose_beam(page: Any) -> None:
+    set_decoding(page, "Beam search")
+
+
+def submit(page: Any, text: str) -> None:
+    page.locator("#text").fill(text)
+    page.keyboard.press("Enter")
+
+
+def hold(page: Any, path: str) -> list[Any]:
+    """Leave requests to a path without an answer; their routes."""
+    held: list[Any] = []
+    page.route(path, lambda route: held.append(route))  # noqa: PLW0108  playwright inspects the function
+    return held
+
+
+def download(page: Any, click: Callable[[], None]) -> str:
+    """The content of the file that a click downloads."""
+    with page.expect_download() as file:
+        click()
+    return Path(file.value.path()).read_text(encoding="utf-8")
+
+
+def set_view(page: Any, width: int, colors: str) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=colors, reduced_motion="reduce")
+
+
+def problems_of(page: Any) -> list[Any]:
+    """Violations that axe finds on a page, and whether it is too wide."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    results = Axe().run(page).response
+    assert len(results["passes"]) > 10  # axe did run
+    found = [(one["id"], one["nodes"][0]["html"][:200]) for one in results["violations"]]
+    return found + ["too wide"] * page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
 
 
 def error_of(response: Any, status: int) -> str:
@@ -171,6 +198,14 @@ def error_of(response: Any, status: int) -> str:
     assert 10 < len(message) < 500
     assert "Traceback" not in message
     return message
+
+
+def edit_config(run: Path, section: str, **changes: Any) -> None:
+    """Change the stored settings of a run in one section, or at the top if it is empty."""
+    file = run / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    (config[section] if section else config).update(changes)
+    file.write_text(json.dumps(config), encoding="utf-8")
 
 
 def resident_memory() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,13 @@ import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 from tests.random_runs import make_codec, random_run, small_config
-from tests.webui.conftest import error_of
+from tests.webui.conftest import MakeClient, edit_config, error_of
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.run_registry import strip_paths
@@ -31,21 +29,9 @@ pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 QUESTION = "You see the tree1, zebra?"
 BEAM = {"method": "beam", "beam_width": 4, "n_best": 3}
 FIELDS = {"reply", "alternatives", "unknown_words", "attention", "source_words", "reply_words", "seconds"}
-
-
 ODD_TEXTS = [
-    *(
-        "\ud800",
-        "\udfff",
-        "a\udc00\ud800b",
-        "\x00",
-        "\x1b[2J",
-        "\ufeff",
-        "\u202e\u2067",
-        "👩\u200d👩\u200d👧",
-        "e\u0301" * 50,
-    ),
-    *("\u2028\u2029\x85", "\uffff\ufdd0", "<pad><eos>", "\U0010ffff"),
+    *("\ud800", "\udfff", "a\udc00\ud800b", "\x00", "\x1b[2J", "\ufeff", "\u202e\u2067", "👩\u200d👩\u200d👧"),
+    *("e\u0301" * 50, "\u2028\u2029\x85", "\uffff\ufdd0", "<pad><eos>", "\U0010ffff"),
 ]
 
 
@@ -54,11 +40,10 @@ def odd_client(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A client of the run ``tiny``, and of ``characters``, whose tokenizer loses nothing."""
     results = tmp_path_factory.mktemp("odd")
     shutil.copytree(tiny_run, results / "tiny")
-    source = make_codec("character", ["s", "e", "y", "o", "u", "<space>", "<U+0000>"])
-    target = make_codec("character", ["n", "<U+D800>", "<newline>"])
+    words = (["s", "e", "y", "o", "u", "<space>", "<U+0000>"], ["n", "<U+D800>", "<newline>"])
+    codecs = Codecs(*(make_codec("character", side) for side in words))
     config = small_config("data.tokenizer=character", "data.target_vocabulary_size=7")
-    run = random_run(results / "new", config, Codecs(source, target))
-    run.path.rename(results / "characters")
+    random_run(results / "new", config, codecs).path.rename(results / "characters")
     app = create_app(results, Limits())
     yield app.test_client()
     close_app(app)
@@ -121,21 +106,15 @@ def test_snapshots_have_their_own_weights(shared_client: FlaskClient) -> None:
     assert newest["alternatives"] != older["alternatives"]
 
 
-def test_latest_is_the_newest_run(shared_client: FlaskClient) -> None:
-    assert chat(shared_client, run="latest").get_json()["reply"] == chat(shared_client).get_json()["reply"]
-    assert shared_client.get("/api/runs/latest").get_json()["name"] == "tiny"
-
-
-def test_a_run_is_found_by_a_unique_prefix(client: FlaskClient, results: Path) -> None:
-    (results / "tiny").rename(results / "2026-05-04_17-03-22_tiny")
-    for name in ("2026", "tiny"):
-        assert client.get(f"/api/runs/{name}").get_json()["name"] == "2026-05-04_17-03-22_tiny"
-
-
-def test_an_ambiguous_name_of_a_run(client: FlaskClient, results: Path) -> None:
-    shutil.copytree(results / "tiny", results / "tint")
+def test_names_of_runs(client: FlaskClient, results: Path) -> None:
+    newest = (results / "tiny").rename(results / "2026-05-04_17-03-22_tiny")
+    for name in ("tint", "tins"):
+        shutil.copytree(newest, results / name)
+    for name in ("2026", "tiny", "latest"):
+        assert client.get(f"/api/runs/{name}").get_json()["name"] == newest.name
+        assert chat(client, run=name).get_json()["run"] == newest.name
     message = error_of(client.get("/api/runs/tin"), 400)
-    assert message == "'tin' is ambiguous: it matches 2 runs (tint, tiny); use a longer prefix"
+    assert message.startswith("'tin' is ambiguous: it matches 3 runs (")
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "*** ---", "😀", "שלום", "\ufeff\u202e\x00"])
@@ -143,10 +122,7 @@ def test_unreadable_text_gets_an_empty_reply(shared_client: FlaskClient, text: s
     body = chat(shared_client, text=text).get_json()
     assert (body["reply"], body["alternatives"], body["source_words"]) == ("", [], [])
     assert body["warnings"] == ["This model reads only the letters a to z, digits and . , ! ?"]
-
-
-def test_text_in_another_language_is_a_warning(shared_client: FlaskClient) -> None:
-    (warning,) = chat(shared_client, text="Ich sehe den Baum!").get_json()["warnings"]
+    (warning,) = chat(shared_client, text=f"Ich sehe den Baum! {text}").get_json()["warnings"]
     assert warning.startswith("the text has hardly any known words (100 % are not in the vocabulary)")
 
 
@@ -166,20 +142,6 @@ def test_odd_characters(odd_client: FlaskClient, run: str, text: str) -> None:
     assert [len(row) for row in body["attention"]] == [len(body["source_words"])] * len(body["reply_words"])
 
 
-@pytest.mark.parametrize("name", ["\ud800", "\0", "\ufeff", "\u202e"], ids=ascii)
-def test_odd_characters_in_names(shared_client: FlaskClient, name: str) -> None:
-    for field in ("run", "snapshot"):
-        body = {"run": "tiny", "text": "you", field: name}
-        assert shared_client.post("/api/chat", json=body).status_code in (400, 404)
-    for decoding in ({"backward_run": name, "rerank": "bidirectional", **BEAM}, {name: 1}, {"method": name}):
-        assert chat(shared_client, decoding=decoding).status_code in (400, 404)
-
-
-def test_a_text_of_10_mb_is_refused(shared_client: FlaskClient) -> None:
-    error_of(chat(shared_client, text="a " * 5_000_000), 413)
-    error_of(chat(shared_client, history=["😀" * 2_500_000]), 413)
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -195,14 +157,16 @@ def test_a_text_of_10_mb_is_refused(shared_client: FlaskClient) -> None:
         (b'{"run": "tiny", "text": null}', "text"),
         (b'{"run": "tiny", "text": "x", "history": "x"}', "history"),
         (b'{"run": "tiny", "text": "x", "history": [1]}', "history.0"),
+        (b'{"run": "\\ud800", "text": "x"}', "run"),
+        (b'{"run": "tiny", "text": "x", "snapshot": "\\ud800"}', "snapshot"),
         (b'{"run": "tiny", "text": "x", "snapshot": 10}', "snapshot"),
         (b'{"run": "tiny", "text": "x", "decoding": []}', "decoding"),
         (b'{"run": "tiny", "text": "x", "decoding": {"beam_with": 3}}', "beam_width"),
-        (b'{"run": "tiny", "text": "x", "decoding": {"method": "magic"}}', "method"),
-        (b'{"run": "tiny", "text": "x", "decoding": {"beam_width": 0}}', "beam_width"),
+        (b'{"run": "tiny", "text": "x", "decoding": {"method": "\\ud800"}}', "method"),
+        (b'{"run": "tiny", "text": "x", "decoding": {"\\u0000": 1}}', "decoding"),
         (b'{"run": "tiny", "text": "x", "decoding": {"beam_width": "3"}}', "beam_width"),
         (b'{"run": "tiny", "text": "x", "decoding": {"beam_width": 101}}', "at most 100"),
-        (b'{"run": "tiny", "text": "x", "decoding": {"method": "beam", "beam_width": 2, "n_best": 3}}', "n_best"),
+        (b'{"run": "tiny", "text": "x", "decoding": {"seed": %s}}' % (b"[" * 600 + b"]" * 600), "seed"),
         (b'{"run": "tiny", "text": "x", "txet": "y"}', "txet"),
     ],
 )
@@ -219,18 +183,18 @@ def test_other_content_types_are_rejected(shared_client: FlaskClient) -> None:
 
 HOSTILE_NAMES = [
     *("missing", "..", ".", "../results/tiny", "tiny/", "/etc", "ny", "TINY", "tiny\0", "", "~", "%2e%2e", "a" * 255),
-    *("<script>alert(1)</script>", "\u202etiny", "tiny\n"),
+    *("<script>alert(1)</script>", "\u202etiny", "tiny\n", "\ufeff"),
 ]
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=repr)
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=ascii)
 def test_run_names_are_never_paths(shared_client: FlaskClient, shared_results: Path, name: str) -> None:
     message = error_of(shared_client.post("/api/chat", json={"run": name, "text": "x"}), 404)
     assert str(shared_results) not in message
     assert shared_client.post("/api/chat", json={"run": str(shared_results / "tiny"), "text": "x"}).status_code == 404
 
 
-@pytest.mark.parametrize("name", ["missing", "..", "../best", "../../tiny/snapshots/10", "10/", "\0", ""], ids=repr)
+@pytest.mark.parametrize("name", ["missing", "..", "../../tiny/snapshots/10", "10/", "\0", ""], ids=ascii)
 def test_missing_snapshots(shared_client: FlaskClient, name: str) -> None:
     assert "snapshot" in error_of(chat(shared_client, snapshot=name), 404)
 
@@ -253,14 +217,6 @@ def test_only_the_paths_of_folders_are_removed_from_messages(
     assert strip_paths(message, Path(folder)) == (message if shown is None else shown)
 
 
-def test_messages_of_a_server_in_the_folder_of_its_runs(
-    make_client: Callable[..., FlaskClient], results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(results)
-    message = error_of(make_client(Path()).get("/api/runs/missing"), 404)
-    assert message == "There is no run 'missing'. It may have been moved or deleted; choose another."
-
-
 def test_missing_runs_and_addresses(shared_client: FlaskClient) -> None:
     for path in ("/api/runs/missing", "/api/runs/..%2f..%2fetc", "/api/runs/%00", "/api/runs/%ff", "/api/nothing"):
         error_of(shared_client.get(path), 404)
@@ -268,11 +224,13 @@ def test_missing_runs_and_addresses(shared_client: FlaskClient) -> None:
     error_of(shared_client.delete("/api/runs"), 405)
 
 
-def test_limits(make_client: Callable[..., FlaskClient]) -> None:
+def test_limits(make_client: MakeClient, shared_client: FlaskClient) -> None:
     client = make_client(limits=Limits(max_text_length=100, max_body_bytes=2000))
     assert chat(client, text="a" * 100).status_code == 200
     assert "101" in error_of(chat(client, text="a" * 101), 413)
     error_of(chat(client, text="a" * 3000), 413)
+    assert chat(shared_client, history=["you see " * 1250] * 100).status_code == 200
+    error_of(chat(shared_client, history=["😀" * 2_500_000]), 413)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +245,7 @@ def test_limits(make_client: Callable[..., FlaskClient]) -> None:
     ],
 )
 def test_the_oldest_turns_of_a_long_history_are_left_out(
-    make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch, history: list[str], used: int
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, history: list[str], used: int
 ) -> None:
     read: list[Sequence[str]] = []
     original = Chatbot._with_history
@@ -300,28 +258,17 @@ def test_the_oldest_turns_of_a_long_history_are_left_out(
     assert response.get_json()["warnings"] == ([expected] if used < len(history) else [])
 
 
-def test_a_conversation_of_a_hundred_long_turns_gets_a_reply(shared_client: FlaskClient) -> None:
-    assert chat(shared_client, history=["you see " * 1250] * 100).status_code == 200
-
-
-def test_the_first_sample_is_the_reply(shared_client: FlaskClient) -> None:
-    """As if it had been sampled alone, also where another one is more probable."""
-    settings = {"method": "sample", "temperature": 5.0}
-    several = [chat(shared_client, decoding=settings | {"n_best": 5, "seed": n}).get_json() for n in range(8)]
-    for seed, reply in enumerate(several):
-        assert reply["seed"] == seed
-        alone = chat(shared_client, decoding=settings | {"n_best": 1, "seed": seed}).get_json()
-        assert reply["reply"] == alone["reply"] == reply["alternatives"][0]["text"]
-    scores = [[alternative["score"] for alternative in reply["alternatives"]] for reply in several]
-    assert any(max(row) > row[0] for row in scores)
-
-
 def test_a_sampled_reply_names_its_seed_which_gives_it_again(shared_client: FlaskClient) -> None:
+    """The reply is the first sample, also where another one is more probable."""
     settings = {"method": "sample", "temperature": 5.0}
-    first, other = (chat(shared_client, decoding=settings).get_json() for _ in range(2))
+    first, other = (chat(shared_client, decoding=settings | {"n_best": 5}).get_json() for _ in range(2))
     assert first["seed"] != other["seed"]
     again = chat(shared_client, decoding=settings | {"seed": first["seed"]}).get_json()
-    assert (again["reply"], again["seed"]) == (first["reply"], first["seed"])
+    assert first["alternatives"][0]["text"] == first["reply"] == again["reply"]
+    assert again["seed"] == first["seed"]
+    several = [chat(shared_client, decoding=settings | {"n_best": 5, "seed": n}).get_json() for n in range(8)]
+    scores = [[alternative["score"] for alternative in reply["alternatives"]] for reply in several]
+    assert any(max(row) > row[0] for row in scores)
     assert chat(shared_client, decoding=BEAM).get_json()["seed"] is None
 
 
@@ -335,34 +282,12 @@ def test_a_reply_of_the_weights_of_a_step(client: FlaskClient) -> None:
         assert message.startswith(f"run tiny has no weights of step {step} any more")
 
 
-def test_other_settings_build_no_other_graph(
-    make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twelve of each method: more than the searches that a chatbot keeps."""
-    built: list[Decoding] = []
-    original = GraphSearch.__init__
-    monkeypatch.setattr(GraphSearch, "__init__", lambda *args: built.append(args[2]) or original(*args))
-    client = make_client(engine=TENSORFLOW)
-    for number in range(1, 13):
-        rules = {"min_length": number % 3, "no_repeat_ngram_size": number % 4, "repetition_penalty": 1 + number / 10}
-        beam = {"method": "beam", "beam_width": 5, "n_best": 1 + number % 5, "length_penalty": number / 10}
-        sample = {"method": "sample", "temperature": number / 5, "top_k": number, "top_p": number / 12, "seed": number}
-        for settings in ({"method": "greedy"}, beam, sample):
-            assert chat(client, decoding=settings | rules).status_code == 200
-    assert [decoding.method for decoding in built] == ["greedy", "beam", "sample"]
-
-
-def test_a_run_without_weights(client: FlaskClient, results: Path) -> None:
-    shutil.rmtree(results / "tiny" / "checkpoints")
-    shutil.rmtree(results / "tiny" / "snapshots")
-    assert "no checkpoint" in error_of(chat(client), 404)
-
-
 @pytest.mark.usefixtures("no_version_cache")
 def test_damaged_weights_are_reported_and_do_not_affect_other_runs(client: FlaskClient, results: Path) -> None:
     shutil.copytree(results / "tiny", results / "undamaged")
     newest = results / "tiny" / "checkpoints" / "0000000020.npz"
-    newest.write_bytes(newest.read_bytes()[:1000])
+    content = newest.read_bytes()
+    newest.write_bytes(content[:1000])
     (results / "tiny" / "snapshots" / "20" / "weights.npz").write_bytes(b"")
     body = chat(client).get_json()
     assert body["step"] == 15  # of the previous checkpoint
@@ -377,45 +302,21 @@ def test_damaged_weights_are_reported_and_do_not_affect_other_runs(client: Flask
     assert "damaged" in message and str(results) not in message
     assert int(response.headers["Retry-After"]) > 0
     assert chat(client, run="undamaged").get_json()["warnings"] == []
-
-
-@pytest.mark.usefixtures("no_version_cache")
-def test_incomplete_weights_are_loaded_once_complete(client: FlaskClient, results: Path) -> None:
-    weights = results / "tiny" / "snapshots" / "10" / "weights.npz"
-    content = weights.read_bytes()
-    weights.write_bytes(content[: len(content) // 2])
-    error_of(chat(client, snapshot="10"), 503)
-    weights.write_bytes(content)
-    assert chat(client, snapshot="10").get_json()["step"] == 10
+    newest.write_bytes(content)
+    assert (chat(client).get_json()["step"], chat(client).get_json()["warnings"]) == (20, [])
 
 
 def test_the_lexicon_of_a_run_is_missing(client: FlaskClient, results: Path) -> None:
-    file = results / "tiny" / "config.json"
-    config = json.loads(file.read_text())
-    config["decoding"] |= {"allow_unknown": True, "replace_unknown": True, "lexicon": "words.tsv"}
-    file.write_text(json.dumps(config))
+    edit_config(results / "tiny", "decoding", allow_unknown=True, replace_unknown=True, lexicon="words.tsv")
     message = error_of(chat(client), 503)
     assert message.startswith("decoding.lexicon: words.tsv does not exist")
     assert str(Path.cwd()) not in message
     assert chat(client, decoding={"replace_unknown": False}).status_code == 200
-    assert "can only be set in the run's configuration" in error_of(
-        chat(client, decoding={"lexicon": "/etc/hosts"}), 400
-    )
 
 
-def test_deeply_nested_settings(shared_client: FlaskClient) -> None:
-    nested: Any = []
-    for _ in range(600):
-        nested = [nested]
-    assert "seed" in error_of(chat(shared_client, decoding={"seed": nested}), 400)
-
-
-@pytest.mark.parametrize("address", ["/api/chat", "/api/chat/stream", "/api/search"])
+@pytest.mark.parametrize("address", ["/api/chat", "/api/search"])
 def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, results: Path, address: str) -> None:
-    file = results / "tiny" / "config.json"
-    config = json.loads(file.read_text())
-    config["model"]["attention_query"] = "previous"
-    file.write_text(json.dumps(config))
+    edit_config(results / "tiny", "model", attention_query="previous")
     body = {"run": "tiny", "text": QUESTION, "decoding": {"unrolling": "dynamic"}}
     message = error_of(client.post(address, json=body), 400)
     assert message == "decoding.unrolling dynamic does not support model.attention_query previous; use built_in"
@@ -423,25 +324,10 @@ def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, 
 
 @pytest.mark.usefixtures("no_version_cache")
 def test_a_translation_has_no_history(client: FlaskClient, results: Path) -> None:
-    file = results / "tiny" / "config.json"
-    config = json.loads(file.read_text())
-    config["data"] |= {"train": "x.tsv", "validation": None, "test": None, "shared_vocabulary": True}
-    file.write_text(json.dumps(config | {"task": "translation"}))
+    edit_config(results / "tiny", "data", train="x.tsv", validation=None, test=None, shared_vocabulary=True)
+    edit_config(results / "tiny", "", task="translation")
     assert "history: a translation has no earlier turns" in error_of(chat(client, history=["hello"]), 400)
     assert chat(client, history=[]).status_code == 200
-    (summary,) = client.get("/api/runs").get_json()["runs"]
-    assert (summary["task"], summary["best_bleu"]) == ("translation", None)
-
-
-@pytest.mark.usefixtures("no_version_cache")
-def test_newer_weights_are_used_during_training(client: FlaskClient, results: Path) -> None:
-    run = results / "tiny"
-    newest = run / "checkpoints" / "0000000020.npz"
-    hidden = newest.rename(run / "hidden.npz")
-    shutil.rmtree(run / "snapshots" / "20")
-    assert chat(client).get_json()["step"] == 15
-    hidden.rename(newest)
-    assert chat(client).get_json()["step"] == 20
 
 
 def test_damaged_configuration_and_vocabulary_are_reported(client: FlaskClient, results: Path) -> None:
@@ -456,16 +342,7 @@ def test_damaged_configuration_and_vocabulary_are_reported(client: FlaskClient, 
     assert chat(client, run="undamaged").status_code == 200
 
 
-def test_deleted_runs_disappear(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chat(client).status_code == 200
-    shutil.rmtree(results / "tiny")
-    error_of(chat(client), 404)
-    monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
-    assert client.get("/api/runs").get_json() == {"runs": []}
-    error_of(client.get("/api/runs/tiny"), 404)
-
-
-def test_a_deleted_run_never_becomes_one_with_a_longer_name(
+def test_a_deleted_run_disappears_and_never_becomes_one_with_a_longer_name(
     client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
@@ -475,6 +352,7 @@ def test_a_deleted_run_never_becomes_one_with_a_longer_name(
     assert "no run 'tiny'" in error_of(chat(client), 404)
     assert "no run 'tiny'" in error_of(client.get("/api/runs/tiny"), 404)
     assert chat(client, run="tin").get_json()["run"] == chat(client, run="latest").get_json()["run"] == "tiny-2"
+    assert [run["name"] for run in client.get("/api/runs").get_json()["runs"]] == ["tiny-2"]
 
 
 def test_a_run_names_the_step_of_its_newest_weights(client: FlaskClient, results: Path) -> None:
@@ -484,6 +362,7 @@ def test_a_run_names_the_step_of_its_newest_weights(client: FlaskClient, results
             shutil.rmtree(folder)
         assert client.get("/api/runs").get_json()["runs"][0]["newest_step"] == newest
         assert client.get("/api/runs/tiny").get_json()["newest_step"] == newest
+    assert "no checkpoint" in error_of(chat(client), 404)
 
 
 def test_list_of_runs(client: FlaskClient, results: Path) -> None:
@@ -495,7 +374,7 @@ def test_list_of_runs(client: FlaskClient, results: Path) -> None:
     assert line["best_step"] in (10, 20)
 
 
-def test_empty_or_missing_results_folder(make_client: Callable[..., FlaskClient], tmp_path: Path) -> None:
+def test_empty_or_missing_results_folder(make_client: MakeClient, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         client = make_client(folder)
         assert client.get("/api/runs").get_json() == {"runs": []}
@@ -503,16 +382,11 @@ def test_empty_or_missing_results_folder(make_client: Callable[..., FlaskClient]
 
 
 def test_details_of_a_run(client: FlaskClient, results: Path) -> None:
-    metrics = [json.loads(line) for line in (results / "tiny" / "metrics.jsonl").read_text("utf-8").splitlines()]
     checks = results / "checks" / "2026-05-04_17-03-22_tiny"
     checks.mkdir(parents=True)
     check = {"check": "memory", "passed": True, "figure": "4 GB", "threshold": "5 GB", "detail": "", "seconds": 1}
     (checks / "checks.json").write_text(json.dumps({"passed": True, "checks": [check]}))
     body = client.get("/api/runs/tiny").get_json()
-    for kind in ("train", "validation"):
-        expected = [(line["step"], line["loss"]) for line in metrics if line["kind"] == kind]
-        assert body["curves"][kind]["step"] == [step for step, _ in expected]
-        assert body["curves"][kind]["loss"] == pytest.approx([loss for _, loss in expected], abs=1e-4)
     assert body["config"] == json.loads((results / "tiny" / "config.json").read_text("utf-8"))
     assert body["snapshots"] == ["latest", "best", "10", "20"]
     assert {line["step"] for line in body["samples"]} == {10, 20}
@@ -548,30 +422,7 @@ def test_files_of_a_report(client: FlaskClient, results: Path) -> None:
         assert client.get(f"/files/tiny/{name}").status_code == 404
 
 
-def test_concurrent_requests_get_their_own_replies(shared_client: FlaskClient, chatbot: Chatbot) -> None:
-    questions = [
-        f"{subject} {verb} the {noun} ?"
-        for subject in ("i", "you")
-        for verb in ("see", "like")
-        for noun in ("tree1", "song2")
-    ]
-    expected = {question: chatbot.reply(question) for question in questions}
-    replies: dict[str, Any] = {}
-
-    def send(question: str) -> None:
-        replies[question] = chat(shared_client.application.test_client(), text=question).get_json()
-
-    threads = [threading.Thread(target=send, args=(question,)) for question in questions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for question in questions:
-        assert replies[question]["reply"] == expected[question].text
-        assert replies[question]["source_words"] == expected[question].source_words
-
-
-def test_timeout(make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
     load = Chatbot.load
 
@@ -587,7 +438,7 @@ def test_timeout(make_client: Callable[..., FlaskClient], monkeypatch: pytest.Mo
     assert int(response.headers["Retry-After"]) > 0
 
 
-def test_internal_errors_hide_details(make_client: Callable[..., FlaskClient], monkeypatch: Any) -> None:
+def test_internal_errors_hide_details(make_client: MakeClient, monkeypatch: Any) -> None:
     monkeypatch.setattr("webui.chat_answers.chat_reply", lambda *_: 1 / 0)
     assert "zero" not in error_of(chat(make_client()), 500)
 

@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.search.batches import NumPySearch
-from tests.webui.conftest import REPLY_TIMEOUT, open_page
+from tests.webui.conftest import REPLY_TIMEOUT, open_page, submit
 
 QUESTION = "you see the tree1 ?"
 BODY = {"run": "tiny", "text": QUESTION}
@@ -99,8 +99,7 @@ def test_a_stream_that_is_cut_is_an_error(page: Any, shared_server: str, expect:
     open_page(page, shared_server)
     cut = 'event: text\ndata: {"text": "half of"}\n\nevent: te'
     page.route("**/api/chat/stream", lambda route: route.fulfill(body=cut, content_type="text/event-stream"))
-    page.locator("#text").fill(QUESTION)
-    page.keyboard.press("Enter")
+    submit(page, QUESTION)
     expect(page.locator(".error")).to_contain_text("The connection was lost before the reply was complete.")
     page.unroute("**/api/chat/stream")
     page.get_by_role("button", name="Try again").click()

@@ -5,29 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import choose_beam, fulfill_reply, open_page
+from tests.webui.conftest import Serve, choose_beam, download, fulfill_reply, hold, open_page, set_decoding, submit
 from tests.webui.test_browser import QUESTION, explanation, send
 
-Serve = Callable[..., AbstractContextManager[str]]
 ANSWER = {
-    "alternatives": [],
-    "unknown_words": [],
-    "attention": [],
-    "source_words": ["x"],
-    "reply_words": ["x"],
-    "seconds": 0.01,
-    "run": "tiny",
-    "step": 20,
-    "seed": None,
-    "warnings": [],
+    **{"alternatives": [], "unknown_words": [], "attention": [], "source_words": ["x"], "reply_words": ["x"]},
+    **{"seconds": 0.01, "run": "tiny", "step": 20, "seed": None, "warnings": []},
 }
 
 
@@ -57,12 +46,12 @@ def test_the_history_after_stop_and_after_a_late_retry(page: Any, shared_server:
     page.route("**/api/chat**", lambda route: route.abort())
     send(page, "b").get_by_text("does not respond").wait_for()
     page.unroute("**/api/chat**")
-    held: list[Any] = []
-    page.route("**/api/chat**", lambda route: held.append(route))  # noqa: PLW0108  never answered
-    page.locator("#text").fill("c")
-    page.keyboard.press("Enter")
+    hold(page, "**/api/chat**")
+    submit(page, "c")
+    expect(page.locator(".typing")).to_contain_text("is typing")
     page.locator("#stop").click()
     expect(page.locator(".stopped")).to_be_visible()
+    expect(page.locator(".typing")).to_have_count(0)
     page.unroute("**/api/chat**")
     requests = echo(page)
     send(page, "d")
@@ -112,15 +101,10 @@ def test_another_reply_is_a_sample_and_both_are_kept(page: Any, shared_server: s
     assert texts(page) == ["a", "A 1", "b", "B 2"]
 
 
-@pytest.mark.slow
 def test_a_link_shows_the_same_reply_or_says_why_not(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         open_page(page, address)
-        page.locator("#decoding-button").click()
-        page.locator("label", has_text="Sampling").click()
-        page.get_by_label("Temperature").fill("5")
-        page.keyboard.press("Escape")
-        page.locator("#decoding").wait_for(state="hidden")
+        set_decoding(page, "Sampling", {"Temperature": 5})
         reply = send(page, QUESTION).locator(".message-text").inner_text()
         page.get_by_role("button", name="Link").click()
         link = page.locator("#note a").get_attribute("href")
@@ -170,24 +154,18 @@ def test_conversations_are_listed_renamed_deleted_and_imported(
     titles.first.click()
     expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
     page.locator("#conversations").wait_for(state="hidden")
-    page.locator("#menu").click()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Download as JSON").click()
     exported = tmp_path / "exported.json"
-    download.value.save_as(exported)
+    exported.write_text(download(page, lambda: menu("Download as JSON")), encoding="utf-8")
     (tmp_path / "wrong.json").write_text(json.dumps({"conversations": [{"turns": 1}]}))
     menu("All conversations")
     page.locator("#import").set_input_files([exported, tmp_path / "wrong.json"])
-    note = page.locator("#conversations-note")
-    expect(note).to_contain_text(
-        "exported.json: 1 conversation imported. wrong.json: This file contains no conversations."
-    )
+    note = "exported.json: 1 conversation imported. wrong.json: This file contains no conversations."
+    expect(page.locator("#conversations-note")).to_contain_text(note)
     expect(titles).to_have_text([re.compile("the <b>first</b>")] * 2)
     titles.first.click()
     expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
 
 
-@pytest.mark.slow
 def test_the_page_finds_the_first_run_and_newer_weights(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     """A page that was opened before the first run; then the run trains on, and the page names its new step."""
     run = results / "tiny"
@@ -218,20 +196,27 @@ def test_the_default_is_a_run_with_a_checkpoint(page: Any, serve: Serve, results
         expect(page.locator("#run option", has_text="zzz")).to_have_text("zzz (no checkpoint yet)")
 
 
-def test_a_run_that_is_deleted_stays_selected(page: Any, serve: Serve, results: Path, expect: Any) -> None:
-    shutil.copytree(results / "tiny", results / "tiny-2")
+def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    shutil.copytree(results / "tiny", results / "other")
     with serve(results) as address:
         open_page(page, address, "/?run=tiny")
+        send(page, QUESTION)
         shutil.rmtree(results / "tiny")
         expect(send(page, QUESTION)).to_contain_text("no run 'tiny'")
+        expect(page.locator(".message.model")).to_have_count(1)  # the conversation is kept
         expect(page.locator("#run option:checked")).to_have_text("tiny (deleted)")
         expect(page.locator("#note")).to_contain_text("There is no run “tiny”")
+        page.goto(f"{address}/runs/tiny")
+        expect(page.locator("#note")).to_contain_text("no run")
+        page.goto(f"{address}/?run=tiny")
+        expect(page.locator("#run option:checked")).to_have_text("tiny (deleted)")
+        page.locator("#run").select_option("other")
+        expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()
 
 
 @pytest.mark.parametrize("path", ["/", "/compare"])
-def test_a_reload_keeps_the_selection_also_with_a_run_in_the_address(
-    page: Any, shared_server: str, expect: Any, path: str
-) -> None:
+def test_a_reload_keeps_the_selection(page: Any, shared_server: str, expect: Any, path: str) -> None:
+    """Also with a run in the address."""
     open_page(page, shared_server, f"{path}?run=tiny")
     page.locator("#run").select_option("other")
     expect(page).to_have_url(re.compile("run=other"))
@@ -247,15 +232,12 @@ def test_compare_keeps_what_is_open_and_can_be_stopped(page: Any, shared_server:
     page.get_by_role("button", name="Add all snapshots").click()
     choose_beam(page)
     echo(page)
-    page.locator("#text").fill("a")
-    page.keyboard.press("Enter")
+    submit(page, "a")
     expect(page.locator(".lane .message-text")).to_have_count(2)
     explanation(page.locator(".lane").first).wait_for()
     page.unroute("**/api/chat**")
-    held: list[Any] = []
-    page.route("**/api/chat**", lambda route: held.append(route))  # noqa: PLW0108  never answered
-    page.locator("#text").fill("b")
-    page.keyboard.press("Enter")
+    hold(page, "**/api/chat**")
+    submit(page, "b")
     expect(page.locator(".typing")).to_have_count(2)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".lane .error")).to_have_text([re.compile("Stopped")] * 2)

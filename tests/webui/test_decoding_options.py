@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
-from pydantic import Field
 
-from seq2seq_chat.config import AppliesIf, ConfigError, Decoding, Section, loading
+from seq2seq_chat.config import ConfigError, Decoding
 from webui import decoding_options
 from webui.limits import Limits
 
@@ -21,70 +20,35 @@ def test_every_decoding_setting_is_an_option() -> None:
         described = " ".join((Decoding.model_fields[name].description or "").split())
         assert described and described in option["description"]
         assert option["default"] == Decoding.model_fields[name].default
-    assert by_name["method"]["kind"] == "choice"
-    assert {"greedy", "beam"} <= set(by_name["method"]["choices"])
-    width = by_name["beam_width"]
-    assert (width["kind"], width["above"], width["maximum"], width["methods"]) == ("integer", 0, 50, ["beam"])
-    assert width["description"] == "number of hypotheses"
+    assert by_name["beam_width"]["description"] == "number of hypotheses"
     assert by_name["rerank_prefix_length"]["description"].startswith("rerank anti_language_model: number of first")
     assert by_name["temperature"]["description"].endswith("; no effect if decoding.top_k is 1")
-    assert (by_name["n_best"]["methods"], by_name["seed"]["methods"]) == (["beam", "sample"], ["sample"])
 
 
-OF_SAMPLING = AppliesIf("decoding.method", "sample", error="applies to sampling only")
-
-
-class OtherDecoding(Section):
-    """Decoding settings with fields of every plain type."""
-
-    method: Literal["greedy", "beam", "sample"] = "greedy"
-    n_best: int = Field(1, gt=0)
-    beam_width: int = Field(10, gt=0)
-    temperature: Annotated[float, OF_SAMPLING] = Field(1.0, gt=0, description="of the softmax")
-    top_p: Annotated[float | None, OF_SAMPLING] = Field(None, gt=0, le=1)
-    seed: Annotated[int | None, OF_SAMPLING] = None
-    penalty: float = Field(0.0, ge=0, lt=2)
-    order: Literal["first", "last"] = "first"
-    strict: bool = False
-    words: list[str] = []  # noqa: RUF012  pydantic copies it
-
-
-@pytest.fixture
-def other_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_options, "Decoding", OtherDecoding)
-    monkeypatch.setattr(loading, "Decoding", OtherDecoding)
-
-
-@pytest.mark.usefixtures("other_decoding")
-def test_settings_of_plain_types_become_options() -> None:
-    by_name = {option["name"]: option for option in decoding_options.decoding_options(LIMITS)}
-    assert "words" not in by_name  # a list has no form control
-
-    def values(name: str, *keys: str) -> tuple[Any, ...]:
-        return tuple(by_name[name][key] for key in keys)
-
-    assert values("temperature", "kind", "above", "optional", "methods") == ("number", 0, False, ["sample"])
-    assert values("top_p", "kind", "above", "maximum", "optional") == ("number", 0, 1, True)
-    assert values("seed", "kind", "default", "optional") == ("integer", None, True)
-    assert values("penalty", "minimum", "below", "methods") == (0, 2, [])
-    assert values("order", "kind", "choices", "methods") == ("choice", ["first", "last"], [])
-    assert values("strict", "kind") == ("boolean",)
-    assert values("method", "choices") == (["greedy", "beam", "sample"],)
-
-
-@pytest.mark.usefixtures("other_decoding")
-def test_optional_settings_accept_null() -> None:
-    base: Any = OtherDecoding(method="sample", top_p=0.5)
-    assert decoding_options.merge_decoding(base, {"top_p": None}, LIMITS).model_dump()["top_p"] is None
-    assert decoding_options.merge_decoding(base, {}, LIMITS).model_dump()["top_p"] == 0.5
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("method", {"kind": "choice", "choices": ["greedy", "beam", "sample"], "methods": []}),
+        ("unrolling", {"kind": "choice", "choices": ["static", "dynamic"], "optional": True, "default": None}),
+        ("beam_width", {"kind": "integer", "above": 0, "maximum": 50, "methods": ["beam"], "choices": None}),
+        ("n_best", {"kind": "integer", "maximum": 50, "methods": ["beam", "sample"]}),
+        ("temperature", {"kind": "number", "above": 0, "optional": False, "methods": ["sample"]}),
+        ("top_p", {"kind": "number", "above": 0, "maximum": 1, "optional": True}),
+        ("seed", {"kind": "integer", "minimum": 0, "below": 2**31, "optional": True, "methods": ["sample"]}),
+        ("repetition_penalty", {"kind": "number", "minimum": 1, "maximum": 100, "methods": []}),
+        ("allow_unknown", {"kind": "boolean"}),
+    ],
+)
+def test_the_form_of_a_setting(name: str, expected: dict[str, Any]) -> None:
+    (option,) = (one for one in decoding_options.decoding_options(LIMITS) if one["name"] == name)
+    assert {key: option[key] for key in expected} == expected
 
 
 def test_missing_settings_come_from_the_run() -> None:
-    base = Decoding(method="beam", beam_width=7, n_best=2)
+    base = Decoding(method="sample", top_p=0.5, n_best=2)
     assert decoding_options.merge_decoding(base, {}, LIMITS) == base
-    assert decoding_options.merge_decoding(base, {"n_best": 7}, LIMITS) == Decoding(
-        method="beam", beam_width=7, n_best=7
-    )
+    changed = decoding_options.merge_decoding(base, {"n_best": 7, "top_p": None}, LIMITS)
+    assert changed == Decoding(method="sample", n_best=7)
 
 
 def test_conflicting_settings_of_the_run_give_way() -> None:

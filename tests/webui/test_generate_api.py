@@ -7,7 +7,6 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from tests.random_runs import random_language_run
+from tests.webui.conftest import MakeClient, Serve, error_of
 from webui import model_pool
 from webui.app import close_app, create_app
 from webui.limits import Limits
@@ -130,10 +130,6 @@ def test_probabilities_are_those_of_the_model(client: FlaskClient, generator: Ge
         ({"prompt": "a" * 10_001}, 413, "10,000 characters"),
         ({"prompt": None}, 400, "prompt"),
         ({"temperature": 0}, 400, "temperature"),
-        ({"temperature": float("nan")}, 400, "temperature"),
-        ({"top_k": 0}, 400, "top_k"),
-        ({"top_p": 1.5}, 400, "top_p"),
-        ({"seed": -1}, 400, "seed"),
         ({"seed": 2**31}, 400, "seed"),
         ({"text": "hello"}, 400, "text"),
         ({"run": "tiny"}, 400, "its task is conversation; use /api/chat"),
@@ -141,15 +137,12 @@ def test_probabilities_are_those_of_the_model(client: FlaskClient, generator: Ge
     ids=lambda value: str(value)[:30],
 )
 def test_errors(client: FlaskClient, body: dict[str, Any], status: int, message: str) -> None:
-    response = write(client, **body)
-    assert response.status_code == status, response.text
-    assert message in response.get_json()["error"]
+    assert message in error_of(write(client, **body), status)
 
 
 def test_chat_with_a_language_model_is_an_error(client: FlaskClient) -> None:
-    response = client.post("/api/chat", json={"run": "writer", "text": "hello"})
-    assert response.status_code == 400
-    assert response.get_json() == {"error": "run writer is a language model and does not reply; use /api/generate."}
+    message = error_of(client.post("/api/chat", json={"run": "writer", "text": "hello"}), 400)
+    assert message == "run writer is a language model and does not reply; use /api/generate."
 
 
 def test_unknown_and_empty_prompts_are_continued(client: FlaskClient) -> None:
@@ -175,19 +168,20 @@ class FakeGenerator:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeGenerator], FakeGenerator]:
-    def load(generator: FakeGenerator) -> FakeGenerator:
-        monkeypatch.setattr(model_pool, "load_model", lambda *_: generator)
-        return generator
+def fake_client(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> MakeClient:
+    """``fake_client(load, max_queued=3)``: a client of an application whose models are what ``load`` returns."""
 
-    return load
+    def make(load: Callable[[], Any], **limits: int) -> FlaskClient:
+        monkeypatch.setattr(model_pool, "load_model", lambda *_: load())
+        return make_client(limits=Limits(**limits))
+
+    return make
 
 
-def test_closing_the_connection_stops_the_text(
-    results: Path, serve: Callable[..., AbstractContextManager[str]], fake: Callable[[FakeGenerator], FakeGenerator]
-) -> None:
+def test_closing_the_connection_stops_the_text(results: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text has no end, so the worker is free only if it stopped."""
-    generator = fake(FakeGenerator(blocks=1_000_000))
+    generator = FakeGenerator(blocks=1_000_000)
+    monkeypatch.setattr(model_pool, "load_model", lambda *_: generator)
     with serve(results) as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=TIMEOUT)
         body = json.dumps({"run": "writer", "prompt": "a"})
@@ -200,60 +194,37 @@ def test_closing_the_connection_stops_the_text(
         assert generator.stopped.wait(TIMEOUT)
 
 
-def test_texts_of_a_model_are_written_in_turns(results: Path, fake: Callable[[FakeGenerator], FakeGenerator]) -> None:
+def test_texts_of_a_model_are_written_in_turns(fake_client: MakeClient) -> None:
     """A text without end does not keep others waiting."""
-    fake(FakeGenerator(blocks=1_000_000))
-    app = create_app(results, Limits())
-    try:
-        first, second = (
-            app.test_client().post("/api/generate", json={"run": "writer"}, buffered=False) for _ in range(2)
-        )
-        for response in (first, second):
-            assert "word " in next(response.iter_encoded()).decode()
-            response.close()
-    finally:
-        close_app(app)
+    client = fake_client(lambda: FakeGenerator(blocks=1_000_000))
+    for response in [client.post("/api/generate", json={"run": "writer"}, buffered=False) for _ in range(2)]:
+        assert "word " in next(response.iter_encoded()).decode()
+        response.close()
 
 
 @pytest.mark.parametrize("error", [UserError("damaged"), ValueError("a bug")], ids=repr)
-def test_an_error_after_the_first_block_is_the_last_line(
-    results: Path, fake: Callable[[FakeGenerator], FakeGenerator], error: Exception
-) -> None:
-    fake(FakeGenerator(blocks=2, error=error))
-    app = create_app(results, Limits())
-    try:
-        block, last = lines_of(write(app.test_client()))
-    finally:
-        close_app(app)
+def test_an_error_after_the_first_block_is_the_last_line(fake_client: MakeClient, error: Exception) -> None:
+    block, last = lines_of(write(fake_client(lambda: FakeGenerator(2, error))))
     assert len(block["tokens"]) == 100
     assert last == {"error": "The model failed on this text."}
 
 
-def test_a_model_that_cannot_be_loaded_is_503(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: Any) -> Any:
+def test_a_model_that_cannot_be_loaded_is_503(fake_client: MakeClient) -> None:
+    def load() -> None:
         raise RunError("all weights are damaged")
 
-    monkeypatch.setattr(model_pool, "load_model", load)
-    app = create_app(results, Limits())
-    try:
-        response = write(app.test_client())
-    finally:
-        close_app(app)
-    assert response.status_code == 503
-    assert response.get_json() == {"error": "all weights are damaged"}
+    response = write(fake_client(load))
+    assert error_of(response, 503) == "all weights are damaged"
     assert int(response.headers["Retry-After"]) > 0
 
 
-def test_texts_are_bounded(results: Path, fake: Callable[[FakeGenerator], FakeGenerator]) -> None:
-    generator = fake(FakeGenerator(blocks=1))
-    app = create_app(results, Limits(max_queued_total=1))
-    try:
-        first = app.test_client().post("/api/generate", json={"run": "writer"}, buffered=False)
-        busy = write(app.test_client())
-        assert busy.status_code == 503
-        assert int(busy.headers["Retry-After"]) > 0
-        first.close()
-        generator.may_write.release()  # what the worker was waiting for
-        assert generator.stopped.wait(TIMEOUT)
-    finally:
-        close_app(app)
+def test_texts_are_bounded(fake_client: MakeClient) -> None:
+    generator = FakeGenerator(blocks=1)
+    client = fake_client(lambda: generator, max_queued_total=1)
+    first = client.post("/api/generate", json={"run": "writer"}, buffered=False)
+    busy = write(client)
+    error_of(busy, 503)
+    assert int(busy.headers["Retry-After"]) > 0
+    first.close()
+    generator.may_write.release()  # what the worker was waiting for
+    assert generator.stopped.wait(TIMEOUT)

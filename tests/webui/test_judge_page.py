@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.webui.conftest import REPLY_TIMEOUT, Serve, open_page, set_decoding
 
-from tests.webui.conftest import REPLY_TIMEOUT
-
-Serve = Callable[..., AbstractContextManager[str]]
+FITS = "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"
 PROMPTS = ["you see the tree1 ?", "i like the song3 ?", "they know the house2 ?"]
 
 
@@ -21,30 +17,30 @@ def add_columns(page: Any) -> None:
     page.locator("#snapshot").select_option("10")
     page.locator("#add").click()
     page.locator("#snapshot").select_option("20")
-    page.locator("#decoding-button").click()
-    page.locator("label", has_text="Sampling").or_(page.locator("label", has_text="Sample")).first.click()
-    page.get_by_label("Temperature").fill("4")
-    page.keyboard.press("Escape")
-    page.locator("#decoding").wait_for(state="hidden")
+    set_decoding(page, "Sampling", {"Temperature": 4})
     page.locator("#add").click()
 
 
-@pytest.mark.slow
+def start(page: Any, expect: Any) -> None:
+    """Start judging as anna, and wait for the first pair."""
+    page.get_by_role("button", name="Start judging").click()
+    page.locator("#judge-name").fill("anna")
+    page.keyboard.press("Enter")
+    expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
+
+
 def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Path, expect: Any) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join([*PROMPTS, ""]), encoding="utf-8")
     with serve(results) as address:
-        page.goto(f"{address}/judge")
-        page.locator("#snapshot option").first.wait_for(state="attached")
+        open_page(page, address, "/judge")
         page.get_by_role("button", name="Start judging").click()
         expect(page.locator("#note")).to_contain_text("at least two columns")
         add_columns(page)
         expect(page.locator("#columns li")).to_have_count(2)
         page.locator("#from-file").set_input_files(prompts)
         expect(page.locator("#prompt-count")).to_have_text("3 prompts")
-        page.get_by_role("button", name="Start judging").click()
-        page.locator("#judge-name").fill("anna")
-        page.keyboard.press("Enter")
+        start(page, expect)
         for number in range(3):
             expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
             assert "tiny" not in page.locator("#judging").inner_text()  # blind
@@ -61,33 +57,22 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         expect(page.locator("#results")).to_contain_text("The left side won 100.0 %")
         expect(page.locator("#results")).to_contain_text("anna (3)")
         page.set_viewport_size({"width": 320, "height": 640})
-        tables = page.locator("#results .table-wrap")
-        expect(tables).to_have_count(2)
+        expect(page.locator("#results .table-wrap")).to_have_count(2)
         # a strength may lie at the very end of its scale
-        page.evaluate(
-            "() => document.querySelectorAll('.interval b').forEach((n) => n.style.setProperty('left', '100%'))"
-        )
+        page.locator(".interval b").evaluate_all("all => all.forEach((one) => one.style.setProperty('left', '100%'))")
         # the page may still have its old layout when the new size is set
-        page.wait_for_function(
-            "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"
-        )
+        page.wait_for_function(FITS)
         page.goto(f"{address}/judge")
-        cells = page.locator("#evaluations tbody td")
-        expect(cells).to_have_text(["2", "3", "3", "1"])
+        expect(page.locator("#evaluations tbody td")).to_have_text(["2", "3", "3", "1"])
 
 
-@pytest.mark.slow
 def test_a_vote_is_repeated_after_the_server_was_restarted(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         port = int(address.rsplit(":", 1)[1])
-        page.goto(f"{address}/judge")
-        page.locator("#snapshot option").first.wait_for(state="attached")
+        open_page(page, address, "/judge")
         add_columns(page)
         page.locator("#prompts").fill("\n".join(PROMPTS))
-        page.get_by_role("button", name="Start judging").click()
-        page.locator("#judge-name").fill("anna")
-        page.keyboard.press("Enter")
-        expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
+        start(page, expect)
     page.keyboard.press("4")
     expect(page.locator("#status")).to_contain_text("does not respond")
     with serve(results, port=port):

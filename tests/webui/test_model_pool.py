@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seq2seq_chat.chat.chatbot import Hypothesis, Reply
+from seq2seq_chat.chat.chatbot import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
@@ -35,17 +35,8 @@ class FakeBot:
         self.may_answer, self.started = threading.Event(), threading.Semaphore(0)
         self.may_answer.set()
 
-    def replies(
-        self,
-        texts: Sequence[str],
-        decoding: Decoding,
-        histories: Sequence[Sequence[str]],
-        seeds: Sequence[int],
-        on_step: Callable[[list[str]], bool] | None,
-    ) -> list[Reply]:
-        self.seeds = list(seeds)
-        self.histories = [tuple(history) for history in histories]
-        assert len(histories) == len(texts)
+    def replies(self, texts: list[str], decoding: Decoding, histories: Any, seeds: Any, on_step: Any) -> list[Reply]:
+        self.seeds, self.histories = list(seeds), list(map(tuple, histories))
         self.batches.append((decoding, list(texts)))
         self.started.release()
         assert self.may_answer.wait(TIMEOUT)
@@ -58,17 +49,14 @@ class FakeBot:
             raise ValueError("poison")
         if "refused" in texts:
             raise UserError("no such lexicon")
-        return [_reply(f"{self.name}:{text.upper()}") for text in texts]
-
-
-def _reply(text: str) -> Reply:
-    return Reply(text, [Hypothesis(text, [text], -1.0, True, [], -1.0)], ["word"], [], 0.0)
+        return [Reply(f"{self.name}:{text.upper()}", [], ["word"], [], 0.0) for text in texts]
 
 
 class FakeRuns:
-    """Runs that exist only in memory, and the bots loaded from them."""
+    """Runs that exist only in memory, the bots loaded from them, and the pools that load them."""
 
     def __init__(self) -> None:
+        self.pools: list[ModelPool] = []
         self.versions: dict[str, int] = {}
         self.bots: dict[str, list[FakeBot]] = {}
         self.may_load: dict[str, threading.Event] = {}
@@ -84,29 +72,23 @@ class FakeRuns:
         self.bots.setdefault(name, []).append(bot)
         return bot
 
+    def pool(self, **limits: int) -> ModelPool:
+        """A pool with these limits, which is closed at the end."""
+        self.pools.append(ModelPool(Limits(**limits)))
+        return self.pools[-1]
+
     def version(self, run: Run, snapshot: str | None) -> tuple[Any, ...]:
         return (self.versions.get(run.path.name, 0),)
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRuns]:
     runs = FakeRuns()
     monkeypatch.setattr(model_pool, "load_model", runs.load)
     monkeypatch.setattr(model_pool, "weights_version", runs.version)
     monkeypatch.setattr(model_pool, "VERSION_TTL", -1.0)
-    return runs
-
-
-@pytest.fixture
-def make_pool() -> Iterator[Callable[..., ModelPool]]:
-    pools: list[ModelPool] = []
-
-    def make(**limits: Any) -> ModelPool:
-        pools.append(ModelPool(Limits(**limits)))
-        return pools[-1]
-
-    yield make
-    for pool in pools:
+    yield runs
+    for pool in runs.pools:
         pool.close()
 
 
@@ -130,26 +112,20 @@ def busy_model(runs: FakeRuns, pool: ModelPool, name: str) -> tuple[FakeBot, Fut
     return bot, busy
 
 
-def test_a_model_is_loaded_once(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool()
-    assert [reply_text(submit(pool, "a", text)) for text in ("x", "y", "z")] == ["a:X", "a:Y", "a:Z"]
-    assert len(runs.bots["a"]) == 1
-
-
-def test_the_conversation_reaches_the_model(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+def test_the_conversation_reaches_the_model(runs: FakeRuns) -> None:
     utterance = ChatMessage("c", ("a", "b"), seed=7)
-    assert reply_text(make_pool().submit(Run("x"), None, utterance, GREEDY)) == "x:C"
+    assert reply_text(runs.pool().submit(Run("x"), None, utterance, GREEDY)) == "x:C"
     assert (runs.bots["x"][0].histories, runs.bots["x"][0].seeds) == ([("a", "b")], [7])
 
 
-def test_a_reply_is_read_while_it_grows(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    stream = make_pool().stream(Run("a"), None, ChatMessage("abc"), GREEDY)
+def test_a_reply_is_read_while_it_grows(runs: FakeRuns) -> None:
+    stream = runs.pool().stream(Run("a"), None, ChatMessage("abc"), GREEDY)
     assert [*iter(lambda: stream.read(TIMEOUT), None)] == ["a", "ab", "abc"]
     assert reply_text(stream.future) == "a:ABC"
 
 
-def test_a_search_ends_when_nobody_reads_its_replies(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool()
+def test_a_search_ends_when_nobody_reads_its_replies(runs: FakeRuns) -> None:
+    pool = runs.pool()
     bot, busy = busy_model(runs, pool, "a")
     streams = [pool.stream(Run("a"), None, ChatMessage("x" * 100), GREEDY) for _ in range(2)]
     stopped = pool.stream(Run("a"), None, ChatMessage("y"), GREEDY)
@@ -164,8 +140,8 @@ def test_a_search_ends_when_nobody_reads_its_replies(runs: FakeRuns, make_pool: 
     assert bot.batches == [(GREEDY, ["x" * 100] * 2)]
 
 
-def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_batch_size=10)
+def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns) -> None:
+    pool = runs.pool(max_batch_size=10)
     bot, busy = busy_model(runs, pool, "a")
     futures = [submit(pool, "a", f"t{number}", (GREEDY, BEAM)[number % 2]) for number in range(12)]
     bot.may_answer.set()
@@ -179,40 +155,30 @@ def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns, make_pool: Cal
     ]
 
 
-def test_a_full_queue_rejects_utterances_and_loses_none(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_queued=3)
+@pytest.mark.parametrize(("limits", "other"), [({"max_queued": 3}, "a"), ({"max_queued_total": 4}, "b")])
+def test_a_full_queue_rejects_utterances_and_loses_none(runs: FakeRuns, limits: dict[str, int], other: str) -> None:
+    """That of a model, and that of all models."""
+    pool = runs.pool(**limits)
     bot, busy = busy_model(runs, pool, "a")
     futures = [submit(pool, "a", str(number)) for number in range(3)]
     with pytest.raises(ServerBusy) as error_info:
-        submit(pool, "a", "one too many")
+        submit(pool, other, "one too many")
     assert error_info.value.retry_after >= 1
     bot.may_answer.set()
     assert [reply_text(future) for future in [*futures, busy]] == ["a:0", "a:1", "a:2", "a:BUSY"]
-    assert reply_text(submit(pool, "a", "now")) == "a:NOW"
+    assert reply_text(submit(pool, other, "now")) == f"{other}:NOW"
 
 
-def test_the_queues_of_all_models_are_bounded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_queued=3, max_queued_total=2)
-    bot, busy = busy_model(runs, pool, "a")
-    other = submit(pool, "a")
-    with pytest.raises(ServerBusy):
-        submit(pool, "b")
-    bot.may_answer.set()
-    reply_text(busy)
-    reply_text(other)
-    assert reply_text(submit(pool, "b")) == "b:HELLO"
-
-
-def test_the_least_recently_used_model_is_evicted(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_models=2)
+def test_the_least_recently_used_model_is_evicted(runs: FakeRuns) -> None:
+    pool = runs.pool(max_models=2)
     for name in ("a", "b", "a", "c", "a", "b"):
         assert reply_text(submit(pool, name)) == f"{name}:HELLO"
     assert {name: len(bots) for name, bots in runs.bots.items()} == {"a": 1, "b": 2, "c": 1}
     assert pool.loaded() == ["a (latest)", "b (latest)"]
 
 
-def test_an_evicted_model_answers_its_queue_first(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_models=1)
+def test_an_evicted_model_answers_its_queue_first(runs: FakeRuns) -> None:
+    pool = runs.pool(max_models=1)
     bot, busy = busy_model(runs, pool, "a")
     waiting = submit(pool, "a", "waiting")
     next_one = submit(pool, "b")
@@ -221,8 +187,8 @@ def test_an_evicted_model_answers_its_queue_first(runs: FakeRuns, make_pool: Cal
     assert [reply_text(future) for future in (busy, waiting, next_one)] == ["a:BUSY", "a:WAITING", "b:HELLO"]
 
 
-def test_loading_a_model_does_not_block_others(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool()
+def test_loading_a_model_does_not_block_others(runs: FakeRuns) -> None:
+    pool = runs.pool()
     runs.may_load["slow"] = threading.Event()
     slow = submit(pool, "slow")
     assert reply_text(submit(pool, "fast")) == "fast:HELLO"
@@ -231,8 +197,8 @@ def test_loading_a_model_does_not_block_others(runs: FakeRuns, make_pool: Callab
     assert reply_text(slow) == "slow:HELLO"
 
 
-def test_a_failing_utterance_does_not_fail_its_batch(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool()
+def test_a_failing_utterance_does_not_fail_its_batch(runs: FakeRuns) -> None:
+    pool = runs.pool()
     bot, busy = busy_model(runs, pool, "a")
     before, poison, after = (submit(pool, "a", text) for text in ("before", "poison", "after"))
     bot.may_answer.set()
@@ -250,24 +216,17 @@ def test_a_failing_utterance_does_not_fail_its_batch(runs: FakeRuns, make_pool: 
     ],
 )
 def test_only_bugs_are_logged_with_a_traceback(
-    runs: FakeRuns,
-    make_pool: Callable[..., ModelPool],
-    caplog: pytest.LogCaptureFixture,
-    text: str,
-    logged: str,
-    is_bug: bool,
+    runs: FakeRuns, caplog: pytest.LogCaptureFixture, text: str, logged: str, is_bug: bool
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(UserError):
-        submit(make_pool(), "a", text).result(TIMEOUT)
+        submit(runs.pool(), "a", text).result(TIMEOUT)
     (record,) = [record for record in caplog.records if record.name == "webui.model_worker"]
     assert (record.getMessage(), bool(record.exc_info)) == (logged, is_bug)
 
 
 @pytest.mark.parametrize("error", [RunError("damaged"), ValueError("a bug"), MemoryError()], ids=repr)
-def test_a_model_that_fails_to_load_fails_its_queue(
-    runs: FakeRuns, make_pool: Callable[..., ModelPool], error: Exception
-) -> None:
-    pool = make_pool()
+def test_a_model_that_fails_to_load_fails_its_queue(runs: FakeRuns, error: Exception) -> None:
+    pool = runs.pool()
     runs.may_load["a"], runs.errors["a"] = threading.Event(), error
     futures = [submit(pool, "a") for _ in range(3)]
     runs.may_load["a"].set()
@@ -279,7 +238,7 @@ def test_a_model_that_fails_to_load_fails_its_queue(
 
 
 def test_a_model_that_fails_before_start_returns_fails_its_first_utterance(
-    runs: FakeRuns, make_pool: Callable[..., ModelPool], monkeypatch: pytest.MonkeyPatch
+    runs: FakeRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[ModelWorker] = []
 
@@ -292,11 +251,11 @@ def test_a_model_that_fails_before_start_returns_fails_its_first_utterance(
     monkeypatch.setattr(ModelWorker, "start", start)
     runs.errors["a"] = RunError("damaged")
     with pytest.raises(RunError, match="damaged"):
-        submit(make_pool(), "a").result(TIMEOUT)
+        submit(runs.pool(), "a").result(TIMEOUT)
 
 
-def test_newer_weights_are_loaded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_models=1)
+def test_newer_weights_are_loaded(runs: FakeRuns) -> None:
+    pool = runs.pool(max_models=1)
     reply_text(submit(pool, "a"))
     runs.versions["a"] = 1
     reply_text(submit(pool, "a"))
@@ -304,8 +263,8 @@ def test_newer_weights_are_loaded(runs: FakeRuns, make_pool: Callable[..., Model
     assert len(runs.bots["a"]) == 2
 
 
-def test_cancelled_utterances_are_not_decoded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool()
+def test_cancelled_utterances_are_not_decoded(runs: FakeRuns) -> None:
+    pool = runs.pool()
     bot, busy = busy_model(runs, pool, "a")
     cancelled, kept = submit(pool, "a", "cancelled"), submit(pool, "a", "kept")
     assert cancelled.cancel()
@@ -314,8 +273,8 @@ def test_cancelled_utterances_are_not_decoded(runs: FakeRuns, make_pool: Callabl
     assert [texts for _, texts in bot.batches] == [["kept"]]
 
 
-def test_a_model_that_nobody_waits_for_is_not_loaded(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
-    pool = make_pool(max_models=1)
+def test_a_model_that_nobody_waits_for_is_not_loaded(runs: FakeRuns) -> None:
+    pool = runs.pool(max_models=1)
     bot, busy = busy_model(runs, pool, "a")
     assert submit(pool, "b").cancel()
     last = submit(pool, "c")
@@ -325,9 +284,9 @@ def test_a_model_that_nobody_waits_for_is_not_loaded(runs: FakeRuns, make_pool: 
     assert runs.bots.keys() == {"a", "c"}
 
 
-def test_close_answers_the_queues_and_ends_the_threads(runs: FakeRuns, make_pool: Callable[..., ModelPool]) -> None:
+def test_close_answers_the_queues_and_ends_the_threads(runs: FakeRuns) -> None:
     before = threading.active_count()
-    pool = make_pool()
+    pool = runs.pool()
     futures = [submit(pool, name) for name in ("a", "b", "c")]
     pool.close()
     assert [reply_text(future) for future in futures] == ["a:HELLO", "b:HELLO", "c:HELLO"]

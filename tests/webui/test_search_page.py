@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.webui.conftest import REPLY_TIMEOUT, open_page, serving
+from tests.webui.conftest import REPLY_TIMEOUT, hold, open_page, problems_of, set_view, submit
 
 QUESTION = "you see the tree1 ?"
 PATH = "/search?run=tiny"
 
 
-@pytest.fixture(scope="module")
-def server(shared_results: Any) -> Iterator[str]:
-    with serving(shared_results) as address:
-        yield address
-
-
 def search(page: Any, text: str = QUESTION) -> list[Any]:
     """Search on an open page; the lines of the response, once the ranking is shown."""
-    page.locator("#text").fill(text)
-    return searched(page, lambda: page.keyboard.press("Enter"))
+    return searched(page, lambda: submit(page, text))
 
 
 def searched(page: Any, action: Any) -> list[Any]:
@@ -37,14 +29,8 @@ def searched(page: Any, action: Any) -> list[Any]:
     return [json.loads(line) for line in again.text().splitlines()]
 
 
-def set_width(page: Any, width: int) -> Any:
-    slider = page.get_by_label("Beam width")
-    return searched(page, lambda: slider.fill(str(width)))
-
-
-@pytest.mark.slow
-def test_the_tree_shows_the_beam_of_each_step(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
+def test_the_tree_shows_the_beam_of_each_step(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
     page.get_by_label("Beam width").fill("3")
     _, *steps, end = search(page)
     kept = [one for step in steps for expansion in step["expansions"] for one in expansion["candidates"] if one["node"]]
@@ -62,21 +48,19 @@ def test_the_tree_shows_the_beam_of_each_step(page: Any, server: str, expect: An
     assert sorted(ranks) == ["1", "2", "3"]
 
 
-@pytest.mark.slow
-def test_reasons_and_attention_follow_the_cursor(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
+def test_reasons_and_attention_follow_the_cursor(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
     page.get_by_label("Beam width").fill("2")
     _, *steps, _ = search(page)
-    expansions = [(t, expansion) for t, step in enumerate(steps) for expansion in step["expansions"]]
-    pruned = [
-        (t, expansion["attention"], one)
-        for t, expansion in expansions
+    candidates = [
+        (t, one, expansion["attention"])
+        for t, step in enumerate(steps)
+        for expansion in step["expansions"]
         for one in expansion["candidates"]
-        if one["fate"] == "outranked" and one["probability"] >= 0.1
     ]
-    t, attention, leaf = pruned[0]
-    ranks = {one["node"]: one["rank"] for _, expansion in expansions for one in expansion["candidates"]}
-    worst = ranks[steps[t]["beam"][-1]]
+    pruned = (each for each in candidates if each[1]["fate"] == "outranked" and each[1]["probability"] >= 0.1)
+    t, leaf, attention = next(pruned)
+    (worst,) = [one["rank"] for _, one, _ in candidates if one["node"] == steps[t]["beam"][-1]]
     reason = f"Pruned at step {t + 1}: its rank {leaf['rank']:.2f} is below {worst:.2f}, the last of 2 that were kept"
     page.get_by_title(reason.replace("-", "−")).first.hover()
     expect(page.locator("#caption")).to_contain_text(f"“{leaf['word']}”: {100 * leaf['probability']:.0f} %")
@@ -87,9 +71,8 @@ def test_reasons_and_attention_follow_the_cursor(page: Any, server: str, expect:
     expect(page.locator("#caption")).to_contain_text("best of 2 hypotheses")
 
 
-@pytest.mark.slow
-def test_a_word_is_forced_and_the_search_goes_on(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
+def test_a_word_is_forced_and_the_search_goes_on(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
     lines = search(page)
     word = page.locator(".tree-word.best").nth(2)
     word.click()
@@ -111,13 +94,13 @@ def test_a_word_is_forced_and_the_search_goes_on(page: Any, server: str, expect:
     expect(page.locator("#forced")).to_be_hidden()
 
 
-@pytest.mark.slow
-def test_the_slider_searches_again_and_shows_what_changes(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
-    page.get_by_label("Beam width").fill("2")
+def test_the_slider_searches_again_and_shows_what_changes(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
+    width = page.get_by_label("Beam width")
+    width.fill("2")
     narrow = [one["text"] for one in search(page)[-1]["ranking"]]
     expect(page.locator(".change")).to_have_count(0)
-    wide = [one["text"] for one in set_width(page, 6)[-1]["ranking"]]
+    wide = [one["text"] for one in searched(page, lambda: width.fill("6"))[-1]["ranking"]]
     expected = [
         "new" if text not in narrow else f"was {narrow.index(text) + 1}"
         for rank, text in enumerate(wide)
@@ -128,13 +111,12 @@ def test_the_slider_searches_again_and_shows_what_changes(page: Any, server: str
     page.get_by_label("Length penalty").fill("1")
     ranking = searched(page, lambda: page.keyboard.press("Tab"))[-1]["ranking"]
     numbers = page.locator("#ranking tbody tr").first.locator("td.num").all_inner_texts()[1:]
-    best = ranking[0]
-    assert numbers == [f"{best[name]:.2f}".replace("-", "−") for name in ("score", "divisor", "rank")]
+    assert numbers == [f"{ranking[0][name]:.2f}".replace("-", "−") for name in ("score", "divisor", "rank")]
 
 
 @pytest.mark.smoke
-def test_the_ranking_of_a_search_does_not_describe_words_of_the_next(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
+def test_a_ranking_does_not_describe_words_of_the_next_search(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
     first_lines = "".join(f"{json.dumps(line)}\n" for line in search(page)[:2])
     page.route("**/api/search", lambda route: route.fulfill(body=first_lines, content_type="application/x-ndjson"))
     page.locator("#send").click()
@@ -143,13 +125,10 @@ def test_the_ranking_of_a_search_does_not_describe_words_of_the_next(page: Any, 
     expect(page.locator("#caption")).to_contain_text("Point at a word")
 
 
-@pytest.mark.slow
-def test_stop(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
-    held: list[Any] = []
-    page.route("**/api/search", lambda route: held.append(route))  # noqa: PLW0108  never answered
-    page.locator("#text").fill(QUESTION)
-    page.keyboard.press("Enter")
+def test_stop(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
+    hold(page, "**/api/search")
+    submit(page, QUESTION)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#stop")).to_be_hidden()
     expect(page.get_by_role("button", name="Search")).to_be_focused()
@@ -157,9 +136,8 @@ def test_stop(page: Any, server: str, expect: Any) -> None:
     search(page)
 
 
-@pytest.mark.slow
-def test_keyboard(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, PATH)
+def test_keyboard(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, PATH)
     search(page)
     page.locator("#tree").focus()
     page.keyboard.press("Tab")
@@ -177,36 +155,19 @@ def test_keyboard(page: Any, server: str, expect: Any) -> None:
     expect(page.locator("#alternatives tbody tr")).to_have_count(10)
 
 
-@pytest.mark.parametrize("width", [320, pytest.param(2560, marks=pytest.mark.slow)])
-def test_the_page_fits(page: Any, server: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    open_page(page, server, PATH)
-    search(page)
-    page.locator(".tree-word.best").last.click()
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "colors"), [(360, "dark"), (1100, "light"), (1100, "dark")])
-def test_axe_finds_no_violations(page: Any, server: str, width: int, colors: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    page.set_viewport_size({"width": width, "height": 800})
-    page.emulate_media(color_scheme=colors, reduced_motion="reduce")
-    open_page(page, server, PATH)
+@pytest.mark.parametrize(("width", "colors"), [(320, "dark"), (1100, "light"), (2560, "light")])
+def test_the_page_is_accessible_and_fits(page: Any, shared_server: str, width: int, colors: str) -> None:
+    set_view(page, width, colors)
+    open_page(page, shared_server, PATH)
     page.get_by_label("No repeated n-grams of").fill("1")
     search(page)
     page.locator(".tree-word.leaf").first.click()
-    results = Axe().run(page).response
-    assert len(results["passes"]) > 10
-    assert not results["violations"], [(one["id"], one["nodes"][0]["html"][:200]) for one in results["violations"]]
+    assert not problems_of(page)
 
 
-@pytest.mark.slow
-def test_a_reply_links_to_its_search(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, "/?run=tiny")
-    page.locator("#text").fill(QUESTION)
-    page.keyboard.press("Enter")
+def test_a_reply_links_to_its_search(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, "/?run=tiny")
+    submit(page, QUESTION)
     reply = page.locator(".from-model .message-text")
     reply.wait_for(timeout=REPLY_TIMEOUT)
     text = reply.inner_text()

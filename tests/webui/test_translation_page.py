@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,18 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from tests.random_runs import make_codec, random_run, small_config
-from tests.webui.conftest import REPLY_TIMEOUT, choose_beam, open_page, serving
+from tests.webui.conftest import (
+    REPLY_TIMEOUT,
+    Serve,
+    choose_beam,
+    hold,
+    open_page,
+    problems_of,
+    serving,
+    set_view,
+    submit,
+)
 
-Serve = Callable[..., AbstractContextManager[str]]
 TRANSLATION = ("task=translation", "data.train=train.tsv", "data.tokenizer=unicode", "data.target_vocabulary_size=9")
 OTHER_TASK = re.compile(r"\b(conversation|reply|replies|message|history|bot|utterance)s?\b", re.IGNORECASE)
 SAMPLE = {"step": 7, "source": "the red car", "reply": "auto", "target": "das rote Auto"}
@@ -57,13 +65,9 @@ def answer(page: Any) -> dict[str, Any]:
     answer = {
         "reply": "kleines Auto",
         "alternatives": [{"text": "kleines Auto", "score": -1.0}, {"text": "Auto", "score": -2.0}],
-        "unknown_words": ["tiny"],
+        **{"source_words": ["tiny", "red", "car"], "unknown_words": ["tiny"], "reply_words": ["kleines", "Auto"]},
         "attention": [[0.7, 0.2, 0.1], [0.01, 0.09, 0.9]],
-        "source_words": ["tiny", "red", "car"],
-        "reply_words": ["kleines", "Auto"],
-        "seconds": 0.1,
-        "step": 7,
-        "warnings": [],
+        **{"seconds": 0.1, "step": 7, "warnings": []},
     }
     page.route("**/api/chat", lambda route: route.fulfill(json=answer))
     return answer
@@ -71,8 +75,7 @@ def answer(page: Any) -> dict[str, Any]:
 
 def translate(page: Any, text: str) -> Any:
     """Translate a text on an open page; the lines of the output."""
-    page.locator("#text").fill(text)
-    page.keyboard.press("Enter")
+    submit(page, text)
     page.locator("#copy").wait_for(timeout=REPLY_TIMEOUT)
     return page.locator("#output > li")
 
@@ -89,7 +92,6 @@ def test_the_page_has_no_words_of_conversations(shared_client: FlaskClient) -> N
     assert not OTHER_TASK.search(main)
 
 
-@pytest.mark.slow
 def test_lines_are_translated_one_by_one(page: Any, server: str, results: Path, expect: Any) -> None:
     bot = Chatbot.load(Run(results / "words"))
     replies = [bot.reply(line, Decoding(method="beam", beam_width=5, n_best=5)) for line in LINES]
@@ -143,49 +145,37 @@ def test_attention_between_both_sentences(page: Any, server: str, answer: dict[s
     assert percents(page, 1) == ["70", "1"]
 
 
-@pytest.mark.parametrize("width", [360, pytest.param(1100, marks=pytest.mark.slow)])
-def test_axe_finds_no_violations_in_a_translation(page: Any, server: str, answer: dict[str, Any], width: int) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    page.set_viewport_size({"width": width, "height": 800})
-    page.emulate_media(color_scheme="dark" if width == 360 else "light", reduced_motion="reduce")
+@pytest.mark.parametrize(("width", "colors"), [(360, "dark"), (1100, "light")])
+def test_a_translation_is_accessible(page: Any, server: str, answer: dict[str, Any], width: int, colors: str) -> None:
+    set_view(page, width, colors)
     answer["warnings"] = ["the model reads only the last 3 of 4 tokens"]
     open_page(page, server, "/translate?run=words")
     translate(page, "one tiny red car\nanother")
     page.get_by_text("As a table").click()
     page.locator(".attention-token").nth(4).focus()
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
-    found = Axe().run(page).response
-    assert len(found["passes"]) > 10
-    assert not [(one["id"], [node["html"][:150] for node in one["nodes"][:3]]) for one in found["violations"]]
+    assert not problems_of(page)
 
 
-@pytest.mark.slow
-def test_the_page_follows_the_task_of_the_run(page: Any, server: str, expect: Any) -> None:
+def test_the_page_follows_the_task_of_the_run(
+    page: Any, server: str, serve: Serve, results: Path, tmp_path: Path, expect: Any
+) -> None:
     open_page(page, server, "/?run=talk")
     expect(page).to_have_title(re.compile("Chat"))
     page.locator("#run").select_option("words")
     expect(page).to_have_title(re.compile("Translate"))
     page.locator("#snapshot option").first.wait_for(state="attached")
-    expect(page.locator("#run")).to_have_value("words")
-    page.get_by_role("link", name="Chat", exact=True).click()
-    expect(page.locator("#run")).to_have_value("talk")
-    page.get_by_role("link", name="Translate", exact=True).click()
-    expect(page.locator("#run")).to_have_value("words")
+    for link, run in {"Chat": "talk", "Translate": "words"}.items():
+        page.get_by_role("link", name=link, exact=True).click()
+        expect(page.locator("#run")).to_have_value(run)
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("link", name="Translate with plain").click()
     expect(page.locator("#run")).to_have_value("plain")
-
-
-@pytest.mark.slow
-def test_without_translation_runs_the_page_says_so(page: Any, serve: Serve, results: Path, tmp_path: Path) -> None:
     shutil.copytree(results / "talk", tmp_path / "talk")
     with serve(tmp_path) as address:
         page.goto(f"{address}/translate")
         page.get_by_text("No translation runs yet").wait_for()
 
 
-@pytest.mark.slow
 def test_sources_that_need_a_warning(page: Any, server: str, expect: Any) -> None:
     """Longer than the model's eight steps; with unknown words; and a run without attention."""
     open_page(page, server, "/translate?run=words")
@@ -198,17 +188,11 @@ def test_sources_that_need_a_warning(page: Any, server: str, expect: Any) -> Non
     expect(page.locator(".attention-picture, .map")).to_have_count(0)
 
 
-@pytest.mark.slow
-def test_examples_come_with_their_reference(page: Any, server: str, expect: Any) -> None:
+def test_examples_errors_and_stop(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, "/translate?run=words")
     page.get_by_role("button", name=SAMPLE["source"]).click()
     expect(page.locator(".details .facts-list")).to_contain_text(str(SAMPLE["target"]), timeout=REPLY_TIMEOUT)
     expect(page.locator("#examples")).to_be_hidden()
-
-
-@pytest.mark.slow
-def test_errors(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, "/translate?run=words")
     lines = translate(page, "a " * 5001 + "\na car")
     expect(lines.nth(0).locator(".error")).to_contain_text("at most 10,000 characters")
     expect(lines.nth(1).locator(".translated")).to_have_count(1)
@@ -216,28 +200,20 @@ def test_errors(page: Any, server: str, expect: Any) -> None:
     page.locator("#send").click()
     expect(page.locator("#note")).to_have_text("At most 100 lines can be translated at a time, not 101.")
     page.route("**/api/chat", lambda route: route.fulfill(status=404, json={"error": "There is no run 'words'."}))
-    page.locator("#text").fill("a car\n" * 20)
-    page.keyboard.press("Enter")
+    submit(page, "a car\n" * 20)
     expect(lines.locator(".error").first).to_contain_text("There is no run 'words'.")
     expect(page.locator("#stop")).to_be_hidden()
     assert lines.locator(".stopped").count() >= 10  # the others were not sent
     page.unroute("**/api/chat")
     page.get_by_role("button", name="Try again").first.click()
     expect(lines.locator(".translated")).to_have_count(20, timeout=REPLY_TIMEOUT)
-
-
-@pytest.mark.slow
-def test_stop(page: Any, server: str, expect: Any) -> None:
-    open_page(page, server, "/translate?run=words")
-    page.route("**/api/chat", lambda route: None)
-    page.locator("#text").fill("a car")
-    page.locator("#send").click()
+    hold(page, "**/api/chat")
+    submit(page, "a car")
     page.locator("#stop").click()
     expect(page.locator("#output .stopped")).to_have_text("Stopped.")
     expect(page.locator("#stop")).to_be_hidden()
 
 
-@pytest.mark.slow
 def test_compare_translations(page: Any, server: str, expect: Any) -> None:
     """Two runs side by side, without a history; a conversation beside them is pointed out."""
     open_page(page, server, "/compare?run=words")
@@ -245,8 +221,7 @@ def test_compare_translations(page: Any, server: str, expect: Any) -> None:
     page.locator("#run").select_option("plain")
     page.get_by_role("button", name="Add column").click()
     for count in (2, 4):
-        page.locator("#text").fill("a small house")
-        page.keyboard.press("Enter")
+        submit(page, "a small house")
         expect(page.locator(".lane .message-text")).to_have_count(count, timeout=REPLY_TIMEOUT)
     expect(page.locator("#mixed")).to_be_empty()
     page.locator(".lane summary").first.click()
@@ -261,24 +236,21 @@ def test_compare_translations(page: Any, server: str, expect: Any) -> None:
     expect(page.locator("#mixed")).to_be_empty()
 
 
-@pytest.mark.slow
-def test_tokens_from_right_to_left(page: Any, server: str, answer: dict[str, Any], expect: Any) -> None:
+def test_rows_of_tokens(page: Any, server: str, answer: dict[str, Any], expect: Any) -> None:
+    """Tokens from right to left, and a sentence that is so long that it becomes a column."""
     answer |= {"reply_words": ["מכונית", "קטנה"], "reply": "מכונית קטנה"}
     open_page(page, server, "/translate?run=words")
+    source, output = (page.locator(".attention-row").nth(row).locator("button") for row in (0, 1))
     translate(page, "tiny red car")
-    boxes = [token.bounding_box() for token in page.locator(".attention-row").nth(1).locator("button").all()]
+    boxes = [token.bounding_box() for token in output.all()]
     assert boxes[0]["x"] > boxes[1]["x"]
-    page.locator(".attention-row").nth(1).locator("button").first.focus()
+    output.first.focus()
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(".attention-row").nth(1).locator("button").nth(1)).to_be_focused()
-
-
-@pytest.mark.slow
-def test_a_long_sentence_is_shown_in_columns(page: Any, server: str, answer: dict[str, Any]) -> None:
-    answer |= {"source_words": [f"word{n}" for n in range(30)], "attention": [[1 / 30] * 29 + [1 / 30]] * 2}
-    open_page(page, server, "/translate?run=words")
+    expect(output.nth(1)).to_be_focused()
+    answer |= {"source_words": [f"word{n}" for n in range(30)], "attention": [[1 / 30] * 30] * 2}
     translate(page, "a car")
     page.locator(".attention-picture:not(.horizontal)").wait_for()
-    first, last = (page.locator(".attention-row").nth(0).locator("button").nth(n).bounding_box() for n in (0, 29))
+    expect(source).to_have_count(30)
+    first, last = (source.nth(n).bounding_box() for n in (0, 29))
     assert last["y"] > first["y"] + 29 * 20
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")

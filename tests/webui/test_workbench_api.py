@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -18,29 +18,20 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import Notes, read_notes, write_notes
 from seq2seq_chat.system.errors import UserError
-from tests.webui.conftest import error_of
+from tests.webui.conftest import MakeClient, Serve, edit_config, error_of
 from webui.api import compute_answers
+from webui.app import close_app
 from webui.limits import Limits
-from webui.model_worker import Answer, ModelUnavailable
+from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.run_watch import RunWatch
 
 TIMEOUT = 120.0
 Cli = Callable[..., Any]
 
 
-def write_metrics(run: Path, lines: list[dict[str, Any]]) -> None:
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-
-
-@pytest.fixture
-def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at the runs whenever a reader asks."""
+def test_events_tell_what_has_changed(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webui.run_watch.INTERVAL", 0.01)
     monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
-
-
-@pytest.mark.usefixtures("short_interval")
-def test_events_tell_what_has_changed(client: FlaskClient, results: Path) -> None:
     response = client.get("/api/events", buffered=False)
     assert response.mimetype == "text/event-stream"
     chunks = iter(response.response)
@@ -66,9 +57,7 @@ def test_events_tell_what_has_changed(client: FlaskClient, results: Path) -> Non
     response.close()
 
 
-def test_streams_end_with_the_server(make_client: Callable[..., FlaskClient]) -> None:
-    from webui.app import close_app
-
+def test_streams_end_with_the_server(make_client: MakeClient) -> None:
     client = make_client()
     response = client.get("/api/events", buffered=False)
     chunks = iter(response.response)
@@ -78,38 +67,25 @@ def test_streams_end_with_the_server(make_client: Callable[..., FlaskClient]) ->
     response.close()
 
 
-def test_pages_that_follow_the_runs_leave_threads_for_others(
-    serve: Callable[..., AbstractContextManager[str]], results: Path
-) -> None:
-    limits = Limits(max_queued=1, max_queued_total=2)
-    with serve(results, limits=limits) as address, ExitStack() as stack:
+def test_pages_that_follow_the_runs_leave_threads_for_others(serve: Serve, results: Path) -> None:
+    with serve(results, limits=Limits(max_queued=1, max_queued_total=2)) as address, ExitStack() as stack:
         for _ in range(40):
             stack.enter_context(urlopen(f"{address}/api/events", timeout=TIMEOUT))
         with urlopen(f"{address}/healthz", timeout=TIMEOUT) as response:
             assert response.status == 200
 
 
-@pytest.mark.usefixtures("short_interval")
 def test_many_readers_share_one_look_at_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webui.run_watch.INTERVAL", 60.0)
-    looks = []
-
-    def summaries() -> list[dict[str, Any]]:
-        looks.append(1)
-        return [{"name": "one"}]
-
-    watch = RunWatch(summaries)
+    looks = iter([[{"name": "one"}]])
+    watch = RunWatch(lambda: next(looks))
     assert all(watch.changes().runs == [{"name": "one"}] for _ in range(50))
-    assert len(looks) == 1
     assert watch.changes(watch.changes().revision).runs == []
 
 
 def test_comparison_of_runs(client: FlaskClient, results: Path) -> None:
     shutil.copytree(results / "tiny", results / "other")
-    file = results / "other" / "config.json"
-    config = json.loads(file.read_text(encoding="utf-8"))
-    config["model"]["hidden_size"] = 24
-    file.write_text(json.dumps(config), encoding="utf-8")
+    edit_config(results / "other", "model", hidden_size=24)
     body = client.get("/api/comparison?run=tiny&run=other&run=tiny").get_json()
     assert body["runs"] == ["tiny", "other"]
     assert body["settings"] == {"model.hidden_size": [16, 24]}
@@ -126,15 +102,13 @@ def test_invalid_comparisons(client: FlaskClient, results: Path) -> None:
 
 
 def test_curves_have_all_quantities(client: FlaskClient, results: Path) -> None:
-    write_metrics(
-        results / "tiny",
-        [
-            {"step": 5, "kind": "train", "loss": 4.0, "learning_rate": 0.1, "gradient_norm": 2.5},
-            {"step": 5, "kind": "validation", "loss": 3.5, "bleu": 12.25},
-            {"step": 10, "kind": "train", "loss": None, "learning_rate": 0.05},
-            {"step": 10, "kind": "validation", "loss": 3.25},
-        ],
-    )
+    lines = [
+        {"step": 5, "kind": "train", "loss": 4.0, "learning_rate": 0.1, "gradient_norm": 2.5},
+        {"step": 5, "kind": "validation", "loss": 3.5, "bleu": 12.25},
+        {"step": 10, "kind": "train", "loss": None, "learning_rate": 0.05},
+        {"step": 10, "kind": "validation", "loss": 3.25},
+    ]
+    (results / "tiny" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert client.get("/api/runs/tiny").get_json()["curves"] == {
         "train": {"step": [5, 10], "loss": [4.0, None], "learning_rate": [0.1, 0.05], "gradient_norm": [2.5, None]},
         "validation": {"step": [5, 10], "loss": [3.5, 3.25], "bleu": [12.25, None]},
@@ -185,9 +159,8 @@ def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, m
     assert answers(step=15) == {"answers": [late], "unanswered": [20, 10]}
     assert answers(step=10) == {"answers": [early, late], "unanswered": [20]}
     lines = [json.loads(line) for line in run.answers_file.read_text(encoding="utf-8").splitlines()]
-    assert [(line["step"], line["question"]) for line in lines] == [(15, q) for q in QUESTIONS[:2]] + [
-        (10, q) for q in QUESTIONS[:2]
-    ]
+    expected = [(step, question) for step in (15, 10) for question in QUESTIONS[:2]]
+    assert [(line["step"], line["question"]) for line in lines] == expected
     monkeypatch.setattr("webui.model_pool.ModelPool.submit", None)  # the replies are read from the run
     run.checkpoint_path(15).unlink()
     assert answers(step=10) == {"answers": [early, late], "unanswered": [20]}
@@ -196,18 +169,27 @@ def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, m
     assert more["unanswered"] == [20, 10]
 
 
-@pytest.mark.usefixtures("fake_chatbots")
-def test_questions_wait_for_room_in_the_queue(make_client: Callable[..., FlaskClient]) -> None:
-    questions = [f"question {number}" for number in range(5)]
+def test_questions_wait_for_room_in_the_queue(client: FlaskClient) -> None:
+    queue, stored = list[int](), list[Any]()
 
-    def ask(step: int, **limits: int) -> Any:
-        client = make_client(limits=Limits(**limits))
-        return client.post("/api/runs/tiny/answers", json={"step": step, "questions": questions})
+    def submit(key: int) -> Future[Any]:
+        if len(queue) == 2:
+            raise ServerBusy("busy")
+        queue.append(key)
+        future: Future[Any] = Future()
+        future.set_result(f"answer {key}")
+        return future
 
-    response = ask(20, max_queued=1)
-    assert response.status_code == 200, response.text
-    assert response.get_json()["answers"] == [{"step": 20, "replies": [f"20: {question}" for question in questions]}]
-    assert "busy" in error_of(ask(10, max_queued_total=0), 503)
+    def store(key: int, answer: Any) -> None:
+        queue.remove(key)
+        stored.append(answer)
+
+    with client.application.app_context():
+        compute_answers(range(5), submit, store)
+        assert stored == [f"answer {key}" for key in range(5)]
+        queue.extend([7, 8])  # of others
+        with pytest.raises(ServerBusy):
+            compute_answers(range(5), submit, store)
 
 
 def test_after_an_error_the_remaining_questions_are_cancelled(client: FlaskClient) -> None:
