@@ -111,7 +111,10 @@ def test_time_lags(
     clocks = [(1.0, 1.1), (1.4, 2.2), (3.4, 7.0), (8.4, 12.6), (17.4, 18.0), (None, 20.0), (21.0, 22.0)]
     film = ""
     for number, clock in enumerate(clocks):
-        start, end = (at and f'<time id="T" value="00:00:{int(at):02},{round(at % 1 * 1000):03}"/>' for at in clock)
+        start, end = (
+            at and f'<time id="T{number}{kind}" value="00:00:{int(at):02},{round(at % 1 * 1000):03}"/>'
+            for kind, at in zip("SE", clock, strict=True)
+        )
         film += f'<s id="{number}">{start or ""}<w id="1">said</w><w id="2">{number}</w>{end}</s>'
     (tmp_path / "1.xml").write_text(f"<document>{film}</document>")
     answer = cli("prepare", "opensubtitles", tmp_path / "1.xml", "--output", tmp_path / "data", "--max-gap", max_gap)

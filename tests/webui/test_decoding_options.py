@@ -29,7 +29,7 @@ def test_every_decoding_setting_is_an_option() -> None:
     ("name", "expected"),
     [
         ("method", {"kind": "choice", "choices": ["greedy", "beam", "sample"], "methods": []}),
-        ("unrolling", {"kind": "choice", "choices": ["static", "dynamic"], "optional": True, "default": None}),
+        ("unrolling", {"kind": "choice", "choices": ["built_in", "dynamic"], "optional": True, "default": None}),
         ("beam_width", {"kind": "integer", "above": 0, "maximum": 50, "methods": ["beam"], "choices": None}),
         ("n_best", {"kind": "integer", "maximum": 50, "methods": ["beam", "sample"]}),
         ("temperature", {"kind": "number", "above": 0, "optional": False, "methods": ["sample"]}),
