@@ -27,7 +27,13 @@ INVALID_INPUT, FAILED = 2, 1  # exit statuses
 
 run_argument = click.argument("run_name", metavar="RUN")
 results_option = click.option(
-    "--results", default="results", show_default=True, metavar="DIR", help="Folder of the runs."
+    "--results",
+    default="results",
+    show_default=True,
+    envvar="SEQ2SEQ_CHAT_RESULTS",
+    show_envvar=True,
+    metavar="DIR",
+    help="Folder of the runs.",
 )
 snapshot_option = click.option(
     "--snapshot",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from seq2seq_chat.cli.options import FAILED, ensure_readable, ensure_trained, exit_with, results_option, set_option
 from seq2seq_chat.system.errors import UserError
@@ -65,6 +66,9 @@ def train(
     if resume is not None and init_from is not None:
         raise click.UsageError("--init-from starts a new run; it cannot be used with --resume")
     config, run = _load_experiment(config_file, resume, overrides, results)
+    source = click.get_current_context().get_parameter_source("results")
+    if run is None and config.results is not None and source is not ParameterSource.COMMANDLINE:
+        results = config.results
     origin = find_snapshot(init_from, results) if init_from is not None else None
     if cluster is None and config.training.strategy == "multi_worker":
         cluster = cluster_from_environment()

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from seq2seq_chat.config.data import Data, is_pairs
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.model import Model
-from seq2seq_chat.config.section import LanguageModelsRequire, Section, conditions, cut
+from seq2seq_chat.config.section import FilePath, LanguageModelsRequire, Section, conditions, cut
 from seq2seq_chat.config.training import Training
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -56,6 +56,8 @@ class Config(Section):
     task: Literal["conversation", "translation", "language_model"] = "conversation"
     """conversation: reply to utterances; translation: map source to target texts, learned from pairs;
     language_model: continue a text, learned from running text"""
+    results: FilePath | None = None
+    """folder of a new run, unless --results names one; null: that of SEQ2SEQ_CHAT_RESULTS, or results"""
     data: Data
     model: Model = Model()
     training: Training = Training()

@@ -580,3 +580,20 @@ def test_an_interrupted_evaluation_says_that_it_resumes(
     monkeypatch.setattr(function, interrupt)
     remedy = "run the same command again to continue; finished replies are kept"
     assert cli(verb, run_copy) == (130, "", f"\nseq2seq-chat: stopped; {remedy}\n")
+
+
+def test_the_place_of_results(cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option wins over the file, and the file over the environment."""
+    monkeypatch.setenv("SEQ2SEQ_CHAT_RESULTS", str(tmp_path / "environment"))
+    few = ["--set", "training.steps=1", "--set", "training.validate_every=1"]
+    file = ["--set", f"results={tmp_path / 'file'}"]
+    for options, folder in (([], "environment"), (file, "file"), ([*file, "--results", tmp_path / "option"], "option")):
+        result = cli("train", tiny_config, *few, *options)
+        assert result.status == 0, result
+        assert Path(result.out.splitlines()[-1]).parent == tmp_path / folder
+    run = next((tmp_path / "file").iterdir())
+    assert (
+        cli("train", "--resume", run, "--set", f"results={tmp_path / 'ignored'}", "--set", "training.steps=2").status
+        == 0
+    )
+    assert not (tmp_path / "ignored").exists()
