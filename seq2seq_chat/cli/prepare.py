@@ -110,10 +110,10 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
     return partial(_decorate, options)
 
 
-def _corpus_options(*pairings: str) -> _Decorator:
+def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
     """The options of corpora of conversations or pairs; the first of ``pairings`` is the default."""
     options: list[_Decorator] = [
-        _text_options(tokenizer="english", split="official, or 97,1,2"),
+        _text_options(tokenizer=tokenizer, split="official, or 97,1,2"),
         click.option("--seed", type=int, default=1, help="Seed of the random split."),
         click.option(
             "--pairing",
@@ -171,7 +171,7 @@ def lines(turns: Any, **options: Any) -> None:
     help="Skip pairs with a side that has more than R times as many tokens as the other.",
 )
 @click.option("--drop-duplicates", is_flag=True, help="Keep only the first of identical pairs.")
-@_corpus_options("alternating")
+@_corpus_options("alternating", tokenizer="unicode")
 def pairs(max_words: int | None, max_ratio: float | None, drop_duplicates: bool, **options: Any) -> None:
     """Files of two columns, or two parallel ones, SOURCE TARGET."""
     from seq2seq_chat.prepare.settings import PairFilters

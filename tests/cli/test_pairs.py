@@ -60,7 +60,7 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
         ("pairs", ["--shared-vocabulary", "--target-tokenizer", "thesis"], "--shared-vocabulary excludes"),
         ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 9], "--shared-vocabulary excludes"),
         ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 0], "--shared-vocabulary excludes"),
-        ("pairs", ["--target-tokenizer", "thesis", "--lowercase"], "--lowercase applies to the unicode tokenizer"),
+        ("pairs", ["--tokenizer", "english", "--lowercase"], "--lowercase applies to the unicode tokenizer"),
         ("pairs", ["--max-ratio", 0.5], "--max-ratio"),
         ("pairs", ["--target-vocabulary-size", 3], "vocabulary"),
     ],
