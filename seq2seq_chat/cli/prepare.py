@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
@@ -53,14 +54,18 @@ def _parse_split(context: click.Context, option: click.Parameter, text: str | No
     return train, validation, test
 
 
-def _parse_max_gap(context: click.Context, option: click.Parameter, text: str) -> float | None:
-    try:
-        seconds = None if text == "off" else float(text)
-    except ValueError:
-        seconds = math.nan
-    if seconds is not None and not 0 <= seconds < math.inf:
-        raise click.BadParameter(f"{text} is neither a number of seconds nor off.")
-    return seconds
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+"""Units of time in seconds."""
+
+
+def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """The seconds of a time such as 90, 90s, 10m, 6h or 2d; infinity for ``off``."""
+    if text is None or text == "off":
+        return None if text is None else math.inf
+    match = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", text)
+    if match is None or match[2] not in _UNITS:
+        raise click.BadParameter(f"{text} is neither a time, such as 90s, 10m, 6h or 2d, nor off.")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _refuse_level(context: click.Context, option: click.Parameter, level: str | None) -> None:
@@ -187,14 +192,14 @@ def pairs(max_words: int | None, max_ratio: float | None, drop_duplicates: bool,
     "--max-gap",
     default="10",
     callback=_parse_max_gap,
-    metavar="SECONDS",
-    help="A longer silence ends a conversation; or `off`.",
+    metavar="TIME",
+    help="A longer silence ends a conversation: seconds, or 30s, 2m, 1h; or `off`.",
 )
 @click.option("--keep-copies", is_flag=True, help="Keep duplicate subtitles of the same film.")
 @_corpus_options("sliding", "alternating")
 def opensubtitles(max_gap: float | None, **options: Any) -> None:
     """Subtitles of OPUS: XML files, folder, .zip, or .txt list."""
-    _prepare_corpus("opensubtitles", options, max_gap=max_gap)
+    _prepare_corpus("opensubtitles", options, max_gap=None if max_gap == math.inf else max_gap)
 
 
 @prepare.command()
@@ -207,6 +212,36 @@ def reddit(subreddits: tuple[str, ...], max_words: int | None, min_score: int | 
     from seq2seq_chat.prepare.readers.reddit import RedditSettings
 
     _prepare_corpus("reddit", options, reader=RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score))
+
+
+@prepare.command()
+@click.option(
+    "--me", multiple=True, metavar="NAME", help="Your name in the chats: all replies are yours. Can be repeated."
+)
+@click.option(
+    "--max-gap",
+    callback=_parse_max_gap,
+    metavar="TIME",
+    help="A longer silence ends a conversation: 30m, 6h, 2d; or `off`.  [default: 6h; subtitles: 10s]",
+)
+@click.option(
+    "--date-order",
+    type=click.Choice(["dmy", "mdy", "ymd"]),
+    help="Order of day, month and year.  [default: as the dates show]",
+)
+@click.option("--anonymize", is_flag=True, help="Replace names, numbers, addresses and links.")
+@_corpus_options("sliding", "alternating", tokenizer="unicode")
+def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, anonymize: bool, **options: Any) -> None:
+    """Chats as programs export them: files, folders, .zip.
+
+    WhatsApp, Telegram, Discord, Slack, Signal, SMS, Messenger, Instagram, LINE, KakaoTalk, subtitles, and texts with
+    "Name: text" on each line.
+    """
+    from seq2seq_chat.prepare.readers.chats import ChatSettings
+
+    if me:
+        options["pairing"] = "alternating"  # every second utterance is yours
+    _prepare_corpus("chats", options, reader=ChatSettings(max_gap, me, date_order, anonymize))
 
 
 @prepare.command()

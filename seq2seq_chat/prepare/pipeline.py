@@ -187,6 +187,7 @@ def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> Re
     result = ReadResult.from_reports(files, reports, folder, settings.tokenizers)
     result.check_damage(settings.max_bad)
     result.check_letters()
+    find_corpus(settings.corpus).check(settings.shard_settings, result.total)
     return result
 
 

@@ -36,11 +36,15 @@ class ReadingStatistics(_Counts, total=False):
 
     Some tokenizers count what they remove: ``thesis`` words, ``unicode`` invisible characters. If corpus files hold
     texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
+
+    Records of chats are messages: those of ``people``, whose number is given, and those ``left_out``, by reason.
     """
 
     removed_words: int
     removed_characters: int
     replaced_characters: int
+    people: int
+    left_out: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -116,4 +120,7 @@ class ReadResult:
             statistics["removed_characters"] = self.total.removed_characters
         if any(map(keeps_texts, self.tokenizers)):
             statistics["replaced_characters"] = self.total.replaced
+        if self.total.people or self.total.left_out:
+            statistics["people"] = len(self.total.people)
+            statistics["left_out"] = dict(sorted(self.total.left_out.items(), key=lambda item: -item[1]))
         return statistics

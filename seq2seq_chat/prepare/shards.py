@@ -25,7 +25,7 @@ from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-_FORMAT = 10  # increment it whenever a reader or a schema changes
+_FORMAT = 11  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""
@@ -175,12 +175,17 @@ class PieceReport:
     removed_characters: int = 0  # by others
     replaced: int = 0  # characters that a line of a corpus file cannot hold
     single_conversation: bool = False  # whether the file has no markers between conversations
+    people: dict[str, int] = field(default_factory=dict)  # of chats: the number of messages of each
+    left_out: dict[str, int] = field(default_factory=dict)  # of chats: the number of messages by reason
 
     def add(self, other: PieceReport) -> None:
         """Add the counts of another piece of the same file; what is true of a piece is true of its file."""
         for name, value in vars(other).items():
-            if name != "file":
-                setattr(self, name, type(value)(getattr(self, name) + value))
+            own = getattr(self, name)
+            if isinstance(value, dict):
+                setattr(self, name, {key: own.get(key, 0) + value.get(key, 0) for key in {**own, **value}})
+            elif name != "file":
+                setattr(self, name, type(value)(own + value))
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seq2seq_chat.prepare.shards import Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import Piece, PieceReport, ReaderSettings, Shard
 
 COMPRESSED = r"(\.gz|\.bz2|\.xz|\.zst)?"
 """The end of the names of compressed files, as a regular expression."""
@@ -37,6 +37,8 @@ class RawCorpus:
     choose: Callable[[list[Path]], list[Path]] = list  # of the files in a folder with suitable names
     combine: Callable[[list[Piece]], list[Piece]] = list  # files that are read together into one
     companion: Callable[[Path], Path | None] = lambda path: None  # a file that is no input, but read with this one
+    # Raises CorpusError if the settings do not suit what was read, which the sum of all reports tells.
+    check: Callable[[ReaderSettings, PieceReport], None] = lambda settings, report: None
 
 
 def find_corpus(name: str) -> RawCorpus:

@@ -25,7 +25,7 @@ from seq2seq_chat.system.compressed import DECOMPRESSION_ERRORS, DamagedFile, re
 SKETCH_SIZE = 32
 """Fingerprints in the sketch of a film: the smallest hashes of its distinct long sentences."""
 
-_ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplementedError, RuntimeError, struct.error)
+ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplementedError, RuntimeError, struct.error)
 """Exceptions that reading a damaged or modified archive may raise."""
 
 _LONG_SENTENCE = 8  # words; shorter sentences occur in many films
@@ -86,16 +86,21 @@ def _content(piece: Piece) -> bytes:
     """The XML of a piece. Raises DamagedFile, OSError."""
     if piece.member is None and piece.path.suffix != ".zip":
         return read_decompressed(piece.path)
-    state = piece.path.stat()
     try:
-        archive = _archive(piece.path, state.st_size, state.st_mtime_ns)
+        archive = open_archive(piece.path)
         return archive.read(piece.member) if piece.member else b""
-    except _ZIP_ERRORS as error:
+    except ZIP_ERRORS as error:
         raise DamagedFile(f"could not be decompressed: {error}") from error
 
 
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """An archive, which stays open. Raises OSError, and ZIP_ERRORS if it is damaged."""
+    state = path.stat()
+    return _open_archive(path, state.st_size, state.st_mtime_ns)
+
+
 @lru_cache(maxsize=1)
-def _archive(path: Path, _size: int, _modified: int) -> zipfile.ZipFile:
+def _open_archive(path: Path, _size: int, _modified: int) -> zipfile.ZipFile:
     """An open archive; size and date are part of the cache key because the file may be modified."""
     return zipfile.ZipFile(path)
 
@@ -123,7 +128,7 @@ def _members(path: Path) -> Iterable[Piece]:
                 for info in archive.infolist()
                 if info.filename.endswith(".xml")
             ]
-    except _ZIP_ERRORS:
+    except ZIP_ERRORS:
         return single_file(path)  # reported as damage when it is read
     if not members:
         raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")

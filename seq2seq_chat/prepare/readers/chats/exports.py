@@ -1,0 +1,281 @@
+"""The files of chat exports: plain, compressed, in folders or in ZIP archives."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import logging
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+import ijson
+
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.prepare.readers import single_file
+from seq2seq_chat.prepare.readers.chats.dates import DateOrder
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, chat_formats, find_format
+from seq2seq_chat.prepare.readers.opensubtitles import ZIP_ERRORS, open_archive
+from seq2seq_chat.prepare.shards import Piece
+from seq2seq_chat.system.compressed import DamagedFile, open_decompressed, read_start
+
+logger = logging.getLogger(__name__)
+
+FILE_NAMES = r"(?i).*\.(txt|json|jsonl|csv|xml|srt|vtt)"
+"""The names of files that may be chats, as a regular expression."""
+
+_START_BYTES = 1 << 16  # by which a format is recognized
+_MAX_EXPANSION = 500  # an archive that grows more is an attack: text shrinks to a tenth
+_MIN_SUSPICIOUS_BYTES = 1 << 20
+_SHOWN_LINES = 3
+_MARKS = (  # byte order marks
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@dataclass
+class Export:
+    """The files of one chat, and what is left out of them."""
+
+    name: str  # identifies it in messages
+    pieces: Sequence[Piece]  # one for each file
+    date_order: DateOrder | None = None  # if the user gave one
+    on_progress: Callable[[int], object] = lambda size: None  # called with numbers of bytes
+    left_out: Counter[str] = field(default_factory=Counter)  # messages by reason
+
+    def leave_out(self, reason: str) -> None:
+        """Count a message that is left out."""
+        self.left_out[reason] += 1
+
+    def start(self) -> str:
+        """The text at the start of the first file. Raises DamagedFile, OSError."""
+        return read_text_start(self.pieces[0])
+
+    def lines(self, *, progress: bool = True) -> Iterator[str]:
+        """Yield the lines of all files without their ends. Raises DamagedFile, OSError.
+
+        Args:
+            progress: Set to False if the lines will be read again.
+        """
+        for piece in self.pieces:
+            with self._open(piece, self.on_progress if progress else lambda size: None) as file:
+                text = io.TextIOWrapper(file, find_encoding(_peek(piece)), "surrogateescape")
+                for line in text:
+                    yield line.removesuffix("\n")
+
+    def json_values(self, piece: Piece, *prefixes: str) -> Iterator[tuple[str, Any]]:
+        """Yield (prefix, value) of the values at some ``prefixes``, as ijson names them, in the order of the file.
+
+        Raises:
+            DamagedFile: The file ends early, or is not JSON.
+            OSError: The file cannot be opened.
+        """
+        with self._open(piece, self.on_progress) as file:
+            try:
+                events = ijson.parse(_without_mark(file), use_float=True)
+                for prefix, event, scalar in events:
+                    if prefix not in prefixes:
+                        continue
+                    if event in ("start_map", "start_array"):
+                        builder, end = ijson.ObjectBuilder(), f"end_{event[6:]}"
+                        builder.event(event, scalar)
+                        for inner, name, value in events:
+                            builder.event(name, value)
+                            if name == end and inner == prefix:
+                                break
+                        yield prefix, builder.value
+                    elif event != "end_map":
+                        yield prefix, scalar
+            except ijson.JSONError as error:
+                raise DamagedFile(f"the JSON is damaged or ends early: {str(error).splitlines()[0]}") from error
+
+    def sibling(self, name: str) -> Export | None:
+        """A file beside the folder of this chat, if there is one."""
+        piece = self.pieces[0]
+        if piece.member is None:
+            path = piece.path.parent.parent / name
+            return replace(self, pieces=[Piece(path, 0)]) if path.is_file() else None
+        member = str(PurePosixPath(piece.member).parent.parent / name)
+        known = member in open_archive(piece.path).namelist()
+        return replace(self, pieces=[replace(piece, member=member)]) if known else None
+
+    def binary(self, piece: Piece) -> Any:
+        """A context manager with a file as a stream of bytes."""
+        return self._open(piece, self.on_progress)
+
+    @contextmanager
+    def _open(self, piece: Piece, on_progress: Callable[[int], object]) -> Iterator[BinaryIO]:
+        with _opened(piece, on_progress) as raw, io.BufferedReader(raw, 1 << 18) as file:
+            yield file
+
+
+class _Stream(io.RawIOBase):
+    """A file that a function reads into buffers, like those of ``open_decompressed``."""
+
+    def __init__(self, read_into: Callable[[memoryview], tuple[int, int] | None], on_progress: Callable[[int], object]):
+        self._read_into, self._on_progress = read_into, on_progress
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while (result := self._read_into(memoryview(buffer))) is not None:
+            filled, consumed = result
+            self._on_progress(consumed)
+            if filled:
+                return filled
+        return 0
+
+
+@contextmanager
+def _opened(piece: Piece, on_progress: Callable[[int], object] = lambda size: None) -> Iterator[_Stream]:
+    """Open a file or a member of an archive. Raises DamagedFile, OSError."""
+    if piece.member is None:
+        with open_decompressed(piece.path) as read_into:
+            yield _Stream(read_into, on_progress)
+        return
+    try:
+        member = open_archive(piece.path).open(piece.member)
+    except ZIP_ERRORS as error:
+        raise DamagedFile(f"could not be decompressed: {error}") from error
+
+    def read_into(buffer: memoryview) -> tuple[int, int] | None:
+        try:
+            filled = member.readinto(buffer)
+        except ZIP_ERRORS as error:
+            raise DamagedFile(f"could not be decompressed: {error}") from error
+        return (filled, 0) if filled else None
+
+    with member:
+        yield _Stream(read_into, on_progress)
+
+
+def _peek(piece: Piece) -> bytes:
+    if piece.member is None:
+        return read_start(piece.path, _START_BYTES)
+    with _opened(piece) as raw, io.BufferedReader(raw) as file:
+        return file.read(_START_BYTES)
+
+
+def read_text_start(piece: Piece) -> str:
+    """The text at the start of a file. Raises DamagedFile, OSError."""
+    start = _peek(piece)
+    return start.decode(find_encoding(start), "replace").replace("\r\n", "\n")
+
+
+def find_encoding(start: bytes) -> str:
+    """The encoding of a text that begins like this: UTF-8 and UTF-16 with a mark, else UTF-8 or Windows-1252."""
+    for mark, name in _MARKS:
+        if start.startswith(mark):
+            return name
+    text = start.decode("utf-8", "replace")
+    damaged = text.count("\ufffd") - 1  # the last character may be incomplete
+    return "cp1252" if damaged > len(re.findall(r"[^\x00-\x7f\ufffd]", text)) else "utf-8"
+
+
+def _without_mark(file: Any) -> Any:
+    if file.peek(3).startswith(codecs.BOM_UTF8):
+        file.read(3)
+    return file
+
+
+def expand_archive(path: Path) -> Iterable[Piece]:
+    """The members of a ZIP archive that may be chats, or the file itself.
+
+    Raises:
+        CorpusError: The archive has no such members, or is a decompression bomb.
+        OSError: The file cannot be read.
+    """
+    if not zipfile.is_zipfile(path):
+        return single_file(path)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    for info in members:
+        if info.file_size > max(_MIN_SUSPICIOUS_BYTES, _MAX_EXPANSION * info.compress_size):
+            raise CorpusError(
+                f"{path}: {info.filename} would grow to more than {_MAX_EXPANSION} times its size, which no chat does. "
+                "Unpack the archive if you trust it."
+            )
+    pieces = [
+        Piece(path, info.compress_size, info.filename)
+        for info in members
+        if re.fullmatch(FILE_NAMES, info.filename) and not PurePosixPath(info.filename).name.startswith(".")
+        if "__MACOSX" not in info.filename
+    ]
+    if not pieces:
+        nested = any(info.filename.endswith((".zip", ".tar", ".gz", ".rar", ".7z")) for info in members)
+        remedy = "Unpack it and name the archives in it." if nested else "Export the chats as text or JSON."
+        raise CorpusError(f"{path} contains no chats. {remedy}")
+    return sorted(pieces, key=lambda piece: PurePosixPath(piece.member or "").parts)
+
+
+def choose_chats(paths: list[Path]) -> list[Path]:
+    """The archives and the files that are chats, or all of them if none is."""
+    chats = [path for path in paths if zipfile.is_zipfile(path) or _format_of(Piece(path, 0)) is not None]
+    if chats and len(chats) < len(paths):
+        logger.warning("skipped %s files that are not chats", f"{len(paths) - len(chats):,}")
+    return chats or paths
+
+
+def combine_exports(pieces: list[Piece]) -> list[Piece]:
+    """One piece for each chat: where a format divides a chat, the folder with its parts.
+
+    Raises:
+        CorpusError: A file, or everything in an archive, is no chat.
+        OSError: A file cannot be read.
+    """
+    exports: dict[tuple[Path, str | None], list[Piece]] = {}
+    unknown: dict[Path, Piece] = {}
+    for piece in pieces:
+        chat_format = _format_of(piece)
+        if chat_format is None:
+            unknown.setdefault(piece.path, piece)
+        elif chat_format.in_folders:
+            member = None if piece.member is None else f"{PurePosixPath(piece.member).parent}/"
+            exports.setdefault((piece.path if member else piece.path.parent, member), []).append(piece)
+        else:
+            exports[piece.path, piece.member] = [piece]
+    for path, piece in unknown.items():
+        if piece.member is None or not any(path == known for known, _ in exports):
+            raise CorpusError(_explain_unknown(piece))
+    return [
+        parts[0] if len(parts) == 1 else Piece(path, sum(part.size for part in parts), member)
+        for (path, member), parts in exports.items()
+    ]
+
+
+def parts_of(piece: Piece) -> list[Piece]:
+    """The files of a piece of ``combine_exports``. Raises DamagedFile, OSError."""
+    if piece.member is None and piece.path.is_dir():
+        return [replace(piece, path=path) for path in sorted(piece.path.glob("*.json"))]
+    if piece.member is not None and piece.member.endswith("/"):
+        members = sorted(
+            name
+            for name in open_archive(piece.path).namelist()
+            if name.endswith(".json") and f"{PurePosixPath(name).parent}/" == piece.member
+        )
+        return [replace(piece, member=name) for name in members]
+    return [piece]
+
+
+def _format_of(piece: Piece) -> ChatFormat | None:
+    try:
+        return find_format(read_text_start(piece))
+    except DamagedFile:
+        return None
+
+
+def _explain_unknown(piece: Piece) -> str:
+    lines = [line[:100] for line in read_text_start(piece).splitlines() if line.strip()][:_SHOWN_LINES]
+    if not lines:
+        return f"{piece} is empty."
+    names = ", ".join(dict.fromkeys(chat_format.name for chat_format in chat_formats()))
+    shown = "".join(f"\n  {line}" for line in lines)
+    return f"{piece} is not a chat that `prepare chats` can read ({names}). It begins with:{shown}"

@@ -1,0 +1,118 @@
+"""Texts with ``Name: text`` on each line, and subtitles (.srt, .vtt)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
+from seq2seq_chat.prepare.readers.chats.exports import Export
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
+
+_LINE = re.compile(r"([^\W\d_][^:\n\t<>{}=/]{0,39}?)(?: ?\([^()]{1,40}\))?: ?(\S.*)")
+_RULE = re.compile(r"[-=*_]{3,}")
+_MOSTLY = 0.5  # lines of a script that have a name
+_BLANK_SHARE = 0.8  # of the turns are followed by blank lines: then these do not divide conversations
+
+_CUE = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2})[,.](\d{1,3}) +--> +.*")
+_TAGS = re.compile(r"<(?!v[. ])[^<>]*>|\{\\[^{}]*\}")
+_VOICE = re.compile(r"<v(?:\.\S+)? ([^<>]+)>")
+_LABEL = re.compile(r"([A-Z][A-Z0-9 .'-]{1,30}|[A-Z][a-z]+(?: [A-Z][a-z]+)?): ?(.*)")
+_SOUND = re.compile(r"[\[(♪#].*[\])♪#]|[♪#].*")
+_END_OF_SENTENCE = re.compile(r"[.!?…。！？\"”»)]$")
+_FIRST_DAY = datetime(1970, 1, 1)
+
+
+def _is_script(start: str) -> bool:
+    lines = [line.strip() for line in start.split("\n") if line.strip()]
+    names = Counter(match[1] for line in lines if (match := _LINE.fullmatch(line)))
+    talks = names.total() > _MOSTLY * len(lines) and names.total() > len(names) > 0
+    return talks and not start.lstrip().startswith(("<", "{", "["))
+
+
+def _read_script(export: Export) -> Iterator[Message]:
+    blanks = turns = 0
+    previous = ""
+    for line in export.lines(progress=False):
+        turns += bool(_LINE.fullmatch(line.strip()))
+        blanks += bool(previous) and not line.strip()
+        previous = line.strip()
+    blanks_divide = blanks < _BLANK_SHARE * turns
+    number, author, lines = 0, "", list[str]()
+
+    def finished() -> Iterator[Message]:
+        if text := " ".join(lines):
+            yield Message(author, None, text, str(number))
+        lines.clear()
+
+    for line in map(str.strip, export.lines()):
+        if line == END_OF_CONVERSATION or _RULE.fullmatch(line) or (not line and blanks_divide):
+            yield from finished()
+            number += 1
+        elif match := _LINE.fullmatch(line):
+            yield from finished()
+            author = match[1]
+            lines.append(match[2])
+        elif lines:
+            lines.append(line)
+        elif line:
+            export.leave_out("lines without a name")
+    yield from finished()
+
+
+def _read_subtitles(export: Export) -> Iterator[Message]:
+    time: datetime | None = None
+    cue: list[str] = []
+    number, unfinished = 0, False  # of the speaker, and whether the last cue ends within a sentence
+
+    def finished() -> Iterator[Message]:
+        nonlocal number, unfinished
+        for text, author in _turns(cue):
+            if _SOUND.fullmatch(text):
+                export.leave_out("sounds")
+                continue
+            number += not (unfinished and text[:1].islower())
+            unfinished = not _END_OF_SENTENCE.search(text)
+            yield Message(author, time, text, author_id=author or f"speaker {number}")
+        cue.clear()
+
+    for line in map(str.strip, export.lines()):
+        if match := _CUE.fullmatch(line):
+            hours, minutes, seconds, fraction = (int(part or 0) for part in match.groups())
+            time = _FIRST_DAY + timedelta(hours=hours, minutes=minutes, seconds=seconds + fraction / 1000)
+        elif not line:
+            yield from finished()
+            time = None
+        elif time is not None:
+            cue.append(line)
+    yield from finished()
+
+
+def _turns(cue: list[str]) -> Iterator[tuple[str, str]]:
+    """The texts of a subtitle with their speakers, if these are known. A dash begins the text of another person."""
+    turns: list[list[str]] = []
+    for line in cue:
+        voice, plain = _VOICE.match(line), _VOICE.sub("", _TAGS.sub("", line)).strip()
+        label = _LABEL.fullmatch(plain)
+        if voice or label:
+            turns.append([voice[1].strip() if voice else label[1], label[2] if label and not voice else plain])
+        elif plain.startswith(("- ", "– ", "-")) or not turns:
+            turns.append(["", plain.lstrip("-– ")])
+        else:
+            turns[-1].append(plain)
+    for author, *texts in turns:
+        if text := " ".join(filter(None, texts)):
+            yield text, author
+
+
+def _are_subtitles(start: str) -> bool:
+    lines = start.lstrip("\ufeff").split("\n", 20)[:20]
+    return lines[0].startswith("WEBVTT") or any(map(_CUE.fullmatch, map(str.strip, lines)))
+
+
+FORMATS = (
+    ChatFormat("subtitles", _are_subtitles, _read_subtitles, max_gap=10.0),
+    ChatFormat("a text with names", _is_script, _read_script),
+)

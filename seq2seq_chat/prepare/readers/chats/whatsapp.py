@@ -1,0 +1,219 @@
+"""WhatsApp: the text that Android and iPhones export, in any language.
+
+A message begins with a date and a time, in brackets on iPhones and followed by a dash on Android, in the format of the
+phone's region; the lines of a message after the first have neither. What WhatsApp wrote itself has no author on
+Android; on iPhones, it begins with a left-to-right mark (U+200E).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from seq2seq_chat.prepare.readers.chats.dates import STAMP, Clock, date_fields
+from seq2seq_chat.prepare.readers.chats.exports import Export
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
+
+MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
+"""Invisible characters that give the direction of text."""
+
+_STYLES = [
+    re.compile(rf"[{MARKS}]*\[({STAMP})\] ?"),
+    re.compile(rf"[{MARKS}]*({STAMP}) [-–] "),
+    re.compile(rf"[{MARKS}]*({STAMP}): (?=[^:\n]+:)"),  # iPhones before 2016
+]
+_MEDIA = re.compile(r"<[^<>\n]{3,80}>|.{1,200}\.\w{2,5} \([^()\n]{4,40}\)|\S{4,20}: https://maps\.google\.com/\S+|null")
+_MEDIA_WORDS = re.compile(
+    r"omitted|weggelassen|omitid|omis|absent|omess|non inclus|weggelaten|oculta|pominięt|dahil edilmedi|vynech|uteläm"
+    r"|udelad|utelatt|pois|пропущ|не включ|attached|angehängt|adjunto|ficheiro|생략|省略|忽略|略去|含まれて|مستبعد",
+    re.IGNORECASE,
+)
+_FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
+_EDITED = re.compile(
+    r"\s*(?:\u200e<[^<>\n]+>|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
+    r"|Ce message a été modifié|Mensagem editada|Esta mensagem foi editada|Questo messaggio è stato modificato"
+    r"|Dit bericht is bewerkt|Bu mesaj düzenlendi|Pesan ini diedit|Данное сообщение изменено|Сообщение изменено"
+    r"|Ta wiadomość została edytowana|此訊息已編輯|此消息已编辑|このメッセージは編集されました|수정된 메시지입니다)\.?>)$"
+)
+_DELETED = {
+    text.casefold()
+    for text in [
+        "This message was deleted",
+        "You deleted this message",
+        "This message was deleted by admin",
+        "Diese Nachricht wurde gelöscht",
+        "Du hast diese Nachricht gelöscht",
+        "Se eliminó este mensaje",
+        "Eliminaste este mensaje",
+        "Este mensaje fue eliminado",
+        "Este mensaje se eliminó",
+        "Ce message a été supprimé",
+        "Vous avez supprimé ce message",
+        "Essa mensagem foi apagada",
+        "Mensagem apagada",
+        "Você apagou essa mensagem",
+        "Você apagou esta mensagem",
+        "Esta mensagem foi apagada",
+        "Esta mensagem foi eliminada",
+        "Apagou esta mensagem",
+        "Eliminou esta mensagem",
+        "Questo messaggio è stato eliminato",
+        "Hai eliminato questo messaggio",
+        "Dit bericht is verwijderd",
+        "U hebt dit bericht verwijderd",
+        "Je hebt dit bericht verwijderd",
+        "Данное сообщение удалено",
+        "Вы удалили данное сообщение",
+        "Это сообщение было удалено",
+        "Bu mesaj silindi",
+        "Bu mesajı sildiniz",
+        "Pesan ini dihapus",
+        "Pesan ini telah dihapus",
+        "Anda menghapus pesan ini",
+        "Anda telah menghapus pesan ini",
+        "Ta wiadomość została usunięta",
+        "Usunięto tę wiadomość",
+        "Tato zpráva byla smazána",
+        "Smazal(a) jste tuto zprávu",
+        "Det här meddelandet togs bort",
+        "Du tog bort det här meddelandet",
+        "Tämä viesti poistettiin",
+        "Poistit tämän viestin",
+        "このメッセージは削除されました",
+        "メッセージを削除しました",
+        "此訊息已刪除",
+        "您已刪除此訊息",
+        "此消息已被删除",
+        "您删除了此消息",
+        "你删除了此条消息",
+        "삭제된 메시지입니다",
+        "메시지를 삭제했습니다",
+        "تم حذف هذه الرسالة",
+        "حذفت هذه الرسالة",
+        "הודעה זו נמחקה",
+        "מחקת הודעה זו",
+        "यह संदेश हटा दिया गया था",
+        "यह मैसेज हटा दिया गया",
+        "आपने यह संदेश हटा दिया है",
+    ]
+}
+_CALL = re.compile(
+    r"(?:Missed (?:group )?(?:voice|video) call|Verpasster (?:Sprach|Video|Gruppen)\w*anruf|Llamada(?: de \w+)? perdida"
+    r"|Videollamada perdida|Appel (?:vocal|vidéo) manqué|Chiamata (?:vocale|video)\w* persa|Videochiamata persa"
+    r"|(?:Ligação|Chamada) de (?:voz|vídeo) perdida|Gemiste (?:spraak|video)-?oproep|Пропущенный (?:аудио|видео)звонок"
+    r"|Cevapsız (?:sesli|görüntülü) arama|不在着信|ビデオ通話の不在着信|未接(?:語音|語音|视频|影片)\S*|부재중 \S+ ?통화)[^\n]*"
+)
+_POLL = re.compile(r"(?:POLL|UMFRAGE|ENCUESTA|SONDAGE|ENQUETE|SONDAGGIO|ОПРОС|ANKET):\n")
+_QUOTES = re.compile(r"[\"“”„«»]")
+_FIRST_LINES = 100
+_SURE_AFTER = 20_000  # messages, which show how names are written
+
+
+def _style(text: str) -> re.Pattern[str] | None:
+    """The regular expression for the start of messages, if one of the first lines is such a start."""
+    lines = text.split("\n", _FIRST_LINES)[:_FIRST_LINES]
+    counts = {style: sum(map(bool, map(style.match, lines))) for style in _STYLES}
+    best = max(_STYLES, key=lambda style: counts[style])
+    return best if counts[best] else None
+
+
+def _read(export: Export) -> Iterator[Message]:
+    style = _style(export.start())
+    if style is None:
+        return
+    clock, names = _survey(export, style)
+    author, time, lines = "", None, list[str]()
+    for line in export.lines():
+        start = style.match(line)
+        stamp = clock.read(start[1]) if start else None
+        if start is None or stamp is None:
+            if time is not None:
+                lines.append(line)
+            elif line.strip(MARKS + " "):
+                export.leave_out("before the first message")
+            continue
+        if time is not None:
+            message = _message(export, author, "\n".join(lines))
+            if message is not None:
+                yield Message(author, time, message)
+        author, text = _split(line[start.end() :], names)
+        time, lines = stamp, [text]
+    if time is not None:
+        message = _message(export, author, "\n".join(lines))
+        if message is not None:
+            yield Message(author, time, message)
+
+
+def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, dict[str, str]]:
+    """The clock of a file, and the names with a colon, by the part before it."""
+    stamps: dict[tuple[int, int, int], str] = {}
+    names: dict[str, str | None] = {}
+    counts: dict[str, int] = {}
+    for line in export.lines(progress=False):
+        start = style.match(line)
+        fields = date_fields(start[1]) if start else None
+        if start is None or fields is None:
+            continue
+        stamps.setdefault(fields, start[1])
+        if len(counts) <= _SURE_AFTER:
+            name, colon, rest = line[start.end() :].partition(": ")
+            longer = rest.partition(": ")
+            if colon:
+                found = f"{name}: {longer[0]}" if longer[1] else None
+                names[name] = found if names.get(name, found) == found else None
+                counts[name] = counts.get(name, 0) + 1
+    clock = Clock(stamps.values(), export.name, export.date_order)
+    return clock, {name: found for name, found in names.items() if found is not None and counts[name] > 2}
+
+
+def _split(text: str, names: dict[str, str]) -> tuple[str, str]:
+    """The author, who is empty if it is WhatsApp, and the text of the first line of a message."""
+    name, colon, rest = text.partition(": ")
+    if not colon and text.endswith(":"):
+        name, rest = text[:-1], ""  # followed by lines of text
+    elif not colon:
+        return "", text
+    if name in names:
+        name, rest = names[name], text[len(names[name]) + 2 :]
+    if _QUOTES.search(name):
+        return "", text  # of a changed subject
+    return name.strip(MARKS + "~ \u202f\u00a0"), rest
+
+
+def _message(export: Export, author: str, text: str) -> str | None:
+    """The text that the author wrote, or None if it is left out."""
+    text = text.rstrip("\n ")
+    if not author:
+        export.leave_out("system")
+        return None
+    is_marked = text.startswith("\u200e")
+    if "<" in text:
+        text = _EDITED.sub("", text)
+    if is_marked or "\u200e" in text:
+        text = _without_media(text)
+    text = text.strip(MARKS + " ")
+    first, _, caption = text.partition("\n")
+    if _MEDIA.fullmatch(first):
+        text, kind = "" if _FILE_NAME.fullmatch(caption) else caption, "media"
+    elif len(text) < 80 and text.rstrip(".").casefold() in _DELETED:
+        text, kind = "", "deleted"
+    elif _POLL.match(text) or (len(text) < 80 and _CALL.fullmatch(text)):
+        text, kind = "", "system"
+    elif is_marked:
+        text, kind = "", "media" if _MEDIA_WORDS.search(text) else "system"
+    else:
+        kind = "empty" if text else "media"
+    if not text:
+        export.leave_out(kind)
+    return text or None
+
+
+def _without_media(text: str) -> str:
+    """A text of an iPhone without the note at its end that a file or a picture is left out."""
+    head, mark, tail = text.rpartition("\u200e")
+    if head.strip(MARKS + " ") and (tail.startswith("<") or _MEDIA_WORDS.search(tail)) and "\n" not in tail:
+        return "" if "•" in head else head.rstrip(MARKS + " \n")
+    return text
+
+
+FORMATS = (ChatFormat("WhatsApp", lambda start: _style(start) is not None, _read),)
