@@ -4,7 +4,7 @@ import { createTokenizer } from "./tokenizers.js";
 
 export const SPECIAL_WORDS = 4; // <pad>, <go>, <eos>, <unknown>; where a text contains them, they are unknown words
 
-export class Codec {
+export class TextCodec {
   constructor({ tokenizer, words }) {
     this.tokenizer = createTokenizer(tokenizer);
     this.vocabulary = words;

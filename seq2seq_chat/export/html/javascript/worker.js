@@ -6,7 +6,7 @@
 // {stop: id}                                     → {id, stopped: true}
 // Any request may be answered by {id, error: a sentence for people}.
 import { Chatbot } from "./chatbot.js";
-import { Codec } from "./codec.js";
+import { TextCodec } from "./codec.js";
 import { Generator } from "./generator.js";
 import { LanguageModel, Seq2Seq } from "./model.js";
 import { ModelFileError, decodeBase85, decompress, parseModelFile } from "./model_file.js";
@@ -43,7 +43,7 @@ function pauses(id) {
 
 async function load({ load: text }) {
   const { header, weights } = parseModelFile(await decompress(decodeBase85(text)));
-  const codecs = header.codecs.map((codec) => new Codec(codec));
+  const codecs = header.codecs.map((codec) => new TextCodec(codec));
   model = header.task === "language_model"
     ? new Generator(new LanguageModel(weights, header.model), codecs[0])
     : new Chatbot(new Seq2Seq(weights, header.model), codecs[0], codecs.at(-1), header);
