@@ -1,4 +1,4 @@
-"""Each format of chats, on small made-up exports in several languages: who wrote what and when, and what is left out."""
+"""Formats of chats, on small made-up exports in several languages: who wrote what and when, what is left out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHATSAPP = {
     "android_ja": ("2023/03/13 9:05 - ", "2023/03/14 21:30 - "),
     "android_zh": ("2023/3/13 上午9:05 - ", "2023/3/14 下午9:30 - "),
     "android_ko": ("2023. 3. 13. 오전 9:05 - ", "2023. 3. 14. 오후 9:30 - "),
-    "android_ar": ("١٣‏/٣‏/٢٠٢٣، ٩:٠٥ ص - ", "١٤‏/٣‏/٢٠٢٣، ٩:٣٠ م - "),
+    "android_ar": ("١٣\u200f/٣\u200f/٢٠٢٣، ٩:٠٥ ص - ", "١٤\u200f/٣\u200f/٢٠٢٣، ٩:٣٠ م - "),
     "android_he": ("13.3.2023, 9:05 - ", "14.3.2023, 21:30 - "),
     "android_th": ("13/3/2566 09:05 - ", "14/3/2566 21:30 - "),
     "android_vi": ("09:05, 13/03/2023 - ", "21:30, 14/03/2023 - "),
@@ -64,7 +64,7 @@ WHATSAPP = {
 def test_whatsapp_dates(tmp_path: Path, locale: str) -> None:
     path = tmp_path / "chat.txt"
     first, second = WHATSAPP[locale]
-    path.write_text(f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}‎Ben Ö. 😂: Bye\n", newline="\r\n")
+    path.write_text(f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}\u200eBen Ö. 😂: Bye\n", newline="\r\n")
     messages, left_out, chat_format = read(path)
     assert [(message.author, message.text) for message in messages] == [
         ("Ada", "Hi: you\nthere\n\n3 - 4"),

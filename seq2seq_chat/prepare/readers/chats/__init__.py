@@ -9,7 +9,7 @@ from itertools import islice
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers import RawCorpus
-from seq2seq_chat.prepare.readers.chats.conversations import ChatWriter
+from seq2seq_chat.prepare.readers.chats.conversations import LEFT_OUT_LATER, UNREADABLE, ChatWriter
 from seq2seq_chat.prepare.readers.chats.dates import DateOrder
 from seq2seq_chat.prepare.readers.chats.exports import (
     FILE_NAMES,
@@ -35,7 +35,6 @@ class ChatSettings(ReaderSettings):
     max_gap: float | None = None  # seconds without a message that end a conversation; None: what suits the format
     me: tuple[str, ...] = ()  # names of the person whose messages are the replies of all samples
     date_order: DateOrder | None = None  # None: as the dates of each file show
-    anonymize: bool = False  # replace names, numbers, addresses and links
 
 
 def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
@@ -68,11 +67,12 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
             for messages in _batches(chat_format.read(export)):
                 people.update(message.author for message in messages)
                 texts = tokenize([message.text.replace("\n", " ") for message in messages], settings.tokenizer, shard)
-                export.left_out["nothing that the tokenizer keeps"] += len(messages) - len(texts.kept())
+                export.left_out[UNREADABLE] += len(messages) - len(texts.kept())
                 writer.add(messages, texts)
         finally:
-            report.records = people.total() + export.left_out.total()
             writer.close()
+            unread = sum(count for reason, count in export.left_out.items() if reason not in LEFT_OUT_LATER)
+            report.records = people.total() + unread
             report.people = {name: count for name, count in people.items() if name}
             report.left_out = {reason: count for reason, count in export.left_out.items() if count}
     except DamagedFile as error:

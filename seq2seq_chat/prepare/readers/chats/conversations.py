@@ -22,6 +22,9 @@ _MAX_CHARACTERS = MAX_LINE_BYTES // 8  # of an utterance: longer ones are no rep
 
 _WITHOUT_REPLY = "without a reply of yours"
 _UNPROMPTED = "yours, without a message before"
+UNREADABLE = "nothing that the tokenizer keeps"
+LEFT_OUT_LATER = (_WITHOUT_REPLY, _UNPROMPTED, UNREADABLE)
+"""Reasons to leave out messages that were read."""
 
 
 @dataclass

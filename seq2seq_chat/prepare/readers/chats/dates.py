@@ -122,7 +122,7 @@ def at(day: date, clock: list[int], stamp: str) -> datetime | None:
         elif _MORNING.search(stamp):
             hour %= 12
     try:
-        return datetime(day.year, day.month, day.day, hour, minute, *second[:1])
+        return datetime(day.year, day.month, day.day, hour, minute, second[0] if second else 0)
     except ValueError:
         return None
 
@@ -141,7 +141,7 @@ def _find_order(stamps: list[str], name: str) -> DateOrder:
     is_tie = scores["dmy"] == scores["mdy"] and readings["dmy"] != readings["mdy"]
     if best == "dmy" and len(dates) > 1 and is_tie and "/" in stamps[0]:  # only with / do some write the month first
         raise CorpusError(
-            f"{name}: dates such as {stamps[0]} may start with the day or with the month, and all dates of the file make "
-            "sense either way. Say which with --date-order dmy or --date-order mdy."
+            f"{name}: dates such as {stamps[0]} may start with the day or with the month, and all dates of the file "
+            "make sense either way. Say which with --date-order dmy or --date-order mdy."
         )
     return best

@@ -16,7 +16,8 @@ _START_OF_CSV = re.compile(r'"?(?:MessageID"?,"?)?AuthorID"?,"?Author"?,"?Date"?
 _TEXT_TYPES = {"Default", "Reply", "0", "19"}  # also in versions that wrote numbers
 _SYSTEM = re.compile(  # in CSV files
     r"(?:Joined the server|Pinned a message|Started a call that lasted \S+ minutes?|Started a thread"
-    r"|Changed the channel icon|(?:Added|Removed) .{1,80} (?:to|from) the group|Left the group)\.|Changed the channel name: .*"
+    r"|Changed the channel icon|(?:Added|Removed) .{1,80} (?:to|from) the group|Left the group)\."
+    r"|Changed the channel name: .*"
 )
 
 

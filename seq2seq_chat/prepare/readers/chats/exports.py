@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import ijson
 
@@ -146,15 +146,15 @@ def _opened(piece: Piece, on_progress: Callable[[int], object] = lambda size: No
     except ZIP_ERRORS as error:
         raise DamagedFile(f"could not be decompressed: {error}") from error
 
-    def read_into(buffer: memoryview) -> tuple[int, int] | None:
+    def read_member(buffer: memoryview) -> tuple[int, int] | None:
         try:
-            filled = member.readinto(buffer)
+            filled = cast(io.BufferedIOBase, member).readinto(buffer)
         except ZIP_ERRORS as error:
             raise DamagedFile(f"could not be decompressed: {error}") from error
         return (filled, 0) if filled else None
 
     with member:
-        yield _Stream(read_into, on_progress)
+        yield _Stream(read_member, on_progress)
 
 
 def _peek(piece: Piece) -> bytes:
@@ -277,5 +277,5 @@ def _explain_unknown(piece: Piece) -> str:
     if not lines:
         return f"{piece} is empty."
     names = ", ".join(dict.fromkeys(chat_format.name for chat_format in chat_formats()))
-    shown = "".join(f"\n  {line}" for line in lines)
-    return f"{piece} is not a chat that `prepare chats` can read ({names}). It begins with:{shown}"
+    shown = " | ".join(lines)
+    return f"{piece} is not a chat that `prepare chats` can read ({names}). It begins with: {shown}"

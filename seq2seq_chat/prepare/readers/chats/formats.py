@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from seq2seq_chat.prepare.readers.chats.exports import Export
+from typing import Any, NamedTuple
 
 ENTRY_POINTS = "seq2seq_chat.readers"
 """The group of entry points where other packages offer a ChatFormat."""
@@ -53,7 +50,7 @@ class ChatFormat:
 
     name: str  # of the program, for people
     matches: Callable[[str], bool]  # whether a file that begins with this text has the format
-    read: Callable[[Export], Iterator[Message]]  # the messages of each chat in the order of time
+    read: Callable[[Any], Iterator[Message]]  # of an Export: the messages of each chat in the order of time
     max_gap: float = 6 * 3600.0  # seconds without a message after which a new conversation begins, by default
     in_folders: bool = False  # whether the files in a folder are the parts of one chat
 

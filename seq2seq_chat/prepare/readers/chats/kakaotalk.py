@@ -28,7 +28,8 @@ _CALL = re.compile(
     r"(?:보이스톡|페이스톡|라이브톡|그룹콜|Voice Call|Video Call) ?(?:해요|취소|부재중|종료|\d+:\d+|\w+ed)"
 )
 _EVENT = re.compile(  # without an author
-    r".+님(?:이|을) .*(?:들어왔습니다|나갔습니다|초대했습니다|내보냈습니다)\.?.*|채팅방 관리자가 .+|.+ (?:joined|left) this chatroom\."
+    r".+님(?:이|을) .*(?:들어왔습니다|나갔습니다|초대했습니다|내보냈습니다)\.?.*|채팅방 관리자가 .+"
+    r"|.+ (?:joined|left) this chatroom\."
     r"|.+ invited .+\."
 )
 _KOREAN = Clock((), "", "ymd")

@@ -96,8 +96,10 @@ def _turns(cue: list[str]) -> Iterator[tuple[str, str]]:
     for line in cue:
         voice, plain = _VOICE.match(line), _VOICE.sub("", _TAGS.sub("", line)).strip()
         label = _LABEL.fullmatch(plain)
-        if voice or label:
-            turns.append([voice[1].strip() if voice else label[1], label[2] if label and not voice else plain])
+        if voice:
+            turns.append([voice[1].strip(), plain])
+        elif label:
+            turns.append([label[1], label[2]])
         elif plain.startswith(("- ", "– ", "-")) or not turns:
             turns.append(["", plain.lstrip("-– ")])
         else:

@@ -33,7 +33,8 @@ _EDITED = re.compile(
     r"\s*(?:\u200e<[^<>\n]+>|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
     r"|Ce message a été modifié|Mensagem editada|Esta mensagem foi editada|Questo messaggio è stato modificato"
     r"|Dit bericht is bewerkt|Bu mesaj düzenlendi|Pesan ini diedit|Данное сообщение изменено|Сообщение изменено"
-    r"|Ta wiadomość została edytowana|此訊息已編輯|此消息已编辑|このメッセージは編集されました|수정된 메시지입니다)\.?>)$"
+    r"|Ta wiadomość została edytowana|此訊息已編輯|此消息已编辑|このメッセージは編集されました"
+    r"|수정된 메시지입니다)\.?>)$"
 )
 _DELETED = {
     text.casefold()
@@ -101,7 +102,8 @@ _CALL = re.compile(
     r"(?:Missed (?:group )?(?:voice|video) call|Verpasster (?:Sprach|Video|Gruppen)\w*anruf|Llamada(?: de \w+)? perdida"
     r"|Videollamada perdida|Appel (?:vocal|vidéo) manqué|Chiamata (?:vocale|video)\w* persa|Videochiamata persa"
     r"|(?:Ligação|Chamada) de (?:voz|vídeo) perdida|Gemiste (?:spraak|video)-?oproep|Пропущенный (?:аудио|видео)звонок"
-    r"|Cevapsız (?:sesli|görüntülü) arama|不在着信|ビデオ通話の不在着信|未接(?:語音|語音|视频|影片)\S*|부재중 \S+ ?통화)[^\n]*"
+    r"|Cevapsız (?:sesli|görüntülü) arama|不在着信|ビデオ通話の不在着信|未接(?:語音|语音|视频|影片)\S*"
+    r"|부재중 \S+ ?통화)[^\n]*"
 )
 _POLL = re.compile(r"(?:POLL|UMFRAGE|ENCUESTA|SONDAGE|ENQUETE|SONDAGGIO|ОПРОС|ANKET):\n")
 _QUOTES = re.compile(r"[\"“”„«»]")
@@ -187,8 +189,8 @@ def _message(export: Export, author: str, text: str) -> str | None:
         export.leave_out("system")
         return None
     is_marked = text.startswith("\u200e")
-    if "<" in text:
-        text = _EDITED.sub("", text)
+    if "<" in text and (unedited := _EDITED.sub("", text)).strip(MARKS + " "):
+        text = unedited
     if is_marked or "\u200e" in text:
         text = _without_media(text)
     text = text.strip(MARKS + " ")
@@ -210,7 +212,7 @@ def _message(export: Export, author: str, text: str) -> str | None:
 
 def _without_media(text: str) -> str:
     """A text of an iPhone without the note at its end that a file or a picture is left out."""
-    head, mark, tail = text.rpartition("\u200e")
+    head, _, tail = text.rpartition("\u200e")
     if head.strip(MARKS + " ") and (tail.startswith("<") or _MEDIA_WORDS.search(tail)) and "\n" not in tail:
         return "" if "•" in head else head.rstrip(MARKS + " \n")
     return text
