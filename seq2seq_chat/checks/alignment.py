@@ -8,7 +8,7 @@ import numpy as np
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
-from seq2seq_chat.checks.learning import ReplyTask, train_until
+from seq2seq_chat.checks.reply_task import ReplyTask, train_until
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 

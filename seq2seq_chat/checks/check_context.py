@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from seq2seq_chat.config import TARGET_SETTINGS, Config, Data
 from seq2seq_chat.data.build_codecs import build_codecs, build_tokenizers
 from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.pairs import corpus_paths
 from seq2seq_chat.data.samples import Sample, read_samples
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
@@ -37,6 +38,7 @@ class CheckResult(NamedTuple):
     required: str
     detail: str = ""
     curve: tuple[tuple[int, float], ...] = ()  # (step, loss in nats per token) of a check that trains
+    remedy: str = ""  # a command with settings that pass
 
 
 class CheckContext:
@@ -49,17 +51,33 @@ class CheckContext:
     Args:
         config: the experiment to check.
         folder: for the files of the checks.
-        fast: use shorter sequences in the copy task.
+        fast: use shorter sequences in the copy task, and fewer steps to judge the settings.
         full_size: keep the hidden, embedding and projection sizes.
+        source: the configuration file, and the overrides of its settings, to be named in commands.
     """
 
-    def __init__(self, config: Config, folder: Path, *, fast: bool = False, full_size: bool = False) -> None:
-        self.config, self.folder, self.fast, self.full_size = config, folder, fast, full_size
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        *,
+        fast: bool = False,
+        full_size: bool = False,
+        source: tuple[str, Sequence[str]] = ("CONFIG", ()),
+    ) -> None:
+        self.config, self.folder, self.fast, self.full_size, self.source = config, folder, fast, full_size, source
 
     @cached_property
     def _tokenizers(self) -> Tokenizers:
         """The configured tokenizers. Raises UserError."""
         return build_tokenizers(self.config.data)
+
+    @cached_property
+    def missing_files(self) -> list[str]:
+        """The files of the configured corpora that do not exist."""
+        data = self.config.data
+        paths = [path for files in (data.train, data.validation, data.test) if files for path in corpus_paths(files)]
+        return [str(path) for path in paths if not path.exists()]
 
     @cached_property
     def data_error(self) -> str | None:

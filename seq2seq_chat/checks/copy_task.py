@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
-from seq2seq_chat.checks.learning import ReplyTask, check_reply_task
+from seq2seq_chat.checks.reply_task import ReplyTask, check_reply_task
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 MAX_LENGTH_FAST = 10

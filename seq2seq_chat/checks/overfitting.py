@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
-from seq2seq_chat.checks.learning import REQUIRED_ACCURACY, ReplyTask, check_reply_task
+from seq2seq_chat.checks.reply_task import REQUIRED_ACCURACY, ReplyTask, check_reply_task
 from seq2seq_chat.text.vocabulary import Vocabulary
 
 SAMPLES = 48

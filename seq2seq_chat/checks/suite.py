@@ -22,6 +22,7 @@ from seq2seq_chat.checks.language_model import (
     check_text_initial_loss,
     check_text_overfitting,
 )
+from seq2seq_chat.checks.learning import check_learning
 from seq2seq_chat.checks.overfitting import check_overfitting
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.config import Config
@@ -39,6 +40,7 @@ CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "padding": check_padding,
     "save-and-load": check_save_and_load,
     "decoding": check_decoding,
+    "learning": check_learning,
     "alignment": check_alignment,
     "overfitting": check_overfitting,
     "copy-task": check_copy_task,
@@ -51,6 +53,7 @@ TEXT_CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "gradients": check_gradients,
     "carried-state": check_carried_state,
     "save-and-load": check_save_and_load,
+    "learning": check_learning,
     "overfitting": check_text_overfitting,
 }
 """The checks of language models."""

@@ -60,7 +60,7 @@ def check(
     ensure_available(config.training.precision)
     suite.ensure_checks_exist(only, config)
     folder = create_checks_folder(results, config)
-    context = CheckContext(config, folder, fast=fast, full_size=full_size)
+    context = CheckContext(config, folder, fast=fast, full_size=full_size, source=(config_file, overrides))
     if config.task != "language_model" and context.data_error is not None:
         click.echo(f"{context.data_error}\nthe checks that need real samples use the bundled ones")
     checks = suite.run_checks(context, only)
