@@ -39,6 +39,7 @@ class CheckResult(NamedTuple):
     detail: str = ""
     curve: tuple[tuple[int, float], ...] = ()  # (step, loss in nats per token) of a check that trains
     remedy: str = ""  # a command with settings that pass
+    replaced: str = ""  # of the configuration; empty: what the check always replaces
 
 
 class CheckContext:

@@ -58,6 +58,25 @@ TEXT_CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
 }
 """The checks of language models."""
 
+_SMALL = "sizes, vocabulary, corpus"
+_ADAM = "optimizer, learning rate, schedule, batch size"
+REPLACED = {
+    "data": "nothing",
+    "memory": "nothing",
+    "initial-loss": _SMALL,
+    "gradients": f"{_SMALL}; optimizer, learning rate, clipping, batch size",
+    "padding": _SMALL,
+    "carried-state": f"{_SMALL}; softmax, precision, dropout, batch size",
+    "save-and-load": f"{_SMALL}; batch size",
+    "decoding": f"{_SMALL}; decoding",
+    "learning": "number of steps, devices, pretrained embeddings",
+    "alignment": f"{_SMALL}; {_ADAM}, softmax, dropout, noise",
+    "overfitting": f"sizes, vocabulary; {_ADAM}, dropout",
+    "copy-task": f"{_SMALL}; {_ADAM}, softmax, dropout",
+}
+"""What each check replaces of the configuration."""
+TABLE_WIDTH = 80
+
 
 def checks_of(config: Config) -> dict[str, Callable[[CheckContext, OnProgress], CheckResult]]:
     """The checks that apply to a configuration."""
@@ -75,6 +94,11 @@ class CompletedCheck(NamedTuple):
     def status(self) -> str:
         """As printed: passed or FAILED."""
         return "passed" if self.result.passed else "FAILED"
+
+    @property
+    def replaced(self) -> str:
+        """What it replaced of the configuration."""
+        return self.result.replaced or REPLACED.get(self.name, "nothing")
 
 
 def ensure_checks_exist(names: Sequence[str], config: Config) -> None:
@@ -118,12 +142,17 @@ def print_check(check: CompletedCheck) -> None:
     print(f"{check.status}  {check.name}: {check.result.measured} (required: {check.result.required})", flush=True)
     if check.result.detail:
         print(f"        {check.result.detail}", flush=True)
+    print(f"        replaced: {check.replaced}", flush=True)
+    if check.result.remedy:
+        print(f"        this helps:\n{check.result.remedy}", flush=True)
 
 
 def summary(checks: Sequence[CompletedCheck]) -> str:
-    """A table of the results."""
-    rows = [("check", "result", "measured", "required", "time")]
-    rows += [(c.name, c.status, c.result.measured, c.result.required, format_duration(c.seconds)) for c in checks]
+    """A table of the results, of at most ``TABLE_WIDTH`` columns; what does not fit is printed with each check."""
+    rows = [("check", "result", "time", "measured")]
+    rows += [(c.name, c.status, format_duration(c.seconds), c.result.measured) for c in checks]
+    width = TABLE_WIDTH - sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[:3])
+    rows = [(*row[:3], row[3] if len(row[3]) <= width else row[3][: width - 1] + "…") for row in rows]
     failed = [c.name for c in checks if not c.result.passed]
     verdict = f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}" if failed else "all checks passed"
     return f"{format_table(rows, style='ruled')}\n{verdict}, in {format_duration(sum(c.seconds for c in checks))}"
@@ -140,8 +169,11 @@ def write_results(checks: Sequence[CompletedCheck], path: Path) -> None:
             "detail": result.detail,
             "curve": result.curve,
             "seconds": round(seconds, 1),
+            "replaced": check.replaced,
+            "remedy": result.remedy,
         }
-        for name, result, seconds in checks
+        for check in checks
+        for name, result, seconds in [check]
     ]
     write_json(path, {"passed": all(entry["passed"] for entry in entries), "checks": entries})
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seq2seq_chat.runs.run import Run
 
 
-INVALID_INPUT, FAILED = 2, 1  # exit statuses
+INVALID_INPUT, FAILED, NO_CORPUS = 2, 1, 3  # exit statuses
 
 run_argument = click.argument("run_name", metavar="RUN")
 results_option = click.option(

@@ -1,0 +1,212 @@
+"""The first steps of a training, exactly as configured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seq2seq_chat.architecture.variables import WORD_VARIABLES
+from seq2seq_chat.checks.check_context import CheckContext, OnProgress
+from seq2seq_chat.config import Config, Training
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.corpus_file import write_conversations
+from seq2seq_chat.data.dataset import Batch
+from seq2seq_chat.model.variables import variable_name
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.language_model import LanguageModelSetup
+from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.optimizers import Schedule
+from seq2seq_chat.training.sampler import open_training_corpus, training_batches
+
+MIN_STEPS, MAX_STEPS = 8, 40  # of a trial
+CORPUS_STEPS = 3 / 8  # of them
+MAX_PRODUCTS = {True: 2e11, False: 8e11}  # of a trial, with --fast and without: multiplications of the forward pass
+FINAL_STEPS = 3  # whose mean loss is the final one
+MAX_ACCELERATION = 3.0
+RATE_AT = (0.01, 0.1, 0.5)  # parts of the training
+CORPUS = "learning.txt"
+CHARACTERS = 100  # words of the synthetic corpus of a model of characters
+
+
+class Trial(NamedTuple):
+    """What the first steps of a training did.
+
+    Attributes:
+        settings: Of the training.
+        losses: Of batches of the corpus, one after the other, in nats per token.
+        fixed_losses: Of the first of these batches, with the same random numbers, in the steps that follow.
+        norms: Of the gradients of all steps.
+        movement: The share by which a step changes the weights, on average.
+        weights: Their number.
+        untrained: The variables that never changed.
+    """
+
+    settings: Training
+    losses: list[float]
+    fixed_losses: list[float]
+    norms: list[float]
+    movement: float
+    weights: int
+    untrained: list[str]
+
+    @property
+    def final_loss(self) -> float:
+        """Of the fixed batch."""
+        return float(np.mean(self.fixed_losses[-FINAL_STEPS:]))
+
+    @property
+    def final_corpus_loss(self) -> float:
+        """Of the batches of the corpus."""
+        return float(np.mean(self.losses[-FINAL_STEPS:]))
+
+    def fall_per_step(self, steps: float) -> float:
+        """By how much the loss falls, in nats per token and step, if so many steps follow at the initial rate.
+
+        The first steps from small random weights are slower than the next ones. The larger one of two: the fall from
+        the first loss to the last ones, and the trend of the fixed batch, as far as that increases by itself.
+        """
+        rates = list(_rates(self.settings, range(len(self.norms))))
+        done = np.cumsum([0.0, *rates[:-1]])  # before each step, in steps at the initial rate
+        times, losses = done[len(self.losses) :], np.array(self.fixed_losses)
+        if len(times) < 4 or times[-1] - times[len(times) // 2] < 1e-6:  # the rate has reached zero
+            return (self.losses[0] - self.final_loss) / max(float(done[-1]), 1.0)
+        halves = slice(len(times) // 2 + 1), slice(len(times) // 2, None)
+        early, late = (-float(np.polyfit(times[half], losses[half], 1)[0]) for half in halves)
+        acceleration = (late - early) / (times[halves[1]].mean() - times[halves[0]].mean())
+        trend = min(late + max(0.0, acceleration) * steps / 2, MAX_ACCELERATION * late)
+        return max((self.losses[0] - self.final_loss) / max(float(done[-1]), 1.0), trend)
+
+    @property
+    def kept(self) -> float:
+        """The share of the gradient's norm that clipping keeps, the median of all steps, 0 to 1."""
+        limit, norm = self.settings.gradient_clipping, float(np.median(self.norms))
+        if limit is None or norm == 0:
+            return 1.0
+        if self.settings.gradient_clipping_by == "value":  # no vector of clipped values is longer
+            limit *= math.sqrt(self.weights)
+        return min(1.0, limit / norm)
+
+
+def run_trial(context: CheckContext, config: Config, on_progress: OnProgress) -> Trial:
+    """Train from the initial weights: first on batches of the corpus, then on the first of them again and again."""
+    learner, schedule = _build_learner(context, config), Schedule(config.training)
+    variables = learner.model.trainable_variables
+    before = [variable.numpy() for variable in variables]
+    steps = _trial_steps(learner, context.fast)
+    corpus_steps = int(steps * CORPUS_STEPS)
+    losses: list[float] = []
+    norms: list[float] = []
+    for step in range(steps):
+        learner.set_learning_rate(schedule.learning_rate(step))
+        if step >= corpus_steps:
+            learner.step = 0  # its batch and its random numbers
+        result = learner.train_step()
+        losses.append(float(result.loss.nats) / float(result.loss.tokens))
+        norms.append(float(result.gradient_norm))
+        on_progress(f"step {step + 1} of {steps}, loss {losses[-1]:.3f}")
+        if not math.isfinite(losses[-1]):
+            break
+    learner.close()
+    changes = [variable.numpy() - old for variable, old in zip(variables, before, strict=True)]
+    return Trial(
+        config.training,
+        losses[:corpus_steps],
+        losses[corpus_steps:] or [math.nan],
+        norms,
+        movement=_norm(changes) / _norm(before) / len(norms),
+        weights=sum(array.size for array in before),
+        untrained=[
+            variable_name(variable)
+            for variable, change in zip(variables, changes, strict=True)
+            if not (np.any(change) or _has_one_step(learner.batches.batch(0)))
+        ],
+    )
+
+
+def _has_one_step(batch: Any) -> bool:
+    """Whether all sources or targets have a single word, so that there is nothing to attend to or to remember."""
+    return isinstance(batch, Batch) and bool(min(batch.source_length.max(), batch.target_length.max()) < 2)
+
+
+def rates_at(settings: Training) -> list[float]:
+    """The learning rate at ``RATE_AT``, relative to the initial one."""
+    return list(_rates(settings, (int(part * settings.steps) for part in RATE_AT)))
+
+
+def effective_steps(settings: Training) -> float:
+    """The sum of the learning rates of the whole training, relative to the initial one."""
+    ends = np.unique(np.geomspace(1, settings.steps, 10_000).astype(np.int64))  # most of them early
+    starts = np.concatenate([[0], ends[:-1]])
+    return float(np.dot(ends - starts, list(_rates(settings, starts.tolist()))))
+
+
+def _rates(settings: Training, steps: Iterable[int]) -> Iterator[float]:
+    """The learning rates of steps, relative to the initial one."""
+    schedule = Schedule(settings)
+    return (schedule.learning_rate(step) / settings.learning_rate for step in steps)
+
+
+def trial_config(context: CheckContext) -> Config:
+    """The configuration; if its corpus is missing, with a synthetic one of the same size."""
+    config = context.config
+    if not context.missing_files:
+        return config
+    model, data = config.model, config.data
+    side = data.target_text
+    size = min(side.vocabulary_size, CHARACTERS) if "character" in side.tokenizer else side.vocabulary_size
+    return context.small_config(
+        size,
+        hidden_size=model.hidden_size,
+        embedding_size=max(model.embedding_size, model.projection_size or 0),
+        steps=1,
+        model={"encoder_steps": model.encoder_steps, "decoder_steps": model.decoder_steps},
+        data={"buckets": data.buckets, "train": str(context.folder / CORPUS)},
+    )
+
+
+def _build_learner(context: CheckContext, config: Config) -> Learner[Any]:
+    """The learner of an experiment on one device."""
+    is_text = config.task == "language_model"
+    if context.missing_files:
+        codecs = _write_synthetic_corpus(context, config)
+    else:
+        codecs = build_codecs(config.data, running_text=is_text)
+    if is_text:
+        data = config.data.model_copy(update={"validation": None})
+        return LanguageModelSetup(config.model_copy(update={"data": data}), codecs).build_learner(SINGLE_DEVICE)
+    corpus = open_training_corpus(config, codecs, lambda _: None)
+    return build_learner(config, codecs, training_batches(config, codecs, corpus))
+
+
+def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
+    """Texts of as many tokens as the model reads, whose words are as frequent as by Zipf's law."""
+    model, training, rng = config.model, config.training, np.random.default_rng(config.seed)
+    words = [f"w{number}" for number in range(max(2, config.data.vocabulary_size - len(SPECIAL_WORDS)))]
+    frequencies = 1 / np.arange(1, len(words) + 1)
+    maximum = max(1, min(model.encoder_steps, model.decoder_steps - 1, config.data.max_length or 10**4))
+    count = MAX_STEPS * training.batch_size
+    if config.task == "language_model":
+        maximum, count = training.truncation.steps, count // 2 + training.batch_size
+
+    def text() -> str:
+        return " ".join(rng.choice(words, rng.integers(1, maximum + 1), p=frequencies / frequencies.sum()))
+
+    write_conversations(context.folder / CORPUS, [(text(), text()) for _ in range(count)])
+    return Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
+
+
+def _trial_steps(learner: Learner[Any], fast: bool) -> int:
+    """As many steps as take a minute at most: fewer of a large model."""
+    sizes = {variable_name(variable): math.prod(variable.shape) for variable in learner.model.trainable_variables}
+    unused = WORD_VARIABLES if learner.sampled else WORD_VARIABLES[:3]  # of a table of words, only some rows are used
+    products = sum(size for name, size in sizes.items() if name not in unused) * np.size(learner.batches.batch(0)[0])
+    return int(np.clip(MAX_PRODUCTS[fast] / products, MIN_STEPS, MAX_STEPS))
+
+
+def _norm(arrays: list[np.ndarray]) -> float:
+    return math.sqrt(sum(float(np.sum(np.square(array, dtype=np.float64))) for array in arrays))
