@@ -15,8 +15,11 @@ from seq2seq_chat.config import Config, Training
 
 REQUIRED_FALL = 1.0  # nats per token over the whole training, or half of the initial loss if that is less
 MAX_RISE, MAX_CORPUS_RISE = 1.05, 1.5  # times the initial loss: of the fixed batch, and of different ones
-MIN_MOVEMENT = 1e-4  # of the weights over the whole training, relative; less is lost in the rounding of the loss
+MIN_MOVEMENT = 1e-3  # of the weights over the whole training, relative; a nat takes more
 MIN_RATE = 1e-6  # of the initial learning rate
+MIN_EFFECTIVE = 0.1  # of the steps: less is left by a schedule that determines the fall
+UNDECIDED = 0.1  # of the required fall: if more is expected, a longer trial decides
+SHORT, LONG = 40, 300  # steps of a trial at most; fewer of a large model
 MIN_KEPT = 0.1  # of the gradient's norm: less is left by a limit that determines the update
 
 TOO_HIGH, TOO_LOW, CLIPPED, DECAYED, FROZEN = (
@@ -37,7 +40,7 @@ Changes = dict[str, Any]
 def check_learning(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """A few real steps show that the loss will fall by a nat. If not, settings are tried until some help."""
     config = trial_config(context)
-    trial = run_trial(context, config, on_progress)
+    trial = _try(context, config, on_progress)
     cause, detail, changes = diagnose(trial), _describe(trial), None
     if cause is not None:
         changes = None if cause == FROZEN else _find_remedy(context, config, trial, on_progress)
@@ -55,6 +58,14 @@ def check_learning(context: CheckContext, on_progress: OnProgress) -> CheckResul
     )
 
 
+def _try(context: CheckContext, config: Config, on_progress: OnProgress) -> Trial:
+    """A trial; a longer one if that might show that the loss falls faster after the first steps."""
+    trial = run_trial(context, config, SHORT, on_progress)
+    if diagnose(trial) == TOO_LOW and _expected_fall(trial) > UNDECIDED * _required_fall(trial):
+        return run_trial(context, config, LONG, on_progress)
+    return trial
+
+
 def diagnose(trial: Trial) -> str | None:
     """What it looks like if the settings cannot learn; None if they can."""
     settings = trial.settings
@@ -65,7 +76,8 @@ def diagnose(trial: Trial) -> str | None:
     if not _learns(trial, effective_steps(settings)):
         if trial.kept < MIN_KEPT:
             return CLIPPED
-        return DECAYED if _learns(trial, settings.steps) else TOO_LOW
+        decayed = effective_steps(settings) < MIN_EFFECTIVE * settings.steps and _learns(trial, settings.steps)
+        return DECAYED if decayed else TOO_LOW
     return FROZEN if trial.untrained else None
 
 
@@ -79,6 +91,12 @@ def _rises(trial: Trial) -> bool:
 def _required_fall(trial: Trial) -> float:
     """Nats per token over the whole training."""
     return min(REQUIRED_FALL, trial.losses[0] / 2)
+
+
+def _expected_fall(trial: Trial) -> float:
+    """Nats per token over the whole training, if the loss goes on falling like that."""
+    steps = effective_steps(trial.settings)
+    return trial.fall_per_step(steps) * steps
 
 
 def _learns(trial: Trial, steps: float) -> bool:
@@ -117,7 +135,7 @@ def _find_remedy(context: CheckContext, config: Config, trial: Trial, on_progres
         changes |= change
         training = Training.model_validate(config.training.model_dump() | changes)
         on_progress(f"trying {', '.join(f'{key}={value}' for key, value in change.items())}")
-        trial = run_trial(context, config.model_copy(update={"training": training}), on_progress)
+        trial = _try(context, config.model_copy(update={"training": training}), on_progress)
     return changes if diagnose(trial) is None else None
 
 
@@ -138,9 +156,8 @@ def _remedy(cause: str, trial: Trial) -> Changes | None:
     elif cause == TOO_LOW and settings.optimizer != "adam":
         change = {"optimizer": "adam", "learning_rate": USUAL_RATES["adam"]}
         change |= {"momentum": 0.0} if settings.momentum else {}
-    elif cause == TOO_LOW and (fall := trial.fall_per_step(effective_steps(settings))) > 0:
-        needed = settings.steps * _required_fall(trial) / (fall * effective_steps(settings))
-        change = {"steps": math.ceil(2 * needed)}
+    elif cause == TOO_LOW and (fall := _expected_fall(trial)) > 0:
+        change = {"steps": math.ceil(2 * settings.steps * _required_fall(trial) / fall)}
     return change
 
 

@@ -23,13 +23,14 @@ from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 
-MIN_STEPS, MAX_STEPS = 8, 40  # of a trial
+MIN_STEPS = 8  # of a trial
 CORPUS_STEPS = 3 / 8  # of them
 MAX_PRODUCTS = {True: 2e11, False: 8e11}  # of a trial, with --fast and without: multiplications of the forward pass
 FINAL_STEPS = 3  # whose mean loss is the final one
 MAX_ACCELERATION = 3.0
+ROUNDING = 1e-5  # nats: the trend of losses that differ less is not meaningful
 RATE_AT = (0.01, 0.1, 0.5)  # parts of the training
-CORPUS = "learning.txt"
+CORPUS, SYNTHETIC_BATCHES = "learning.txt", 20
 CHARACTERS = 100  # words of the synthetic corpus of a model of characters
 
 
@@ -73,13 +74,15 @@ class Trial(NamedTuple):
         rates = list(_rates(self.settings, range(len(self.norms))))
         done = np.cumsum([0.0, *rates[:-1]])  # before each step, in steps at the initial rate
         times, losses = done[len(self.losses) :], np.array(self.fixed_losses)
-        if len(times) < 4 or times[-1] - times[len(times) // 2] < 1e-6:  # the rate has reached zero
-            return (self.losses[0] - self.final_loss) / max(float(done[-1]), 1.0)
+        average = (self.losses[0] - self.final_loss) / max(float(done[-1]), 1.0)
+        has_stopped = len(times) < 4 or times[-1] - times[len(times) // 2] < 1e-6
+        if has_stopped or losses[0] - losses[-1] < ROUNDING:
+            return average
         halves = slice(len(times) // 2 + 1), slice(len(times) // 2, None)
         early, late = (-float(np.polyfit(times[half], losses[half], 1)[0]) for half in halves)
         acceleration = (late - early) / (times[halves[1]].mean() - times[halves[0]].mean())
         trend = min(late + max(0.0, acceleration) * steps / 2, MAX_ACCELERATION * late)
-        return max((self.losses[0] - self.final_loss) / max(float(done[-1]), 1.0), trend)
+        return max(average, trend)
 
     @property
     def kept(self) -> float:
@@ -92,12 +95,12 @@ class Trial(NamedTuple):
         return min(1.0, limit / norm)
 
 
-def run_trial(context: CheckContext, config: Config, on_progress: OnProgress) -> Trial:
+def run_trial(context: CheckContext, config: Config, max_steps: int, on_progress: OnProgress) -> Trial:
     """Train from the initial weights: first on batches of the corpus, then on the first of them again and again."""
     learner, schedule = _build_learner(context, config), Schedule(config.training)
     variables = learner.model.trainable_variables
     before = [variable.numpy() for variable in variables]
-    steps = _trial_steps(learner, context.fast)
+    steps = min(max_steps, _affordable_steps(learner, context.fast))
     corpus_steps = int(steps * CORPUS_STEPS)
     losses: list[float] = []
     norms: list[float] = []
@@ -189,7 +192,7 @@ def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
     words = [f"w{number}" for number in range(max(2, config.data.vocabulary_size - len(SPECIAL_WORDS)))]
     frequencies = 1 / np.arange(1, len(words) + 1)
     maximum = max(1, min(model.encoder_steps, model.decoder_steps - 1, config.data.max_length or 10**4))
-    count = MAX_STEPS * training.batch_size
+    count = SYNTHETIC_BATCHES * training.batch_size
     if config.task == "language_model":
         maximum, count = training.truncation.steps, count // 2 + training.batch_size
 
@@ -200,12 +203,12 @@ def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
     return Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
 
 
-def _trial_steps(learner: Learner[Any], fast: bool) -> int:
+def _affordable_steps(learner: Learner[Any], fast: bool) -> int:
     """As many steps as take a minute at most: fewer of a large model."""
     sizes = {variable_name(variable): math.prod(variable.shape) for variable in learner.model.trainable_variables}
     unused = WORD_VARIABLES if learner.sampled else WORD_VARIABLES[:3]  # of a table of words, only some rows are used
     products = sum(size for name, size in sizes.items() if name not in unused) * np.size(learner.batches.batch(0)[0])
-    return int(np.clip(MAX_PRODUCTS[fast] / products, MIN_STEPS, MAX_STEPS))
+    return max(MIN_STEPS, int(MAX_PRODUCTS[fast] / products))
 
 
 def _norm(arrays: list[np.ndarray]) -> float:

@@ -19,7 +19,7 @@ from seq2seq_chat.chat import chatbot
 from seq2seq_chat.checks import alignment
 from seq2seq_chat.checks.check_context import SAMPLE_CORPUS, CheckContext
 from seq2seq_chat.checks.suite import run_checks
-from seq2seq_chat.config import Config, load_config
+from seq2seq_chat.config import Config, Training, load_config
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.decoding import search
 from seq2seq_chat.engines.tensorflow.scorer import Scorer, Scores
@@ -27,10 +27,14 @@ from seq2seq_chat.model import attention, deferred, encoder, seq2seq
 from seq2seq_chat.model.attention import AdditiveAttention, Memory
 from seq2seq_chat.model.output import WordSampler
 from seq2seq_chat.text.vocabulary import EOS, PAD
+from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.step import TrainingStep
 
 CONFIG = Path(__file__).parents[2] / "configs" / "thesis_reddit.json"
 SHORT = ["model.encoder_steps=4", "model.decoder_steps=4"]  # for the gradient check
 ALIGNED_STEPS = 240  # after which attention is aligned
+SMALL = [*SHORT, "model.hidden_size=32", "model.embedding_size=16", "model.projection_size=16"]  # for that of learning
+SMALL += ["data.vocabulary_size=600", "training.batch_size=16"]
 FAST_CHECKS = ["initial-loss", "gradients", "padding", "decoding"]
 
 
@@ -163,6 +167,45 @@ def attention_in_the_order_of_the_encoder(patch: pytest.MonkeyPatch, folder: Pat
     patch.setattr(chatbot.Chatbot, "replies", replies)
 
 
+def patch_updates(patch: pytest.MonkeyPatch, is_trained: Callable[[str], bool]) -> None:
+    """Make optimizers update only variables with some names."""
+    real = build_optimizer
+
+    def build(settings: Training) -> Any:
+        optimizer = real(settings)
+        apply = optimizer.apply_gradients
+
+        def apply_gradients(pairs: Iterable[tuple[Any, tf.Variable]], **options: Any) -> None:
+            kept = [(gradient, variable) for gradient, variable in pairs if is_trained(variable.name)]
+            if kept:
+                apply(kept, **options)
+
+        object.__setattr__(optimizer, "apply_gradients", apply_gradients)
+        return optimizer
+
+    patch.setattr("seq2seq_chat.training.learner.build_optimizer", build)
+
+
+def encoder_not_trained(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch_updates(patch, lambda name: not name.startswith("encoder/"))
+
+
+def nothing_trained(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch_updates(patch, lambda name: False)
+
+
+def gradients_of_one_layer_zero(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    real = TrainingStep.gradients
+
+    def gradients(self: TrainingStep, batch: Any, step: tf.Tensor) -> tuple[Any, list[Any]]:
+        loss, computed = real(self, batch, step)
+        names = [variable.name for variable in self._model.trainable_variables]
+        zero = [0.0 * g if name.startswith("decoder/layer0") else g for name, g in zip(names, computed, strict=True)]
+        return loss, zero
+
+    patch.setattr(TrainingStep, "gradients", gradients)
+
+
 FAULTS: dict[Callable[[pytest.MonkeyPatch, Path], None], set[str]] = {
     no_attention_mask: {"padding"},
     no_encoder_mask: {"padding"},
@@ -176,6 +219,9 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch, Path], None], set[str]] = {
     source_and_target_embeddings_swapped_at_load: {"save-and-load"},
     attention_not_trained: {"alignment"},
     attention_in_the_order_of_the_encoder: {"alignment"},
+    encoder_not_trained: {"learning"},
+    nothing_trained: {"learning"},
+    gradients_of_one_layer_zero: {"learning"},
 }
 
 
@@ -191,6 +237,7 @@ def test_fault_is_caught(
     fault(monkeypatch, tmp_path)
     monkeypatch.setattr(alignment, "MAX_STEPS", ALIGNED_STEPS)
     overrides = SHORT if FAULTS[fault] & {"gradients", "save-and-load"} else []
+    overrides = SMALL if "learning" in FAULTS[fault] else overrides
     assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), FAULTS[fault]) == FAULTS[fault]
 
 
@@ -201,6 +248,7 @@ def failed_checks(context: CheckContext, only: Iterable[str]) -> set[str]:
 @pytest.mark.slow
 def test_model_without_faults_passes_the_fast_checks(tmp_path: Path) -> None:
     assert failed_checks(CheckContext(load_config(CONFIG, SHORT), tmp_path), FAST_CHECKS) == set()
+    assert failed_checks(CheckContext(load_config(CONFIG, SMALL), tmp_path), ["learning"]) == set()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +257,7 @@ def test_model_without_faults_passes_the_fast_checks(tmp_path: Path) -> None:
 def test_model_without_faults_passes_all_checks(fast: bool, tmp_path: Path) -> None:
     """With sequences of up to ten numbers in the copy task, or 40 if it is not fast."""
     checks = run_checks(CheckContext(_sample_config(1), tmp_path, fast=fast))
-    assert len(checks) == 10
+    assert len(checks) == 11
     assert [check.name for check in checks if not check.result.passed] == []
 
 

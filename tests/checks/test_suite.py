@@ -148,8 +148,9 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
     printed = capsys.readouterr().out
     assert "passed  good: 0.5 (required: ≤ 1)" in printed and "FAILED  bad: 7 (required: ≤ 1)" in printed
-    table = summary(checks)
-    assert "1 of 2 checks failed: bad" in table
+    table = summary([*checks, checks[0]._replace(result=checks[0].result._replace(measured="nats " * 50))])
+    assert max(map(len, table.splitlines())) == 80
+    assert "1 of 3 checks failed: bad" in table
     assert summary(checks[:1]).endswith("all checks passed, in 0:00")
     write_results(checks, tmp_path / "checks.json")
     written = json.loads((tmp_path / "checks.json").read_text())
@@ -162,11 +163,17 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert run_checks(CheckContext(configuration(tmp_path), tmp_path), only=["bad"])[0].name == "bad"
 
 
-@pytest.mark.parametrize("passed", [True, False])
-def test_exit_status(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
-    checks = {"good": lambda *_: CheckResult(True, "0", "0"), "other": lambda *_: CheckResult(passed, "1", "0")}
+@pytest.mark.parametrize(("passed", "missing", "status"), [(1, 0, 0), (0, 0, 1), (1, 1, 3), (0, 1, 1)])
+def test_exit_status(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: int, missing: int, status: int
+) -> None:
+    if not missing:
+        for name in ("train", "test"):
+            write_conversations(tmp_path / f"{name}.txt", [("a", "b")])
+    checks = {"good": lambda *_: CheckResult(True, "0", "0"), "other": lambda *_: CheckResult(bool(passed), "1", "0")}
     monkeypatch.setattr(suite, "CHECKS", checks)
     (tmp_path / "checked.json").write_text(configuration(tmp_path).to_json(), encoding="utf-8")
     result = cli("check", tmp_path / "checked.json", "--results", tmp_path, "--json", tmp_path / "results.json")
-    assert result.status == (0 if passed else 1)
-    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["passed"] is passed
+    assert result.status == status
+    assert ("train.txt and 1 more" in result.out.splitlines()[-1]) == bool(missing)
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["passed"] is bool(passed)
