@@ -29,6 +29,7 @@ TOO_HIGH, TOO_LOW, CLIPPED, DECAYED, FROZEN = (
     "a schedule whose learning rate reaches zero",
     "variables that are not trained, which is a fault of the program",
 )
+MAX_STEPS = 10**9  # of a training
 USUAL_RATES = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "rmsprop": 0.001, "sgd": 0.5}
 MAX_REMEDIES = 4  # that are tried, each in addition to those before
 SYNTHETIC = "vocabulary, corpus (random words); devices, pretrained embeddings"
@@ -157,7 +158,8 @@ def _remedy(cause: str, trial: Trial) -> Changes | None:
         change = {"optimizer": "adam", "learning_rate": USUAL_RATES["adam"]}
         change |= {"momentum": 0.0} if settings.momentum else {}
     elif cause == TOO_LOW and (fall := _expected_fall(trial)) > 0:
-        change = {"steps": math.ceil(2 * settings.steps * _required_fall(trial) / fall)}
+        needed = 2 * settings.steps * _required_fall(trial) / fall
+        change = {"steps": math.ceil(needed)} if needed <= MAX_STEPS else None
     return change
 
 

@@ -23,7 +23,7 @@ from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 
-MIN_STEPS = 8  # of a trial
+MIN_STEPS = 7  # of a trial
 CORPUS_STEPS = 3 / 8  # of them
 MAX_PRODUCTS = {True: 2e11, False: 8e11}  # of a trial, with --fast and without: multiplications of the forward pass
 FINAL_STEPS = 3  # whose mean loss is the final one
@@ -189,18 +189,17 @@ def _build_learner(context: CheckContext, config: Config) -> Learner[Any]:
 def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
     """Texts of as many tokens as the model reads, whose words are as frequent as by Zipf's law."""
     model, training, rng = config.model, config.training, np.random.default_rng(config.seed)
-    words = [f"w{number}" for number in range(max(2, config.data.vocabulary_size - len(SPECIAL_WORDS)))]
+    words = np.array([f"w{number}" for number in range(max(2, config.data.vocabulary_size - len(SPECIAL_WORDS)))])
     frequencies = 1 / np.arange(1, len(words) + 1)
-    maximum = max(1, min(model.encoder_steps, model.decoder_steps - 1, config.data.max_length or 10**4))
+    maximum = max(1, min(model.encoder_steps, model.decoder_steps - 1, config.data.max_length or model.encoder_steps))
     count = SYNTHETIC_BATCHES * training.batch_size
     if config.task == "language_model":
         maximum, count = training.truncation.steps, count // 2 + training.batch_size
-
-    def text() -> str:
-        return " ".join(rng.choice(words, rng.integers(1, maximum + 1), p=frequencies / frequencies.sum()))
-
-    write_conversations(context.folder / CORPUS, [(text(), text()) for _ in range(count)])
-    return Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
+    ends = np.cumsum(rng.integers(1, maximum + 1, 2 * count))
+    tokens = words[rng.choice(len(words), ends[-1], p=frequencies / frequencies.sum())]
+    texts = [" ".join(part) for part in np.split(tokens, ends[:-1])]
+    write_conversations(context.folder / CORPUS, zip(texts[:count], texts[count:], strict=True))
+    return Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words.tolist()]))
 
 
 def _affordable_steps(learner: Learner[Any], fast: bool) -> int:
