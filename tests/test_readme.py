@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -317,6 +318,12 @@ def write_corpora(folder: Path) -> None:
     things = [f"{kind}{number}" for kind in ("tree", "house", "song", "book") for number in range(8)]
     talk = [f"{who} {verb} the {thing} ?" for who in ("i", "you", "we") for verb in ("see", "like") for thing in things]
     (folder / "my_chats.txt").write_text("\n".join(talk * 4) + "\n", encoding="utf-8")
+    chat = [f"13.03.23, 09:{n % 60:02} - {('Ada', 'Ben')[n % 2]}: {line}\n" for n, line in enumerate(talk)]
+    with zipfile.ZipFile(folder / "WhatsApp Chat with Ada.zip", "w") as archive:
+        archive.writestr("WhatsApp Chat with Ada.txt", "".join(chat))
+    message = {"type": "message", "date": "2023-03-13T09:05:00", "from": "Ben", "text": "Hello"}
+    telegram = {"type": "personal_chat", "id": 1, "messages": [message | {"from": "Ada"}, message]}
+    (folder / "result.json").write_text(json.dumps(telegram), encoding="utf-8")
     (folder / "twitter_en.txt").write_text("\n".join(talk * 2) + "\n", encoding="utf-8")
     (folder / "input.txt").write_text("\n".join(talk * 8) + "\n", encoding="utf-8")
     (folder / "utterances.txt").write_text("hello !\nhow are you ?\n", encoding="utf-8")

@@ -229,8 +229,9 @@ def reddit(subreddits: tuple[str, ...], max_words: int | None, min_score: int | 
     type=click.Choice(["dmy", "mdy", "ymd"]),
     help="Order of day, month and year.  [default: as the dates show]",
 )
+@click.option("--anonymize", is_flag=True, help="Replace names, numbers, e-mail addresses and links.")
 @_corpus_options("sliding", "alternating", tokenizer="unicode")
-def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, **options: Any) -> None:
+def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, anonymize: bool, **options: Any) -> None:
     """Chats as programs export them: files, folders, .zip.
 
     WhatsApp, Telegram, Discord, Slack, Signal, SMS, Messenger, Instagram, LINE, KakaoTalk, subtitles, and texts with
@@ -240,7 +241,7 @@ def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, **options
 
     if me:
         options["pairing"] = "alternating"  # every second utterance is yours
-    _prepare_corpus("chats", options, reader=ChatSettings(max_gap=max_gap, me=me, date_order=date_order))
+    _prepare_corpus("chats", options, reader=ChatSettings(max_gap, me, date_order, anonymize))
 
 
 @prepare.command()
@@ -416,7 +417,8 @@ def _print_statistics(
     counts = [f"{reading[key]:,} {key if reading[key] != 1 else key[:-1]}" for key in ("files", "bytes", "records")]
     click.echo(f"read: {counts[0]}{copies}, {counts[1]}, {counts[2]}")
     if reading.get("people"):
-        click.echo(f"people: {reading['people']:,}")
+        span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
+        click.echo(f"people: {reading['people']:,}{span}")
     for reason, count in reading.get("left_out", {}).items():
         click.echo(f"left out: {count:,} messages ({reason})")
     for key, what in _LEFT_OUT.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 import ibis.expr.types as ir
@@ -38,6 +40,8 @@ from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 
+_SUBTITLES_END = 86_400.0 * 365  # seconds; times of chats are since 1970, those of subtitles since their film began
+
 
 class Assembly:
     """Assembles the conversations of a corpus; the engine's intermediate tables are also in ``folder``."""
@@ -67,6 +71,11 @@ class Assembly:
         counts = self._engine.materialize(queries.word_counts(prepared), "counts")
         vocabulary = self._write_vocabulary(side, tokenizer, counts)
         reading = self._result.statistics(len(copies))
+        if self._result.total.people:
+            (span,) = fetch_rows(self._engine, prepared.agg(first=prepared.start.min(), last=prepared.end.max()))
+            if span["first"] is not None and span["first"] > _SUBTITLES_END:
+                first, last = (datetime.fromtimestamp(span[key], timezone.utc) for key in ("first", "last"))
+                reading |= {"first": f"{first:%Y-%m-%dT%H:%M:%S}", "last": f"{last:%Y-%m-%dT%H:%M:%S}"}
         statistics = corpus_statistics(
             self._engine, prepared, counts, vocabulary, settings, self._folder, reading, dropped
         )
@@ -148,7 +157,7 @@ class Assembly:
         """Write the prepared utterances. Raises CorpusError if there are none."""
         seed = self._settings.seed
         if not self._write(queries.assign_splits(utterances, self._shares, seed)):
-            raise CorpusError(_nothing_left(self._settings))
+            raise CorpusError(_nothing_left(self._settings, self._result.total.left_out))
         if self._official:
             return
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
@@ -212,8 +221,11 @@ class Assembly:
         return vocabulary
 
 
-def _nothing_left(settings: PrepareSettings) -> str:
+def _nothing_left(settings: PrepareSettings, left_out: Mapping[str, int]) -> str:
     """The message for an empty corpus."""
+    if left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        return f"No utterances are left. The messages that were left out: {reasons}."
     if settings.has_pairs:
         return "No pairs with tokens on both sides are left after filtering. Use another tokenizer, or other filters."
     if settings.tokenizer.name == "english":

@@ -38,6 +38,7 @@ class ReadingStatistics(_Counts, total=False):
     texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
 
     Records of chats are messages: those of ``people``, whose number is given, and those ``left_out``, by reason.
+    ``first`` and ``last`` are the times of the first and the last utterance in ISO 8601, if they are known.
     """
 
     removed_words: int
@@ -45,6 +46,8 @@ class ReadingStatistics(_Counts, total=False):
     replaced_characters: int
     people: int
     left_out: dict[str, int]
+    first: str
+    last: str
 
 
 @dataclass(frozen=True)

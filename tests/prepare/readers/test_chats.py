@@ -1,75 +1,232 @@
-"""Chats from the export to the samples, by the command line."""
+"""From exported chats to conversations: people, silences, your replies, several files, and input that is no chat."""
+
+from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
-from tests.conftest import Cli
+from seq2seq_chat.cli import commands
+from seq2seq_chat.prepare.readers.chats import formats
+from seq2seq_chat.prepare.readers.chats.anonymize import Anonymizer
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
 
-CHAT = (
-    "13.03.23, 09:05 - Ada: Good morning!\n13.03.23, 09:06 - Ada: Did you sleep?\n13.03.23, 09:07 - Ben: Yes.\n"
-    "13.03.23, 09:08 - Ada: <Media omitted>\n13.03.23, 20:00 - Ben: Pizza?\n13.03.23, 20:01 - Ada: Sure, 19:30?\n"
-    "13.03.23, 20:02 - Ben: See you\nthere\n13.03.23, 20:03 - Ada: Bye\n"
+Prepare = Callable[..., Result]
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Prepare:
+    """``prepare(path, …, "--me", "Ada")``: the result of the command, which writes to ``tmp_path / "out"``."""
+
+    def run(*arguments: object) -> Result:
+        words = ["prepare", "chats", *map(str, arguments), "--output", str(tmp_path / "out"), "--jobs", "1"]
+        return CliRunner().invoke(commands, words)
+
+    return run
+
+
+def conversations(folder: Path) -> list[list[str]]:
+    """The conversations of all splits, sorted."""
+    texts = [(folder / f"{split}.txt").read_text() for split in ("train", "validation", "test")]
+    parts = [part.splitlines() for text in texts for part in text.split("<<<<<END-CONV>>>>>\n")]
+    return sorted(part for part in parts if part)
+
+
+def reading(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "statistics.json").read_text())["reading"]
+
+
+def chat(*turns: str) -> str:
+    """A WhatsApp chat of turns such as ``13 09:05 Ada: text``, whose number is a day of March 2023."""
+    return "".join(f"{turn[:2]}.03.23, {turn[3:8]} - {turn[9:]}\n" for turn in turns)
+
+
+CHAT = chat(
+    "13 09:00 Messages and calls are end-to-end encrypted.",
+    "13 09:05 Ben: Hi",
+    "13 09:06 Ada: Hello",
+    "13 09:07 Ada: you",
+    "13 09:08 Ben: <Media omitted>",
+    "13 09:09 Ada: How are you?",
+    "13 10:00 Ben: fine",
+    "13 16:30 Eve: Lunch?",
+    "13 16:31 Ben: No",
+    "13 16:32 Eve: Pity",
+    "14 09:00 Ada: Morning",
 )
-MARKER = "<<<<<END-CONV>>>>>"
-
-
-def prepare(cli: Cli, *arguments: object, output: Path) -> list[str]:
-    result = cli("prepare", "chats", *arguments, "--split", "1,0,0", "--output", output)
-    assert result.status == 0, result
-    return (output / "train.txt").read_text(encoding="utf-8").splitlines()
-
-
-def test_messages_become_conversations(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "chat.txt").write_text(CHAT, encoding="utf-8")
-    conversations = ["Good morning! Did you sleep?", "Yes.", MARKER, "Pizza?", "Sure, 19:30?", "See you there", "Bye"]
-    assert prepare(cli, tmp_path / "chat.txt", output=tmp_path / "out") == [*conversations, MARKER]
-    joined = [line for line in conversations if line != MARKER]
-    assert (
-        prepare(cli, tmp_path / "chat.txt", "--max-gap", "2d", output=tmp_path / "joined")
-        == [
-            *joined[:1],
-            "Yes. Pizza?",  # the other person's message between them is left out
-            *joined[3:],
-            MARKER,
-        ]
-    )
-    reading = json.loads((tmp_path / "out" / "statistics.json").read_text())["reading"]
-    assert (reading["records"], reading["people"], reading["left_out"]) == (8, 2, {"media": 1})
-
-
-def test_all_replies_are_mine(cli: Cli, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "WhatsApp Chat with Ada.zip", "w") as archive:
-        archive.writestr("WhatsApp Chat with Ada.txt", CHAT)
-    lines = prepare(cli, tmp_path / "WhatsApp Chat with Ada.zip", "--me", "ben", output=tmp_path / "out")
-    assert lines == ["Good morning! Did you sleep?", "Yes.", MARKER, "Sure, 19:30?", "See you there", MARKER]
-    experiment = json.loads((tmp_path / "out" / "experiment.json").read_text())
-    assert experiment["data"]["pairing"] == "alternating"
-    statistics = json.loads((tmp_path / "out" / "statistics.json").read_text())
-    assert statistics["train"]["samples"] == 2
-    left_out = statistics["reading"]["left_out"]
-    assert left_out == {"media": 1, "yours, without a message before": 1, "without a reply of yours": 1}
-    assert sum(left_out.values()) + 5 == statistics["reading"]["records"] == 8  # five messages are in the samples
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("options", "expected", "left_out"),
     [
-        ("One line\nand another\n", [], "is not a chat that `prepare chats` can read"),
-        ("", [], "is empty"),
-        (CHAT, ["--me", "Eve"], "Nobody in these chats is called Eve. The people who wrote most are"),
-        (CHAT, ["--max-gap", "6 weeks"], "6 weeks is neither a time, such as 90s, 10m, 6h or 2d, nor off"),
         (
-            "3/4/23, 9:05 - Ada: Hello\n5/6/23, 9:06 - Ben: Hello\n",
-            [],
-            "may start with the day or with the month",
+            (),
+            [["Hi", "Hello you How are you?", "fine"], ["Lunch?", "No", "Pity"], ["Morning"]],
+            {"system": 1, "media": 1},
+        ),
+        (
+            ("--max-gap", "30m"),
+            [["Hi", "Hello you How are you?"], ["Lunch?", "No", "Pity"], ["Morning"], ["fine"]],
+            None,
+        ),
+        (
+            ("--max-gap", "off"),
+            [["Hi", "Hello you How are you?", "fine", "Lunch?", "No", "Pity", "Morning"]],
+            None,
+        ),
+        (
+            ("--me", "ben"),
+            [["Hello you How are you?", "fine"], ["Lunch?", "No"]],
+            {"yours, without a message before": 1, "without a reply of yours": 2},
+        ),
+        (
+            ("--me", "Ada", "--max-gap", "1d"),
+            [["Hi", "Hello you How are you?", "fine Lunch? No Pity", "Morning"]],
+            None,
         ),
     ],
 )
-def test_what_cannot_be_read(cli: Cli, tmp_path: Path, content: str, options: list[str], message: str) -> None:
-    (tmp_path / "chat.txt").write_text(content)
-    result = cli("prepare", "chats", tmp_path / "chat.txt", *options, "--output", tmp_path / "out")
-    assert message in result.error_message
+def test_conversations(
+    tmp_path: Path, prepare: Prepare, options: tuple[str, ...], expected: Any, left_out: Any
+) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text(CHAT)
+    result = prepare(path, *options)
+    assert result.exit_code == 0, result.output
+    assert conversations(tmp_path / "out") == expected
+    statistics = reading(tmp_path / "out")
+    assert statistics["records"] == 11
+    assert statistics["people"] == 3
+    assert left_out is None or left_out.items() <= statistics["left_out"].items()
+    assert "people: 3, 2023-03-13 to 2023-03-1" in result.output
+    assert "left out: 1 messages (media)" in result.output
+    experiment = json.loads((tmp_path / "out" / "experiment.json").read_text())
+    assert experiment["data"]["pairing"] == ("alternating" if "--me" in options else "sliding")
+
+
+@pytest.mark.parametrize("tokenizer", ["english", "unicode", "character", "whitespace"])
+def test_your_replies_stay_paired_when_the_tokenizer_removes_messages(
+    tmp_path: Path, prepare: Prepare, tokenizer: str
+) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text(chat("13 09:05 Ben: hi", "13 09:06 Ada: 😂", "13 09:07 Ben: you", "13 09:08 Ada: yes"))
+    assert prepare(path, "--me", "Ada", "--tokenizer", tokenizer).exit_code == 0
+    expected = [["hi you", "yes"]] if tokenizer == "english" else [["hi", "😂", "you", "yes"]]
+    assert conversations(tmp_path / "out") == expected
+
+
+def test_several_chats_in_folders_and_archives(tmp_path: Path, prepare: Prepare) -> None:
+    folder = tmp_path / "exports"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "WhatsApp Chat with Ben.txt").write_text(CHAT)
+    (folder / "notes.txt").write_text("just some notes\n")
+    telegram = {"type": "personal_chat", "id": 1, "messages": [{"type": "message", "date": "2023-03-13T09:05:00"}]}
+    for number, text in enumerate(["One", "Two"]):
+        message = telegram["messages"][0] | {"from": f"Person {number}", "text": text}  # type: ignore[index]
+        telegram["messages"].append(message)  # type: ignore[attr-defined]
+    with zipfile.ZipFile(folder / "telegram.zip", "w") as archive:
+        archive.writestr("ChatExport/result.json", json.dumps(telegram))
+        archive.writestr("ChatExport/photos/a.jpg", b"\xff\xd8")
+    result = prepare(folder)
+    assert result.exit_code == 0, result.output
+    assert ["One", "Two"] in conversations(tmp_path / "out")
+    assert ["Lunch?", "No", "Pity"] in conversations(tmp_path / "out")
+    assert reading(tmp_path / "out")["people"] == 5
+
+
+def test_mixed_chats_are_separated(tmp_path: Path, prepare: Prepare) -> None:
+    path = tmp_path / "sms.xml"
+    rows = [("1", 1, "a1"), ("2", 1, "b1"), ("1", 2, "a2"), ("2", 2, "b2"), ("1", 1, "a3")]
+    messages = "".join(
+        f'<sms address="{address}" date="{1678698300000 + number}" type="{kind}" body="{text}" />'
+        for number, (address, kind, text) in enumerate(rows)
+    )
+    path.write_text(f"<smses>{messages}</smses>")
+    assert prepare(path).exit_code == 0
+    assert conversations(tmp_path / "out") == [["a1", "a2", "a3"], ["b1", "b2"]]
+    assert prepare(path, "--me", "anybody").exit_code == 0  # your own messages are marked
+    assert conversations(tmp_path / "out") == [["a1", "a2"], ["b1", "b2"]]
+
+
+def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text(
+        chat(
+            "13 09:05 Ben Okri: Is ADA there? call +49 (151) 234-567",
+            "13 09:06 Ada: mail a.b@example.org or https://a.example/x?y=1, Ben Okri, at 7",
+        )
+    )
+    assert prepare(path, "--anonymize").exit_code == 0
+    expected = [["Is NAME there? call NUMBER", "mail ADDRESS or LINK NAME, at NUMBER"]]
+    assert conversations(tmp_path / "out") == expected
+    everything = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir() if file.is_file())
+    assert b"Okri" not in everything
+    assert Anonymizer(["김민수"])("김민수야 민수") == "NAME야 민수"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("chat.txt", b"", "is empty"),
+        ("chat.txt", b"Dear diary,\ntoday it rained.\n", "Dear diary"),
+        ("WhatsApp Chat.txt", b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n", "<!DOCTYPE html>"),
+        ("result.json", b'{"type": "personal_chat", "id": 1, "messages": [{"type": "mess', "after 0 messages"),
+        ("chat.txt", chat("13 09:05 Ada: <Media omitted>").encode(), "1 media"),
+        ("chat.txt", chat("13 09:05 Ada: one", "13 09:06 Ada: two").encode(), "no two consecutive utterances"),
+        ("chat.txt", b"3/4/23, 9:05 - Ada: a\n3/5/23, 9:05 - Ben: b\n", "--date-order"),
+    ],
+)
+def test_what_is_no_chat(tmp_path: Path, prepare: Prepare, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    result = prepare(path)
+    assert result.exit_code != 0
+    assert message in str(result.exception) + result.output
+    assert not (tmp_path / "out" / "train.txt").exists()
+
+
+@pytest.mark.parametrize(("content", "message"), [(bytes(1 << 24), "500 times"), (None, "Unpack it")])
+def test_archives_that_are_refused(tmp_path: Path, prepare: Prepare, content: bytes | None, message: str) -> None:
+    with zipfile.ZipFile(tmp_path / "chat.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inner.zip" if content is None else "chat.txt", content or b"PK")
+    result = prepare(tmp_path / "chat.zip")
+    assert message in str(result.exception) + result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_name(tmp_path: Path, prepare: Prepare) -> None:
+    (tmp_path / "chat.txt").write_text(CHAT)
+    result = prepare(tmp_path / "chat.txt", "--me", "Bob")
+    assert "Nobody in these chats is called Bob. The people who wrote most are Ada, Ben, Eve" in str(result.exception)
+
+
+def test_a_format_of_another_package(tmp_path: Path, prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(export: Any) -> Any:
+        for line in export.lines():
+            author, _, text = line.partition(" says ")
+            yield Message(author, None, text)
+
+    entry = SimpleNamespace(load=lambda: ChatFormat("Says", lambda start: " says " in start, read))
+    monkeypatch.setattr(formats, "entry_points", lambda group: [entry] if group == "seq2seq_chat.readers" else [])
+    formats.chat_formats.cache_clear()
+    (tmp_path / "chat.txt").write_text("Ada says Hi\nBen says Yo\n")
+    try:
+        assert prepare(tmp_path / "chat.txt").exit_code == 0
+    finally:
+        formats.chat_formats.cache_clear()
+    assert conversations(tmp_path / "out") == [["Hi", "Yo"]]
+
+
+def test_a_message_of_megabytes_is_damage(tmp_path: Path, prepare: Prepare) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text(
+        chat("13 09:05 Ada: Hi", "13 09:06 Ben: Yo", f"13 09:07 Ada: {'x' * 10_000_000}", "13 09:08 Ben: Hm")
+    )
+    assert prepare(path, "--max-bad", "50").exit_code == 0
+    assert conversations(tmp_path / "out") == [["Hi", "Yo Hm"]]

@@ -1,15 +1,20 @@
-"""Formats of chats, on small made-up exports in several languages: who wrote what and when, what is left out."""
+"""Each format of chats, on small made-up exports in several languages: who wrote what when, and what is left out."""
 
 from __future__ import annotations
 
+import json
+import zipfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers.chats.exports import Export, combine_exports, expand_archive, parts_of
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, find_format
+from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message, find_format
+from seq2seq_chat.prepare.shards import Piece
+from seq2seq_chat.system.compressed import DamagedFile
 
 
 def read(path: Path, **options: Any) -> tuple[list[Message], dict[str, int], ChatFormat]:
@@ -64,7 +69,7 @@ WHATSAPP = {
 def test_whatsapp_dates(tmp_path: Path, locale: str) -> None:
     path = tmp_path / "chat.txt"
     first, second = WHATSAPP[locale]
-    path.write_text(f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}\u200eBen Ö. 😂: Bye\n", newline="\r\n")
+    path.write_text(f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}‎Ben Ö. 😂: Bye\n", newline="\r\n")
     messages, left_out, chat_format = read(path)
     assert [(message.author, message.text) for message in messages] == [
         ("Ada", "Hi: you\nthere\n\n3 - 4"),
@@ -137,3 +142,375 @@ def test_iphone_marks_what_whatsapp_wrote(tmp_path: Path, text: str, reason: str
     messages, left_out, _ = read(path)
     assert [message.text for message in messages] == ["menu"]
     assert left_out == {reason: 1, "media": 2 if reason == "media" else 1}
+
+
+def lines(*values: object) -> str:
+    return "\n".join(json.dumps(value) for value in values)
+
+
+def telegram(*messages: dict[str, Any], chat: int = 1) -> dict[str, Any]:
+    fields = {"date": "2023-03-13T09:05:00", "from": "Ada", "from_id": "user1", "type": "message", "text": ""}
+    numbered = [{"id": number, **fields, **message} for number, message in enumerate(messages)]
+    return {"name": "Ada", "type": "personal_chat", "id": chat, "messages": numbered}
+
+
+ENTITIES = ["look: ", {"type": "link", "text": "https://a.example"}, " 😂"]
+DISCORD = {"type": "Default", "timestamp": "2023-03-13T09:05:00.123+00:00", "author": {"id": "7", "name": "ada"}}
+MANGLED = "Käse 😂".encode().decode("latin-1")
+
+EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
+    "telegram": (
+        json.dumps(
+            telegram(
+                {"text": ENTITIES},
+                {"type": "service", "action": "phone_call"},
+                {"text": "", "media_type": "sticker"},
+                {"text": "caption", "photo": "a.jpg", "from": None, "from_id": "user2"},
+            )
+        ),
+        [("Ada", "look: https://a.example 😂"), ("Deleted Account", "caption")],
+        {"system": 1, "media": 1},
+    ),
+    "telegram_account": (
+        json.dumps(
+            {
+                "about": "Here is the data you requested. Telegram is great.",
+                "contacts": {"list": []},
+                "chats": {"list": [telegram({"text": "one"}), telegram({"text": "two"}, chat=2)]},
+                "left_chats": {"list": [telegram({"text": "three"}, chat=3)]},
+            },
+            indent=1,
+        ),
+        [("Ada", "one"), ("Ada", "two"), ("Ada", "three")],
+        {},
+    ),
+    "discord_json": (
+        json.dumps(
+            {
+                "guild": {"id": "1", "name": "G"},
+                "channel": {"id": "2", "name": "general"},
+                "messages": [
+                    {**DISCORD, "content": "hi"},
+                    {**DISCORD, "content": "Pinned a message.", "type": "ChannelPinnedMessage"},
+                    {**DISCORD, "content": "beep", "author": {"id": "8", "name": "bot", "isBot": True}},
+                    {**DISCORD, "content": "", "attachments": [{}]},
+                    {
+                        **DISCORD,
+                        "content": "yo",
+                        "type": "Reply",
+                        "author": {"id": "9", "name": "b", "nickname": "Ben"},
+                    },
+                ],
+            }
+        ),
+        [("ada", "hi"), ("Ben", "yo")],
+        {"system": 1, "bots": 1, "media": 1},
+    ),
+    "discord_csv": (
+        'AuthorID,Author,Date,Content,Attachments,Reactions\n"1","Ada","2023-03-13T09:05:00.0000000+00:00","a ""b""\n'
+        'c","",""\n"2","Ben#1","2023-03-13T09:05:00.0000000+00:00","Joined the server.","",""\n',
+        [("Ada", 'a "b"\nc')],
+        {"system": 1},
+    ),
+    "discord_csv_old": (
+        "AuthorID,Author,Date,Content\n1,Ada,13-Mar-23 09:05 AM,hi\n1,Ben,13-Mar-23 09:05 AM,\n",
+        [("Ada", "hi")],
+        {"media": 1},
+    ),
+    "discord_csv_us": (
+        "AuthorID,Author,Date,Content\n1,Ada,03/13/2023 9:05 AM,hi\n",
+        [("Ada", "hi")],
+        {},
+    ),
+    "messenger": (
+        json.dumps(
+            {
+                "participants": [{"name": "Ada"}, {"name": "J\u00c3\u00b6rg"}],
+                "messages": [
+                    {"sender_name": "Ada", "timestamp_ms": 1678698360000, "content": "second"},
+                    {"sender_name": "J\u00c3\u00b6rg", "timestamp_ms": 1678698300000, "content": MANGLED},
+                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "Ada sent an attachment."},
+                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "photos": [{"uri": "a.jpg"}]},
+                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "x", "is_unsent": True},
+                    {
+                        "sender_name": "Ada",
+                        "timestamp_ms": 1678698300000,
+                        "content": "Reacted X to your message ",
+                    },
+                ],
+                "title": "J\u00c3\u00b6rg",
+            }
+        ),
+        [("Jörg", "Käse 😂"), ("Ada", "second")],
+        {"system": 2, "media": 1, "deleted": 1},
+    ),
+    "messenger_encrypted": (
+        json.dumps(
+            {
+                "participants": ["Ada", "Ben"],
+                "threadName": "Ben_1",
+                "messages": [
+                    {"senderName": "Ben", "text": "b", "timestamp": 1678698400000, "type": "text", "isUnsent": False},
+                    {"senderName": "Ada", "text": "ä", "timestamp": 1678698300000, "type": "text", "isUnsent": False},
+                ],
+            }
+        ),
+        [("Ada", "ä"), ("Ben", "b")],
+        {},
+    ),
+    "signal_export": (
+        lines(
+            {"date": "2023-03-13T09:05:00", "sender": "Me", "body": "hi  ", "quote": "\n\n> x\n\n", "attachments": []},
+            {"date": "2023-03-13T09:05:00.5", "sender": "Ada", "body": "  ", "attachments": [{"name": "a"}]},
+            {"date": "2023-03-13T09:05:00", "sender": "Ada", "body": "Missed voice call  "},
+            {"date": "2023-03-13T09:05:00", "sender": "Ada", "body": "yo"},
+        ),
+        [(ME, "hi"), ("Ada", "yo")],
+        {"media": 1, "system": 1},
+    ),
+    "signal": (
+        lines(
+            {"version": "1", "backupTimeMs": "1678698300000"},
+            {"account": {"givenName": "Eve"}},
+            {"recipient": {"id": "1", "self": {}}},
+            {"recipient": {"id": "2", "contact": {"e164": "491", "profileGivenName": "Ada", "profileFamilyName": "L"}}},
+            {"chat": {"id": "5", "recipientId": "2"}},
+            *(
+                {"chatItem": {"chatId": "5", "authorId": author, "dateSent": "1678698300000", **item}}
+                for author, item in [
+                    ("2", {"incoming": {}, "standardMessage": {"text": {"body": "hi"}}}),
+                    ("1", {"outgoing": {}, "standardMessage": {"text": {"body": "yo"}}}),
+                    ("2", {"incoming": {}, "remoteDeletedMessage": {}}),
+                    ("2", {"incoming": {}, "stickerMessage": {}}),
+                    ("2", {"directionless": {}, "updateMessage": {}}),
+                ]
+            ),
+        ),
+        [("Ada L", "hi"), (ME, "yo")],
+        {"deleted": 1, "media": 1, "system": 1},
+    ),
+    "sms": (
+        "<?xml version='1.0' encoding='UTF-8' standalone='yes' ?>\n<!--SMS Backup --><smses>"
+        '<sms address="+49 1" date="1678698300000" type="1" body="caf&#233; &#55357;&#56834; &lt;&#10;b" '
+        'contact_name="Ada" /><sms address="+491" date="1678698300000" type="2" body="yo" contact_name="Ada" />'
+        '<sms address="+491" date="1678698300000" type="3" body="draft" /><mms msg_box="1" address="+491~+492" '
+        'date="1678698300000" contact_name="Ada, Ben"><parts><part ct="image/png" text="null" data="AA" /><part '
+        'ct="text/plain" text="all" /></parts><addrs><addr address="+492" type="137" /></addrs></mms></smses>',
+        [("Ada", "café 😂 <\nb"), (ME, "yo"), ("+492", "all")],
+        {"drafts and unsent": 1},
+    ),
+    "line_en": (
+        "[LINE] Chat history with Ada\nSaved on: 3/14/2023, 11:00\n\nMon, 3/13/2023\n09:05AM\tAda L\thi\n"
+        '09:05AM\tBen\t"one\n""two"""\n09:05AM\tBen\t[Sticker]\n09:05AM\tAda unsent a message.\n',
+        [("Ada L", "hi"), ("Ben", 'one\n"two"')],
+        {"media": 1, "system": 1},
+    ),
+    "line_ja": (
+        "[LINE] 花子とのトーク履歴\n保存日時：2023/03/14 11:59\n\n2023/03/13(月)\n9:05\t花子\tこんにちは\n"
+        "9:05\t太郎\t[写真]\n"
+        "9:05\t太郎\t☎ 不在着信\n9:05\t\tメッセージの送信を取り消しました\n",
+        [("花子", "こんにちは")],
+        {"media": 1, "system": 2},
+    ),
+    "line_zh": (
+        "[LINE] 與Ada的聊天記錄\n儲存日期： 2023/03/14 11:59\n\n2023/03/13（週一）\n"
+        "上午09:05\tAda\t你好\n上午09:05\tBen\t[貼圖]\n",
+        [("Ada", "你好")],
+        {"media": 1},
+    ),
+    "line_desktop": (
+        "2023.03.13 Monday\n09:05 Ada Hello there\n09:05 Ben Stickers\n",
+        [("Ada", "Hello there")],
+        {"media": 1},
+    ),
+    "kakaotalk_windows": (
+        "민수 님과 카카오톡 대화\n저장한 날짜 : 2023-03-14 11:00:00\n\n"
+        "--------------- 2023년 3월 13일 월요일 ---------------\n"
+        "[민수] [오전 9:05] 안녕\n잘 지내?\n[Ben [b]] [오전 9:05] 이모티콘\n민수님이 나갔습니다.\n",
+        [("민수", "안녕\n잘 지내?")],
+        {"media": 1, "system": 1},
+    ),
+    "kakaotalk_windows_en": (
+        "Chat with Ada\nDate Saved : 2023-03-14 11:00:00\n\n--------------- Monday, March 13, 2023 ---------------\n"
+        "[Ada] [9:05 AM] hi\n[Ben] [9:05 AM] Photo\n",
+        [("Ada", "hi")],
+        {"media": 1},
+    ),
+    "kakaotalk_phone": (
+        "민수 님과 카카오톡 대화\n저장한 날짜 : 2023년 3월 14일 오전 9:00\n\n2023년 3월 13일 오전 9:05\n"
+        "2023년 3월 13일 오전 9:05, 민수 : 안녕 : 하세요\n잘\n2023년 3월 13일 오전 9:05, Ben : 사진 3장\n"
+        "2023년 3월 13일 오전 9:05, Eve님이 들어왔습니다.\n",
+        [("민수", "안녕 : 하세요\n잘")],
+        {"media": 1, "system": 1},
+    ),
+    "kakaotalk_phone_en": (
+        "KakaoTalk Chats with Ada\nDate Saved : Mar 14, 2023 at 9:00\u202fAM\n\nMar 13, 2023 at 9:05\u202fAM\n"
+        "Mar 13, 2023 at 9:05\u202fAM, Ada : hi\nMar 13, 2023 at 9:05\u202fAM, Ben : This message was deleted.\n",
+        [("Ada", "hi")],
+        {"deleted": 1},
+    ),
+    "kakaotalk_mac": (
+        'Date,User,Message\n2023-03-13 09:05:00,"Ada","hi, ""you"""\n2023-03-13 09:05:01,"Ben","Photo"\n',
+        [("Ada", 'hi, "you"')],
+        {"media": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_messages(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "export"
+    text, expected, expected_left_out = EXPORTS[name]
+    path.write_text(text, encoding="utf-8")
+    messages, left_out, chat_format = read(path)
+    assert [(message.author, message.text) for message in messages] == expected
+    assert left_out == expected_left_out
+    assert chat_format.name.split()[0].rstrip(",").lower() == name.split("_", maxsplit=1)[0]
+    if not name.startswith("messenger"):
+        assert {message.time and message.time.replace(second=0, microsecond=0) for message in messages} == {
+            datetime(2023, 3, 13, 9, 5)
+        }
+
+
+@pytest.mark.parametrize("name", ["telegram", "discord_json", "messenger", "sms", "signal_export"])
+def test_an_export_that_ends_early_is_damaged(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "export"
+    data = EXPORTS[name][0].encode()
+    path.write_bytes(data[: len(data) * 4 // 5])
+    with pytest.raises(DamagedFile):
+        read(path)
+
+
+def test_people_of_one_name_and_mixed_chats(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(telegram({"text": "a"}, {"text": "b", "from_id": "user2"})))
+    messages, _, _ = read(path)
+    assert messages[0].author == messages[1].author
+    assert messages[0].author_id != messages[1].author_id
+
+
+def slack_files() -> dict[str, str]:
+    def message(ts: float, text: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "message", "user": "U1", "ts": f"{ts:.6f}", "text": text, **fields}
+
+    first = 1678698300.0
+    return {
+        "users.json": json.dumps(
+            [{"id": "U1", "name": "ada", "profile": {"display_name": "Ada", "real_name": "Ada L"}}]
+        ),
+        "general/2023-03-14.json": json.dumps([message(first + 86400, "later &amp; <https://a.example|this>")]),
+        "general/2023-03-13.json": json.dumps(
+            [
+                message(first + 9, "re", thread_ts=f"{first:.6f}", user="U2"),
+                message(first, "hi <@U1> in <#C1|random> <!here>", thread_ts=f"{first:.6f}"),
+                message(first + 1, "<@U1> has joined", subtype="channel_join"),
+                message(first + 2, "beep", subtype="bot_message"),
+                message(first + 3, "", files=[{}]),
+            ]
+        ),
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_slack(tmp_path: Path, packed: bool) -> None:
+    paths = []
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, text in slack_files().items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+            file.writestr(f"workspace/{name}", text)
+            paths.append(tmp_path / name)
+    pieces = list(expand_archive(archive)) if packed else [Piece(path, 1) for path in paths if path.parent != tmp_path]
+    (piece,) = combine_exports(pieces)
+    export = Export("", parts_of(piece))
+    chat_format = find_format(export.start())
+    assert chat_format is not None
+    messages = list(chat_format.read(export))
+    assert [(message.author, message.text, bool(message.chat)) for message in messages] == [
+        ("Ada", "hi @Ada in #random @here", True),
+        ("U2", "re", True),
+        ("Ada", "later & this", False),
+    ]
+    assert export.left_out == {"system": 1, "bots": 1, "media": 1}
+
+
+def test_transcripts(tmp_path: Path) -> None:
+    path = tmp_path / "play.txt"
+    path.write_text("Ada: Hi: you\nthere\nBen (whispering): Yo\n\nAda: New\nBen: One\n---\nAda: Last\n")
+    messages, _, _ = read(path)
+    assert [(message.author, message.text, message.chat) for message in messages] == [
+        ("Ada", "Hi: you there", "0"),
+        ("Ben", "Yo", "0"),
+        ("Ada", "New", "1"),
+        ("Ben", "One", "1"),
+        ("Ada", "Last", "2"),
+    ]
+    path.write_text("Ada: a\n\nBen: b\n\nAda: c\n\n")  # blank lines that are only style
+    assert {message.chat for message in read(path)[0]} == {"0"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_subtitles(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "film.srt"
+    text = (
+        "1\n00:00:01,000 --> 00:00:02,000\n<i>Où est</i>\n\n2\n00:00:02,500 --> 00:00:03,000\nle café ?\n\n"
+        "3\n00:00:04,000 --> 00:00:05,000\n- Là.\n- Merci.\n\n4\n00:00:06,000 --> 00:00:07,000\n[music]\n"
+    )
+    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    messages, left_out, _ = read(path)
+    assert [message.text for message in messages] == ["Où est", "le café ?", "Là.", "Merci."]
+    speakers = [message.author_id for message in messages]
+    assert speakers[0] == speakers[1] and len(set(speakers)) == 3
+    assert left_out == {"sounds": 1}
+
+
+def test_voices_of_webvtt(tmp_path: Path) -> None:
+    path = tmp_path / "talk.vtt"
+    path.write_text("WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ada>Hi\nyou</v>\n\n00:02.000 --> 00:03.000\n<v Ben L>Yo</v>")
+    assert [(message.author, message.text) for message in read(path)[0]] == [("Ada", "Hi you"), ("Ben L", "Yo")]
+
+
+def whatsapp(*dates: str) -> str:
+    return "".join(f"{date}, 09:05 - Ada: {number}\n" for number, date in enumerate(dates))
+
+
+@pytest.mark.parametrize(
+    ("dates", "last"),
+    [
+        (["3/4/23", "13/4/23"], datetime(2023, 4, 13, 9, 5)),
+        (["3/4/23", "4/13/23"], datetime(2023, 4, 13, 9, 5)),
+        (["3/4/23", "10/4/23", "2/5/23"], datetime(2023, 5, 2, 9, 5)),  # else time would go back
+        (["03.04.23", "05.04.23"], datetime(2023, 4, 5, 9, 5)),  # nobody writes months first with points
+        (["3/4/23"], datetime(2023, 4, 3, 9, 5)),  # only one day: nothing depends on it
+    ],
+)
+def test_the_whole_file_decides_the_order_of_dates(tmp_path: Path, dates: list[str], last: datetime) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text(whatsapp(*dates))
+    assert read(path)[0][-1].time == last
+
+
+def test_ambiguous_dates(tmp_path: Path) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text(whatsapp("3/4/23", "3/5/23", "3/6/23"))
+    with pytest.raises(CorpusError, match="--date-order"):
+        read(path)
+    assert read(path, date_order="mdy")[0][-1].time == datetime(2023, 3, 6, 9, 5)
+
+
+def test_names_with_colons_and_changed_subjects(tmp_path: Path) -> None:
+    path = tmp_path / "chat.txt"
+    start = "13.03.23, 09:05 - "
+    path.write_text(
+        f'{start}You changed the subject to "A: B"\n'
+        + f"{start}Ada: work: x: y\n" * 3
+        + f"{start}שרה{LRM}: a\n{start}Ben: b: c\n"
+    )
+    messages, left_out, _ = read(path)
+    assert [(message.author, message.text) for message in messages] == [
+        *[("Ada: work", "x: y")] * 3,
+        ("שרה", "a"),
+        ("Ben", "b: c"),
+    ]
+    assert left_out == {"system": 1}

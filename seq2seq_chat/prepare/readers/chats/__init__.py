@@ -9,7 +9,8 @@ from itertools import islice
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers import RawCorpus
-from seq2seq_chat.prepare.readers.chats.conversations import LEFT_OUT_LATER, UNREADABLE, ChatWriter
+from seq2seq_chat.prepare.readers.chats.anonymize import Anonymizer
+from seq2seq_chat.prepare.readers.chats.conversations import ChatWriter
 from seq2seq_chat.prepare.readers.chats.dates import DateOrder
 from seq2seq_chat.prepare.readers.chats.exports import (
     FILE_NAMES,
@@ -19,7 +20,7 @@ from seq2seq_chat.prepare.readers.chats.exports import (
     expand_archive,
     parts_of,
 )
-from seq2seq_chat.prepare.readers.chats.formats import ME, Message, find_format
+from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message, find_format
 from seq2seq_chat.prepare.shards import UTTERANCES, Piece, PieceReport, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile
@@ -35,6 +36,7 @@ class ChatSettings(ReaderSettings):
     max_gap: float | None = None  # seconds without a message that end a conversation; None: what suits the format
     me: tuple[str, ...] = ()  # names of the person whose messages are the replies of all samples
     date_order: DateOrder | None = None  # None: as the dates of each file show
+    anonymize: bool = False  # replace names, numbers, addresses and links
 
 
 def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
@@ -61,23 +63,31 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
         max_gap = chat_format.max_gap if settings.max_gap is None else settings.max_gap
         separator = " <space> " if settings.tokenizer.name == "character" else " "
         me = frozenset(name.strip().casefold() for name in settings.me)
-        writer = ChatWriter(piece, shard, max_gap=max_gap, me=me, separator=separator, left_out=export.left_out)
+        unused: Counter[str] = Counter()  # messages of people
+        writer = ChatWriter(piece, shard, max_gap=max_gap, me=me, separator=separator, left_out=unused)
         people: Counter[str] = Counter()
+        clean = _anonymizer(piece, chat_format, settings) if settings.anonymize else str
         try:
             for messages in _batches(chat_format.read(export)):
                 people.update(message.author for message in messages)
-                texts = tokenize([message.text.replace("\n", " ") for message in messages], settings.tokenizer, shard)
-                export.left_out[UNREADABLE] += len(messages) - len(texts.kept())
+                raw = [clean(message.text.replace("\n", " ")) for message in messages]
+                texts = tokenize(raw, settings.tokenizer, shard)
+                unused["nothing that the tokenizer keeps"] += len(messages) - len(texts.kept())
                 writer.add(messages, texts)
         finally:
+            report.records = people.total() + export.left_out.total()
             writer.close()
-            unread = sum(count for reason, count in export.left_out.items() if reason not in LEFT_OUT_LATER)
-            report.records = people.total() + unread
             report.people = {name: count for name, count in people.items() if name}
-            report.left_out = {reason: count for reason, count in export.left_out.items() if count}
+            report.left_out = dict(export.left_out + unused)
     except DamagedFile as error:
         shard.add_damage(f"after {report.records:,} messages", str(error), incomplete=True)
     shard.add_bytes(max(0, piece.size - progress["bytes"]))
+
+
+def _anonymizer(piece: Piece, chat_format: ChatFormat, settings: ChatSettings) -> Anonymizer:
+    """Read an export for the names in it, which may occur before their owners write. Raises DamagedFile, OSError."""
+    export = Export(str(piece), parts_of(piece), settings.date_order)
+    return Anonymizer({message.author for message in chat_format.read(export)})
 
 
 def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import numpy as np
 
-from seq2seq_chat.prepare.arrow import floats, strings
+from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers.chats.dates import seconds_since_1970
 from seq2seq_chat.prepare.readers.chats.formats import ME, Message
 from seq2seq_chat.prepare.shards import Piece, Shard
@@ -22,12 +22,9 @@ _MAX_CHARACTERS = MAX_LINE_BYTES // 8  # of an utterance: longer ones are no rep
 
 _WITHOUT_REPLY = "without a reply of yours"
 _UNPROMPTED = "yours, without a message before"
-UNREADABLE = "nothing that the tokenizer keeps"
-LEFT_OUT_LATER = (_WITHOUT_REPLY, _UNPROMPTED, UNREADABLE)
-"""Reasons to leave out messages that were read."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Utterance:
     """Consecutive messages of one person or, with ``me``, of everybody else."""
 
@@ -143,8 +140,8 @@ class ChatWriter:
         tokens = [self._separator.join(utterance.tokens).encode() for _, utterance in rows if utterance.tokens]
         self._shard.add_rows(
             file=self._piece.file,
-            conversation=[number for number, _ in rows],
-            position=range(self._position, self._position + len(rows)),
+            conversation=integers([number for number, _ in rows]),
+            position=integers(np.arange(self._position, self._position + len(rows))),
             text=strings([" ".join(utterance.texts).encode() for _, utterance in rows]),
             tokens=strings(tokens),
             start=_times([utterance.start for _, utterance in rows]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -20,6 +20,9 @@ _CLOCK = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
 _DATE = r"\d{1,4}[^\d\n:]{1,4}\d{1,2}[^\d\n:]{1,4}\d{1,4}"
 STAMP = rf"(?:{_DATE}[^\d\n:]{{1,14}}?{_CLOCK}|{_CLOCK}[^\d\n:]{{1,12}}?{_DATE})[^\d\n:\]\[]{{0,14}}?"
 """A date and a time as a regular expression, in most languages."""
+
+DATE = re.compile(_DATE)
+"""A date at the start of a stamp."""
 
 _NUMBERS = re.compile(r"\d+")
 _CLOCK_FIRST = re.compile(r"\D*\d{1,2}:")
@@ -97,18 +100,24 @@ class Clock:
     """
 
     def __init__(self, stamps: Iterable[str], name: str, given: DateOrder | None = None) -> None:
-        self.order: DateOrder = given or _find_order(list(stamps), name)
+        known = list(stamps)
+        self.order: DateOrder = given or _find_order(known, name)
+        self._has_halves = not known or any(_AFTERNOON.search(stamp) or _MORNING.search(stamp) for stamp in known)
+        self._days: dict[tuple[int, ...], date | None] = {}
 
     def read(self, stamp: str) -> datetime | None:
         """The time of a stamp, or None if it is none in the order of the file."""
-        numbers = [int(number) for number in _NUMBERS.findall(stamp)]
-        clock_first = _CLOCK_FIRST.match(stamp)
-        fields, clock = (numbers[-3:], numbers[:-3]) if clock_first else (numbers[:3], numbers[3:])
-        day = to_date((fields[0], fields[1], fields[2]), self.order)
-        return None if day is None else at(day, clock, stamp)
+        numbers = tuple(map(int, _NUMBERS.findall(stamp)))
+        fields, clock = numbers[:3], numbers[3:]
+        if _CLOCK_FIRST.match(stamp):
+            fields, clock = numbers[-3:], numbers[:-3]
+        if fields not in self._days:
+            self._days[fields] = to_date((fields[0], fields[1], fields[2]), self.order)
+        day = self._days[fields]
+        return None if day is None else at(day, clock, stamp if self._has_halves else "")
 
 
-def at(day: date, clock: list[int], stamp: str) -> datetime | None:
+def at(day: date, clock: Sequence[int], stamp: str) -> datetime | None:
     """A time of a day.
 
     Args:
@@ -116,7 +125,7 @@ def at(day: date, clock: list[int], stamp: str) -> datetime | None:
         stamp: Says whether it is morning or afternoon, on a clock of twelve hours.
     """
     hour, minute, *second = clock
-    if hour <= 12:
+    if hour <= 12 and stamp:
         if _AFTERNOON.search(stamp):
             hour = hour % 12 + 12
         elif _MORNING.search(stamp):

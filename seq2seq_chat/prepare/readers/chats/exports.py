@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import ijson
 
@@ -142,19 +142,19 @@ def _opened(piece: Piece, on_progress: Callable[[int], object] = lambda size: No
             yield _Stream(read_into, on_progress)
         return
     try:
-        member = open_archive(piece.path).open(piece.member)
+        member: Any = open_archive(piece.path).open(piece.member)
     except ZIP_ERRORS as error:
         raise DamagedFile(f"could not be decompressed: {error}") from error
 
-    def read_member(buffer: memoryview) -> tuple[int, int] | None:
+    def read_member_into(buffer: memoryview) -> tuple[int, int] | None:
         try:
-            filled = cast(io.BufferedIOBase, member).readinto(buffer)
+            filled = member.readinto(buffer)
         except ZIP_ERRORS as error:
             raise DamagedFile(f"could not be decompressed: {error}") from error
         return (filled, 0) if filled else None
 
     with member:
-        yield _Stream(read_member, on_progress)
+        yield _Stream(read_member_into, on_progress)
 
 
 def _peek(piece: Piece) -> bytes:

@@ -50,7 +50,7 @@ class ChatFormat:
 
     name: str  # of the program, for people
     matches: Callable[[str], bool]  # whether a file that begins with this text has the format
-    read: Callable[[Any], Iterator[Message]]  # of an Export: the messages of each chat in the order of time
+    read: Callable[[Any], Iterator[Message]]  # of an exports.Export: the messages of each chat in the order of time
     max_gap: float = 6 * 3600.0  # seconds without a message after which a new conversation begins, by default
     in_folders: bool = False  # whether the files in a folder are the parts of one chat
 

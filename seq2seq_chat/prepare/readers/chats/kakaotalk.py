@@ -29,8 +29,7 @@ _CALL = re.compile(
 )
 _EVENT = re.compile(  # without an author
     r".+님(?:이|을) .*(?:들어왔습니다|나갔습니다|초대했습니다|내보냈습니다)\.?.*|채팅방 관리자가 .+"
-    r"|.+ (?:joined|left) this chatroom\."
-    r"|.+ invited .+\."
+    r"|.+ (?:joined|left) this chatroom\.|.+ invited .+\."
 )
 _KOREAN = Clock((), "", "ymd")
 

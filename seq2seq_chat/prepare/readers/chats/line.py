@@ -32,7 +32,7 @@ def _matches(start: str) -> bool:
 def _read(export: Export) -> Iterator[Message]:
     days = (match[1] for line in export.lines(progress=False) if (match := _DAY.fullmatch(line.strip())))
     clock = Clock(dict.fromkeys(days), export.name, export.date_order)
-    separator = "\t" if re.search(r"^\S{1,8}\d:\d\d ?\w*\t", export.start(), re.MULTILINE) else " "
+    separator = "\t" if re.search(r"^\S{0,8}?\d:\d\d ?\w*\t", export.start(), re.MULTILINE) else " "
     day = author = ""
     time: datetime | None = None
     lines: list[str] | None = None  # of the current message

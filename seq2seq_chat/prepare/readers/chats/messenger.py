@@ -1,4 +1,4 @@
-"""Messenger and Instagram: the JSON files that Meta offers for download, and those of Messenger's encrypted chats."""
+"""Messenger and Instagram: the JSON files of Meta's download of one's data, and of Messenger's encrypted chats."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _ENCRYPTED = re.compile(r'\s*{\s*"participants":.*("senderName"|"threadName"):',
 _NUMBER = re.compile(r"message_(\d+)")
 _SYSTEM = re.compile(
     r"You (?:can now message and call each other|are now connected on|sent an attachment|missed a|started a|set "
-    r"|changed"
-    r"|named the|added|removed|joined|left|created|called|waved at|unsent a message|sent a|turned|pinned).*"
+    r"|changed|named the|added|removed|joined|left|created|called|waved at|unsent a message|sent a|turned|pinned).*"
     r"|Reacted .{1,12} to your message ?|Liked a message|The (?:video|audio) (?:chat|call) ended\."
     r"|.* missed your (?:call|video chat)\.|This (?:poll|message) is no longer available\.?",
     re.DOTALL,

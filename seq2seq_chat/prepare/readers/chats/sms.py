@@ -25,9 +25,11 @@ class _WithoutSurrogates:
 
     def __init__(self, file: Any) -> None:
         self._file, self._held = file, b""
+        self.end = b""  # the last bytes
 
     def read(self, size: int) -> bytes:
         chunk = self._file.read(size)
+        self.end = (self.end + chunk)[-1000:]
         data = self._held + chunk
         start = data.find(b"&", max(0, len(data) - _LONGEST)) if chunk else -1  # of a pair that may be incomplete
         self._held, data = (b"", data) if start < 0 else (data[start:], data[:start])
@@ -42,21 +44,18 @@ def _character(match: re.Match[bytes]) -> bytes:
 
 
 def _read(export: Export) -> Iterator[Message]:
-    complete = False
-    with export.binary(export.pieces[0]) as file:
+    with export.binary(export.pieces[0]) as stream:
+        file = _WithoutSurrogates(stream)
         # Characters that XML does not allow are skipped; attacks by entities are not expanded.
         options: dict[str, Any] = {"recover": True, "huge_tree": True, "resolve_entities": False, "no_network": True}
-        for _, element in etree.iterparse(_WithoutSurrogates(file), tag=("sms", "mms", "smses"), **options):
-            if element.tag == "smses":
-                complete = True
-                continue
+        for _, element in etree.iterparse(file, tag=("sms", "mms"), **options):
             message = _message(export, element)
             if message is not None:
                 yield message
             element.clear()
             while element.getprevious() is not None:
                 del element.getparent()[0]
-    if not complete:
+    if b"</smses>" not in file.end:
         raise DamagedFile("the XML ends early")
 
 

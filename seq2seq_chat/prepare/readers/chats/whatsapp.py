@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from seq2seq_chat.prepare.readers.chats.dates import STAMP, Clock, date_fields
+from seq2seq_chat.prepare.readers.chats.dates import DATE, STAMP, Clock
 from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
 
@@ -30,7 +30,8 @@ _MEDIA_WORDS = re.compile(
 )
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
 _EDITED = re.compile(
-    r"\s*(?:\u200e<[^<>\n]+>|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
+    r"(?<=[^\s\u200e])\s*(?:\u200e<[^<>\n]+>|<(?:This message was edited"
+    r"|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
     r"|Ce message a été modifié|Mensagem editada|Esta mensagem foi editada|Questo messaggio è stato modificato"
     r"|Dit bericht is bewerkt|Bu mesaj düzenlendi|Pesan ini diedit|Данное сообщение изменено|Сообщение изменено"
     r"|Ta wiadomość została edytowana|此訊息已編輯|此消息已编辑|このメッセージは編集されました"
@@ -102,11 +103,12 @@ _CALL = re.compile(
     r"(?:Missed (?:group )?(?:voice|video) call|Verpasster (?:Sprach|Video|Gruppen)\w*anruf|Llamada(?: de \w+)? perdida"
     r"|Videollamada perdida|Appel (?:vocal|vidéo) manqué|Chiamata (?:vocale|video)\w* persa|Videochiamata persa"
     r"|(?:Ligação|Chamada) de (?:voz|vídeo) perdida|Gemiste (?:spraak|video)-?oproep|Пропущенный (?:аудио|видео)звонок"
-    r"|Cevapsız (?:sesli|görüntülü) arama|不在着信|ビデオ通話の不在着信|未接(?:語音|语音|视频|影片)\S*"
-    r"|부재중 \S+ ?통화)[^\n]*"
+    r"|Cevapsız (?:sesli|görüntülü) arama|不在着信|ビデオ通話の不在着信"
+    r"|未接(?:語音|语音|視訊|视频)\S*|부재중 \S+ ?통화)[^\n]*"
 )
 _POLL = re.compile(r"(?:POLL|UMFRAGE|ENCUESTA|SONDAGE|ENQUETE|SONDAGGIO|ОПРОС|ANKET):\n")
 _QUOTES = re.compile(r"[\"“”„«»]")
+_MARKS_AND_SPACE = MARKS + " "
 _FIRST_LINES = 100
 _SURE_AFTER = 20_000  # messages, which show how names are written
 
@@ -148,16 +150,18 @@ def _read(export: Export) -> Iterator[Message]:
 
 def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, dict[str, str]]:
     """The clock of a file, and the names with a colon, by the part before it."""
-    stamps: dict[tuple[int, int, int], str] = {}
+    stamps: dict[str, str] = {}
     names: dict[str, str | None] = {}
     counts: dict[str, int] = {}
+    seen = 0
     for line in export.lines(progress=False):
         start = style.match(line)
-        fields = date_fields(start[1]) if start else None
-        if start is None or fields is None:
+        if start is None:
             continue
-        stamps.setdefault(fields, start[1])
-        if len(counts) <= _SURE_AFTER:
+        day = DATE.match(start[1])
+        stamps.setdefault(day[0] if day else start[1], start[1])
+        seen += 1
+        if seen <= _SURE_AFTER:
             name, colon, rest = line[start.end() :].partition(": ")
             longer = rest.partition(": ")
             if colon:
@@ -189,13 +193,13 @@ def _message(export: Export, author: str, text: str) -> str | None:
         export.leave_out("system")
         return None
     is_marked = text.startswith("\u200e")
-    if "<" in text and (unedited := _EDITED.sub("", text)).strip(MARKS + " "):
-        text = unedited
+    if "<" in text:
+        text = _EDITED.sub("", text)
     if is_marked or "\u200e" in text:
         text = _without_media(text)
-    text = text.strip(MARKS + " ")
+    text = text.strip(_MARKS_AND_SPACE)
     first, _, caption = text.partition("\n")
-    if _MEDIA.fullmatch(first):
+    if (first[-1:] in ">)" or first == "null" or "maps." in first) and _MEDIA.fullmatch(first):
         text, kind = "" if _FILE_NAME.fullmatch(caption) else caption, "media"
     elif len(text) < 80 and text.rstrip(".").casefold() in _DELETED:
         text, kind = "", "deleted"
