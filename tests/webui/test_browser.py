@@ -88,7 +88,7 @@ def test_explanation_of_a_reply_with_two_vocabularies(page: Any, shared_server: 
     expect(inner.locator(".map thead th.unknown-word")).to_have_text(["U+200D"])
     expect(inner.locator(".word")).to_have_text(["U+200D"])
     expect(inner.locator(".hypothesis")).to_have_text([re.compile("ש"), "(empty)"])
-    expect(inner.locator(".hypotheses td.num").last).to_have_text("−2.00")
+    expect(inner.locator(".hypotheses td.num").last).to_have_text("-2.00")
     expect(inner.locator(".facts-list dd").last).to_have_text("ש ␣ ↵ U+0301")
     assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
 

@@ -140,7 +140,7 @@ def test_a_run_is_found_among_many_by_typing(page: Any, serve: Serve, three_runs
         options = page.locator("dialog").get_by_role("option")
         field = page.get_by_role("combobox", name="Find a run")
         expect(field).to_be_focused()
-        expect(options).to_have_count(325)
+        expect(options).to_have_count(100)  # the newest; the others are found by typing
         field.fill("GRU 04-0")
         expect(options).to_have_count(9)
         assert [text.split(" ")[0] for text in options.all_inner_texts()] == found
