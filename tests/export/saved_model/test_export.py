@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.export.saved_model.export import copy_differences, export_saved_model, exported_searches
+from seq2seq_chat.export.saved_model.reply_model import ReplyModel
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
@@ -194,6 +198,23 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
                 plain = bot.replies(texts, decoding.model_copy(update={"replace_unknown": False}))
                 assert sum(one.text.count("<unknown>") for reply in plain for one in reply.hypotheses) > 5
     assert len(distinct) > 6 * len(ARCHITECTURES), "too few distinct replies for a meaningful comparison"
+
+
+def test_a_hypothesis_that_does_not_exist_has_no_text(tmp_path: Path) -> None:
+    """Whatever words a search leaves in its place."""
+    config = small_config()
+    run = random_run(tmp_path, config, codecs_of(config))
+    model = ReplyModel(Chatbot.load(run).engine.model, run.path, config, {})
+
+    class Search:
+        def search(self, source: tf.Tensor, lengths: tf.Tensor) -> Hypotheses:
+            partial = PartialHypotheses.empty(tf.fill([tf.shape(source)[0], 1], NEG_INF), 6, 8)
+            none = partial.completed(partial.hypotheses, 8)
+            return none._replace(words=none.words + 5, lengths=none.lengths + 3)
+
+    search: Any = Search()
+    replies, _ = model._replies(search, Decoding(), tf.constant(TEXTS), tf.zeros([len(TEXTS), 0], tf.string))
+    assert set(replies.numpy().ravel()) == {b""}
 
 
 @pytest.mark.slow
