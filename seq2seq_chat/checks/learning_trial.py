@@ -26,7 +26,7 @@ from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 MIN_STEPS = 7  # of a trial
 CORPUS_STEPS = 3 / 8  # of them
 MAX_PRODUCTS = {True: 2e11, False: 8e11}  # of a trial, with --fast and without: multiplications of the forward pass
-FINAL_STEPS = 3  # whose mean loss is the final one
+FINAL_STEPS = 3  # whose median loss is the final one, as a single step may overshoot
 MAX_ACCELERATION = 3.0
 ROUNDING = 1e-5  # nats: the trend of losses that differ less is not meaningful
 RATE_AT = (0.01, 0.1, 0.5)  # parts of the training
@@ -58,12 +58,12 @@ class Trial(NamedTuple):
     @property
     def final_loss(self) -> float:
         """Of the fixed batch."""
-        return float(np.mean(self.fixed_losses[-FINAL_STEPS:]))
+        return float(np.median(self.fixed_losses[-FINAL_STEPS:]))
 
     @property
     def final_corpus_loss(self) -> float:
         """Of the batches of the corpus."""
-        return float(np.mean(self.losses[-FINAL_STEPS:]))
+        return float(np.median(self.losses[-FINAL_STEPS:]))
 
     def fall_per_step(self, steps: float) -> float:
         """By how much the loss falls, in nats per token and step, if so many steps follow at the initial rate.

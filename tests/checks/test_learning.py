@@ -44,6 +44,7 @@ SCHEDULE: Any = {"learning_rate_schedule": "exponential"}
         (trial([8, 8], CONSTANT, gradient_clipping=0.05), CLIPPED),
         (trial([8, 8], CONSTANT, gradient_clipping=0.05, gradient_clipping_by="value"), TOO_LOW),  # 0.5 of the norm
         (trial([8, 8], FALLING, gradient_clipping=0.05), None),  # clipping that does not prevent anything
+        (trial([9, 8.9], [8.7, 7.6, 8.7, 48, 8.85]), None),  # a step that overshoots
         (trial([8, 12], [12, 11, 10, 9]), TOO_HIGH),
         (trial([8, 8], [7, 7.5, 9, 11]), TOO_HIGH),
         (trial([8, float("nan")], [float("nan")]), TOO_HIGH),
