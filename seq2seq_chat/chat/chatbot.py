@@ -70,6 +70,8 @@ class Reply(NamedTuple):
 class Chatbot:
     """A trained model that replies to any number of utterances."""
 
+    TASK: str | None = None  # of the runs that can be loaded; None: any that replies
+
     def __init__(
         self,
         engine: ReplyEngine,
@@ -94,6 +96,8 @@ class Chatbot:
         decoding: Decoding | None = None,
     ) -> Self:
         """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
+        if cls.TASK not in (None, run.config.task):
+            raise RunError(f"run {run.name} is no {cls.TASK}: its task is {run.config.task}")
         loaded = load_engine(run, snapshot, engine, decoding)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
         chatbot.warnings, chatbot._engine_options = loaded.warnings, engine
@@ -301,22 +305,9 @@ class Chatbot:
 
 
 class Translator(Chatbot):
-    """A chatbot whose replies are translations."""
+    """A chatbot whose replies are translations; loading a run of another task raises RunError."""
 
-    @classmethod
-    def load(
-        cls,
-        run: Run,
-        snapshot: str | None = None,
-        engine: EngineOptions = AUTO,
-        decoding: Decoding | None = None,
-    ) -> Self:
-        """The translator of a run or an exported model. Raises RunError if its task is another one."""
-        if run.config.task != "translation":
-            raise RunError(
-                f"run {run.name} does not translate: its task is {run.config.task}; use Chatbot or Generator"
-            )
-        return super().load(run, snapshot, engine, decoding)
+    TASK = "translation"
 
     def translate(self, texts: Sequence[str], decoding: Decoding | None = None) -> list[str]:
         """Translate texts independently of each other; see :meth:`replies`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
@@ -14,6 +14,9 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import has_gpu
 from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.text.codec import Codecs
+
+if TYPE_CHECKING:
+    from seq2seq_chat.engines.onnx.model import OnnxModel
 
 EngineName = Literal["auto", "tensorflow", "onnx"]
 MAX_GRAPH_BYTES = 2**31 - 2**20  # of a graph in memory, whose format counts bytes as 32-bit integers
@@ -58,7 +61,7 @@ def load_engine(
 
     Args:
         options: Which engine; None: TensorFlow, or ONNX Runtime for an exported model.
-        decoding: The settings that it will be used with; those of the run if None.
+        decoding: The settings of the searches; None: the run's settings.
 
     Raises:
         RunError, MismatchError: See :func:`seq2seq_chat.checkpoint.arrays.read_weights`.
@@ -70,16 +73,10 @@ def load_engine(
         raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
     if uses_onnx(run, options, decoding or run.config.decoding):
         from seq2seq_chat.engines.onnx.engine import OnnxEngine
-        from seq2seq_chat.engines.onnx.model import OnnxModel
 
-        if run.is_exported:
-            run.weight_files(snapshot)
-            exported = OnnxModel.open(run.path)
-            return LoadedEngine(OnnxEngine(exported, run.config.model), run.codecs, exported.step_number, [])
-        weights = read_weights(run, snapshot)
-        quantize = options.quantize if options else None
-        engine = OnnxEngine(OnnxModel.build(run.config, weights, quantize), run.config.model, is_exported=False)
-        return LoadedEngine(engine, weights.codecs, weights.step, weights.warnings)
+        model, warnings = _load_onnx_model(run, snapshot, options)
+        engine = OnnxEngine(model, run.config.model, is_exported=run.is_exported)
+        return LoadedEngine(engine, run.codecs, model.step_number, warnings)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
 
@@ -95,21 +92,26 @@ def load_language_model_engine(
         raise RunError(f"run {run.name} is no language model: its task is {run.config.task}; use seq2seq-chat chat")
     if uses_onnx(run, options, run.config.decoding):
         from seq2seq_chat.engines.onnx.language_model import OnnxLanguageModel
-        from seq2seq_chat.engines.onnx.model import OnnxModel
 
-        if run.is_exported:
-            run.weight_files(snapshot)
-            exported = OnnxModel.open(run.path)
-            return LoadedLanguageModel(OnnxLanguageModel(exported), run.codecs, exported.step_number)
-        weights = read_weights(run, snapshot)
-        model = OnnxModel.build(run.config, weights, options.quantize if options else None)
-        return LoadedLanguageModel(OnnxLanguageModel(model), weights.codecs, weights.step)
+        model, _ = _load_onnx_model(run, snapshot, options)
+        return LoadedLanguageModel(OnnxLanguageModel(model), run.codecs, model.step_number)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import load_language_model
     from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 
     trained = load_language_model(run, snapshot)
     return LoadedLanguageModel(TensorFlowLanguageModel(trained.model), trained.codecs, trained.step)
+
+
+def _load_onnx_model(run: Run, snapshot: str | None, options: EngineOptions | None) -> tuple[OnnxModel, list[str]]:
+    """Open the graphs of an exported model, or build them from a run's weights; also returns warnings about these."""
+    from seq2seq_chat.engines.onnx.model import OnnxModel
+
+    if run.is_exported:
+        run.weight_files(snapshot)  # raises RunError if there is no such snapshot
+        return OnnxModel.open(run.path), []
+    weights = read_weights(run, snapshot)
+    return OnnxModel.build(run.config, weights, options.quantize if options else None), weights.warnings
 
 
 def uses_onnx(run: Run, options: EngineOptions | None, decoding: Decoding) -> bool:
@@ -132,10 +134,11 @@ def uses_onnx(run: Run, options: EngineOptions | None, decoding: Decoding) -> bo
         if obstacle:
             raise UserError(f"--engine onnx does not support {obstacle}; use --engine tensorflow")
         return True
-    reason = obstacle or ("a GPU, which is there" if has_gpu() else None)
-    if reason:
-        logger.info("using TensorFlow for %s", reason)
-    return reason is None
+    if obstacle:
+        logger.info("using TensorFlow, as ONNX Runtime does not support %s", obstacle)
+    elif has_gpu():
+        logger.info("using TensorFlow, as there is a GPU")
+    return not (obstacle or has_gpu())
 
 
 def _what_onnx_lacks(run: Run, decoding: Decoding) -> str | None:

@@ -115,7 +115,7 @@ def _load_experiment(
 
 
 def _warn_of_default_sizes(config_file: str, config: Config) -> None:
-    """A configuration without sizes has those of the thesis, which few people mean."""
+    """Warn that a configuration without sizes has the thesis's sizes, which few people mean."""
     from seq2seq_chat.architecture.variables import parameter_counts
 
     parameters = sum(parameter_counts(config, config.data.vocabulary_size).values())

@@ -25,8 +25,8 @@ OF_BEAM, OF_SAMPLING = (
 OF_SEVERAL, OF_GROUPS = AppliesIf("decoding.top_k", unless=[1]), AppliesIf("decoding.beam_groups", unless=[1])
 
 
-def _true_name(value: Any) -> Any:
-    """Earlier versions called the built-in search static, though it is a loop."""
+def _rename_static(value: Any) -> Any:
+    """Read ``static``, which earlier versions called the built-in search, although it is a loop."""
     return "built_in" if value == "static" else value
 
 
@@ -69,7 +69,7 @@ class Decoding(Section):
     """n-grams of this many tokens may not occur twice in a reply; 0: no restriction"""
     repetition_penalty: Annotated[float, Field(ge=1, le=100), OF_SAMPLES] = 1.0
     """divide positive logits of tokens already in the reply by this, multiply negative ones"""
-    unrolling: Annotated[Literal["built_in", "dynamic"] | None, BeforeValidator(_true_name)] = None
+    unrolling: Annotated[Literal["built_in", "dynamic"] | None, BeforeValidator(_rename_static)] = None
     """greedy, beam: the built-in search, or tensorflow-addons' dynamic decoder; null: dynamic if model.unrolling is
     and the other options allow it"""
     rerank: Annotated[

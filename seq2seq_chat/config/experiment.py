@@ -57,7 +57,7 @@ class Config(Section):
     """conversation: reply to utterances; translation: map source to target texts, learned from pairs;
     language_model: continue a text, learned from running text"""
     results: FilePath | None = None
-    """folder of a new run, unless --results names one; null: that of SEQ2SEQ_CHAT_RESULTS, or results"""
+    """folder for new runs, unless --results names one; null: the folder in SEQ2SEQ_CHAT_RESULTS, or else ./results"""
     data: Data
     model: Model = Model()
     training: Training = Training()

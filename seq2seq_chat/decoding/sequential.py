@@ -101,7 +101,7 @@ def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: Trun
 def truncated_softmax(
     temperature: Scalar, top_k: Scalar = ALL_WORDS, top_p: Scalar = ALL_PROBABILITY
 ) -> TruncatedSoftmax:
-    """See :class:`seq2seq_chat.search.engine.Distribution`."""
+    """See :class:`seq2seq_chat.search.engine.WordDistribution`."""
     is_truncated = (top_k < ALL_WORDS) | (top_p < ALL_PROBABILITY)
 
     def truncate(logits: tf.Tensor) -> tf.Tensor:

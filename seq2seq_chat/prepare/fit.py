@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -25,11 +26,12 @@ MEASURED_TEXTS = 20_000  # whose lengths are measured, evenly spaced over the tr
 MAX_READ_TEXTS = 5_000_000  # of the training corpus, to find these
 MAX_STEPS_OF_A_TEXT = 60  # tokens of a source or target that a model reads
 MINUTES = 30  # of training
+TRUNCATION = 64  # tokens of each stream per step of a language model, the default of training.bptt_forward
 SPEED = 60e9  # floating-point operations that a training step does per core and second, on processors of today
-MIN_PROJECTED, MAX_FULL_SOFTMAX = 2_000, 20_000  # words
+MIN_PROJECTED, MAX_FULL_SOFTMAX = 2_000, 20_000  # words of the target vocabulary
 
 
-class Size(NamedTuple):
+class ModelSize(NamedTuple):
     """A model for corpora of up to some number of samples, or of tokens for a language model."""
 
     samples: int
@@ -40,20 +42,20 @@ class Size(NamedTuple):
 
 
 SIZES = (
-    Size(5_000, 128, 0.3, 32, 40),
-    Size(50_000, 256, 0.3, 64, 20),
-    Size(1_000_000, 512, 0.2, 64, 10),
-    Size(10**12, 1024, 0.1, 128, 3),
+    ModelSize(5_000, 128, 0.3, 32, 40),
+    ModelSize(50_000, 256, 0.3, 64, 20),
+    ModelSize(1_000_000, 512, 0.2, 64, 10),
+    ModelSize(10**12, 1024, 0.1, 128, 3),
 )
 LANGUAGE_MODEL_SIZES = (
-    Size(300_000, 128, 0.3, 16, 40),
-    Size(1_000_000, 256, 0.2, 32, 30),
-    Size(10_000_000, 512, 0.1, 64, 20),
-    Size(10**12, 1024, 0.0, 64, 3),
+    ModelSize(300_000, 128, 0.3, 16, 40),
+    ModelSize(1_000_000, 256, 0.2, 32, 30),
+    ModelSize(10_000_000, 512, 0.1, 64, 20),
+    ModelSize(10**12, 1024, 0.0, 64, 3),
 )
 
 
-class Experiment(NamedTuple):
+class FittedExperiment(NamedTuple):
     """A configuration, and a sentence for each choice in it."""
 
     settings: dict[str, Any]
@@ -66,7 +68,7 @@ class Experiment(NamedTuple):
         return path
 
 
-def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -> Experiment:
+def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -> FittedExperiment:
     """Choose the settings of an experiment on a corpus.
 
     Args:
@@ -89,16 +91,16 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
         "dropout": size.dropout,
     }
     target_words, _ = codecs.vocabulary_sizes
-    model["projection_size"] = size.hidden_size // 2 if target_words > 2_000 else None
+    model["projection_size"] = size.hidden_size // 2 if target_words > MIN_PROJECTED else None
     lengths = np.zeros([1, 2]) if is_text else _lengths(data["train"], codecs, amount)
     if not is_text:
         source, target = np.clip(np.percentile(lengths, 99, axis=0).astype(int), 8, MAX_STEPS_OF_A_TEXT).tolist()
         model |= {"bidirectional": True, "encoder_steps": source, "decoder_steps": target + 1}
     base["model"] = model
     config = parse_config(base, EXPERIMENT_FILE, warn=False)
-    tokens = 64 * size.batch_size if is_text else size.batch_size * lengths.mean(axis=0).sum()
+    tokens = TRUNCATION * size.batch_size if is_text else size.batch_size * lengths.mean(axis=0).sum()
     seconds = 6 * tokens * _products(config, codecs) / (SPEED * available_cores())
-    per_epoch = max(1, amount // (64 * size.batch_size if is_text else size.batch_size))
+    per_epoch = max(1, amount // (TRUNCATION * size.batch_size if is_text else size.batch_size))
     steps = int(np.clip(60 * MINUTES / seconds, 200, max(200, size.max_epochs * per_epoch)))
     base["training"] = _training(size, steps, has_validation="validation" in data, target_words=target_words)
     base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
@@ -107,7 +109,7 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
         f"{amount:,} {'tokens' if is_text else 'samples'}: {size.hidden_size} units, dropout {size.dropout}, "
         f"{parameters / 1e6:.1f} million parameters",
         f"{steps:,} steps of {size.batch_size}, {steps / per_epoch:.1f} passes through the corpus: about "
-        f"{max(1, round(steps * seconds / 60))} minutes on {available_cores()} cores",
+        f"{math.ceil(steps * seconds / 60)} min on {available_cores()} cores",
     ]
     if not is_text:
         reasons.append(f"at most {source} tokens of a source and {target} of a target: 99 % are no longer")
@@ -116,10 +118,10 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
         if "validation" in data
         else "there is no validation corpus, so nothing tells when to stop (data.validation is null)"
     )
-    return Experiment(base, reasons)
+    return FittedExperiment(base, reasons)
 
 
-def _training(size: Size, steps: int, has_validation: bool, target_words: int) -> dict[str, Any]:
+def _training(size: ModelSize, steps: int, has_validation: bool, target_words: int) -> dict[str, Any]:
     interval = max(20, steps // 12)
     return {
         "batch_size": size.batch_size,

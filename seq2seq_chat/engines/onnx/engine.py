@@ -77,5 +77,5 @@ class OnnxEngine:
         return self.scorer
 
     def fingerprint(self) -> str:
-        """SHA-256 of ``model.json``, which has those of the graphs, or of the weights, in hex."""
+        """SHA-256 in hex of the weights, or of ``model.json``, which holds the checksums of exported graphs."""
         return str(self.model.manifest[CHECKSUM])

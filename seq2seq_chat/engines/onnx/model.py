@@ -101,7 +101,7 @@ class OnnxModel:
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of words of the target."""
+        """Size of the target vocabulary."""
         return int(self.manifest["vocabulary_size"])
 
     @property
