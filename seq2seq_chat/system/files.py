@@ -19,6 +19,7 @@ from typing import IO, Any, Literal
 from seq2seq_chat.system.errors import UserError
 
 Mode = Literal["w", "wb"]
+MIN_ABANDONED_SECONDS = 60  # a newer file or folder may not be locked yet
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{10}\.tmp")  # locked while in use; earlier versions had 8 digits and no lock
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -156,7 +157,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
         with suppress(OSError):  # in use, or deleted by another process
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
-                if time.time() - os.fstat(descriptor).st_mtime > 60:  # a new one may not be locked yet
+                if time.time() - os.fstat(descriptor).st_mtime > MIN_ABANDONED_SECONDS:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     _remove(path)
             finally:
