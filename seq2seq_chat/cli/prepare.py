@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from seq2seq_chat.cli.prepare_summary import print_statistics, write_experiment
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.tables import format_table
 
 if TYPE_CHECKING:
-    from seq2seq_chat.prepare.settings import TextSide
     from seq2seq_chat.text.tokenizers import TokenizerSettings
-
-logger = logging.getLogger(__name__)
 
 _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
 
@@ -281,7 +277,7 @@ def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int,
     click.echo(format_table(rows, "lr"))
     files = {name: str(Path(output, f"{name}.txt")) for name in SPLITS if statistics[name]["characters"]}
     sides = [TextSide("", (), tokenizer, vocabulary_size)]
-    _write_experiment("language_model", files, sides, statistics["train"]["tokens"], output)
+    write_experiment("language_model", files, sides, statistics["train"]["tokens"], output)
     click.echo(output)
 
 
@@ -309,7 +305,7 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
     reading, leakage, left_out = (statistics.pop(key, {}) for key in ("reading", "leakage", "left_out"))
     for key in ("tokenizer", "target_tokenizer"):
         statistics.pop(key, None)
-    _print_statistics(statistics, leakage, left_out, reading)
+    print_statistics(statistics, leakage, left_out, reading)
     as_pairs, count = prepared.has_pairs, "pairs" if prepared.has_pairs else "samples"
     values: dict[str, Any] = {
         name: str(Path(output, corpus_file(name, as_pairs=as_pairs))) for name in SPLITS if statistics[name][count]
@@ -319,7 +315,7 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
     if not as_pairs:
         values["pairing"] = prepared.pairing
     task, amount = "translation" if as_pairs else "conversation", statistics["train"][count]
-    _write_experiment(task, values, prepared.text_sides, amount, output)
+    write_experiment(task, values, prepared.text_sides, amount, output)
     click.echo(output)
 
 
@@ -340,97 +336,3 @@ def _tokenizers(
         return TokenizerSettings(name, lowercase and name == "unicode", model)
 
     return settings(tokenizer), settings(target_tokenizer) if target_tokenizer else None
-
-
-def _write_experiment(
-    task: str, files: Mapping[str, object], sides: Sequence[TextSide], amount: int, output: str
-) -> None:
-    """Write the experiment that fits the output, and print why, and the command that trains it.
-
-    Args:
-        files: The first settings of the section ``data``.
-        amount: Samples of the training corpus, or tokens of a text.
-    """
-    from seq2seq_chat.prepare.fit import fit_experiment
-    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
-    from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
-    from seq2seq_chat.text.vocabulary import VOCABULARY_FILE
-
-    if "train" not in files:
-        return
-    values = {**files}
-    for side in sides:
-        values[f"{side.prefix}tokenizer"] = side.tokenizer.name
-        values[f"{side.prefix}vocabulary"] = str(Path(output, f"{side.prefix}{VOCABULARY_FILE}"))
-        if side.tokenizer.name == "subword":
-            values[f"{side.prefix}tokenizer_file"] = str(Path(output, f"{side.prefix}{TOKENIZER_FILE}"))
-        if side.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
-            values[f"{side.prefix}vocabulary_size"] = side.vocabulary_size
-        if side.tokenizer.lowercase:
-            values["lowercase"] = True
-    experiment = fit_experiment(task, values, amount, Path(output).absolute().name)
-    for reason in experiment.reasons:
-        click.echo(f"experiment: {reason}")
-    click.echo(f"to train it: seq2seq-chat train {shlex.quote(str(experiment.write(Path(output))))}")
-
-
-_LOSSES = {
-    "removed_words": "words with invalid characters removed",
-    "removed_characters": "control and format characters removed",
-    "replaced_characters": "line breaks, NUL and lone surrogates replaced",
-}
-"""What was lost, by the keys of the statistics of reading."""
-
-_LEFT_OUT = {
-    "without_tokens": "without tokens on one side",
-    "duplicates": "that are duplicates",
-    "max_words": "that are too long",
-    "max_ratio": "whose lengths differ too much",
-}
-"""Why pairs were left out, by the keys of their statistics."""
-
-
-def _flat(split: dict[str, Any]) -> dict[str, Any]:
-    """The statistics of a split with those of its sides, as ``source_words``, after its own."""
-    flat: dict[str, Any] = {}
-    for key, value in split.items():
-        flat |= (
-            {f"{key}_{name}": of_side for name, of_side in value.items()} if isinstance(value, dict) else {key: value}
-        )
-    return flat
-
-
-def _print_statistics(
-    splits: dict[str, Any], leakage: dict[str, Any], left_out: dict[str, int], reading: dict[str, Any]
-) -> None:
-    columns = [_flat(split) for split in splits.values()]
-    rows = [["", *splits]]
-    for key in columns[-1]:
-        rows.append([key.replace("_", " "), *(f"{column[key]:,}" for column in columns)])
-    for key in leakage["test"]:
-        counts = [f"{leakage[split][key]:,}" if split in leakage else "" for split in splits]
-        rows.append([f"{key} in train".replace("_percent in train", " in train percent"), *counts])
-    click.echo(format_table(rows, "lr"))
-    if dropped := leakage["dropped_samples"]:
-        click.echo(f"leaked samples dropped from train: {dropped:,}")
-    copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""
-    counts = [f"{reading[key]:,} {key if reading[key] != 1 else key[:-1]}" for key in ("files", "bytes", "records")]
-    click.echo(f"read: {counts[0]}{copies}, {counts[1]}, {counts[2]}")
-    if reading.get("people"):
-        span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
-        click.echo(f"people: {reading['people']:,}{span}")
-    for reason, count in reading.get("left_out", {}).items():
-        click.echo(f"left out: {count:,} messages ({reason})")
-    for key, what in _LEFT_OUT.items():
-        if left_out.get(key):
-            click.echo(f"left out: {left_out[key]:,} pairs {what}")
-    for key, what in _LOSSES.items():
-        if reading.get(key):
-            click.echo(f"{what}: {reading[key]:,}")
-    if reading["damaged"]:
-        examples = "".join(f"\n  {damage}" for damage in reading["damages"][:5])
-        logger.warning(
-            "skipped %s damaged records of %s (%s files are incomplete), see statistics.json:%s",
-            *(f"{reading[key]:,}" for key in ("damaged", "records", "incomplete_files")),
-            examples,
-        )

@@ -1,0 +1,112 @@
+"""What `prepare` prints at its end: statistics, what was left out, and the experiment that fits."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq_chat.system.tables import format_table
+
+if TYPE_CHECKING:
+    from seq2seq_chat.prepare.settings import TextSide
+
+logger = logging.getLogger(__name__)
+
+
+def write_experiment(
+    task: str, files: Mapping[str, object], sides: Sequence[TextSide], amount: int, output: str
+) -> None:
+    """Write the experiment that fits the output, and print why, and the command that trains it.
+
+    Args:
+        files: The first settings of the section ``data``.
+        amount: Samples of the training corpus, or tokens of a text.
+    """
+    from seq2seq_chat.prepare.fit import fit_experiment
+    from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
+    from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
+    from seq2seq_chat.text.vocabulary import VOCABULARY_FILE
+
+    if "train" not in files:
+        return
+    values = {**files}
+    for side in sides:
+        values[f"{side.prefix}tokenizer"] = side.tokenizer.name
+        values[f"{side.prefix}vocabulary"] = str(Path(output, f"{side.prefix}{VOCABULARY_FILE}"))
+        if side.tokenizer.name == "subword":
+            values[f"{side.prefix}tokenizer_file"] = str(Path(output, f"{side.prefix}{TOKENIZER_FILE}"))
+        if side.vocabulary_size > DEFAULT_VOCABULARY_SIZE:
+            values[f"{side.prefix}vocabulary_size"] = side.vocabulary_size
+        if side.tokenizer.lowercase:
+            values["lowercase"] = True
+    experiment = fit_experiment(task, values, amount, Path(output).absolute().name)
+    for reason in experiment.reasons:
+        click.echo(f"experiment: {reason}")
+    click.echo(f"to train it: seq2seq-chat train {shlex.quote(str(experiment.write(Path(output))))}")
+
+
+_LOSSES = {
+    "removed_words": "words with invalid characters removed",
+    "removed_characters": "control and format characters removed",
+    "replaced_characters": "line breaks, NUL and lone surrogates replaced",
+}
+"""What was lost, by the keys of the statistics of reading."""
+
+_LEFT_OUT = {
+    "without_tokens": "without tokens on one side",
+    "duplicates": "that are duplicates",
+    "max_words": "that are too long",
+    "max_ratio": "whose lengths differ too much",
+}
+"""Why pairs were left out, by the keys of their statistics."""
+
+
+def _flat(split: dict[str, Any]) -> dict[str, Any]:
+    """The statistics of a split with those of its sides, as ``source_words``, after its own."""
+    flat: dict[str, Any] = {}
+    for key, value in split.items():
+        flat |= (
+            {f"{key}_{name}": of_side for name, of_side in value.items()} if isinstance(value, dict) else {key: value}
+        )
+    return flat
+
+
+def print_statistics(
+    splits: dict[str, Any], leakage: dict[str, Any], left_out: dict[str, int], reading: dict[str, Any]
+) -> None:
+    columns = [_flat(split) for split in splits.values()]
+    rows = [["", *splits]]
+    for key in columns[-1]:
+        rows.append([key.replace("_", " "), *(f"{column[key]:,}" for column in columns)])
+    for key in leakage["test"]:
+        counts = [f"{leakage[split][key]:,}" if split in leakage else "" for split in splits]
+        rows.append([f"{key} in train".replace("_percent in train", " in train percent"), *counts])
+    click.echo(format_table(rows, "lr"))
+    if dropped := leakage["dropped_samples"]:
+        click.echo(f"leaked samples dropped from train: {dropped:,}")
+    copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""
+    counts = [f"{reading[key]:,} {key if reading[key] != 1 else key[:-1]}" for key in ("files", "bytes", "records")]
+    click.echo(f"read: {counts[0]}{copies}, {counts[1]}, {counts[2]}")
+    if reading.get("people"):
+        span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
+        click.echo(f"people: {reading['people']:,}{span}")
+    for reason, count in reading.get("left_out", {}).items():
+        click.echo(f"left out: {count:,} messages ({reason})")
+    for key, what in _LEFT_OUT.items():
+        if left_out.get(key):
+            click.echo(f"left out: {left_out[key]:,} pairs {what}")
+    for key, what in _LOSSES.items():
+        if reading.get(key):
+            click.echo(f"{what}: {reading[key]:,}")
+    if reading["damaged"]:
+        examples = "".join(f"\n  {damage}" for damage in reading["damages"][:5])
+        logger.warning(
+            "skipped %s damaged records of %s (%s files are incomplete), see statistics.json:%s",
+            *(f"{reading[key]:,}" for key in ("damaged", "records", "incomplete_files")),
+            examples,
+        )
