@@ -65,7 +65,8 @@ def test_loss_equals_the_paper(steps: int | None) -> None:
         for sample in (WordSampler(30, 9, seed=1, steps=steps)(tf.constant(step)) for step in range(100))
         if set(targets) & {word for word, times in Counter(sample.words.numpy().ravel()).items() if times == 2}
     )  # a target was sampled twice
-    positions = np.stack([np.sort(rng.integers(0, steps or 1, 50)), np.arange(50) % 10], axis=1)
+    cells = np.sort(rng.permutation(7 * 10)[:50])  # 50 targets in 7 steps of 10 rows
+    positions = np.stack([cells // 10, cells % 10], axis=1)
     logits = hidden @ output.projection.matrix.numpy() @ output.words.numpy().T + output.bias.numpy()
     logits -= np.log(sample.expected_counts.numpy())
     expected = []
