@@ -148,8 +148,10 @@ def _what_onnx_lacks(run: Run, decoding: Decoding) -> str | None:
     if run.config.model.unrolling == "dynamic" and decoding.unrolling is None:
         return "model.unrolling dynamic"
     try:
-        import onnx  # noqa: F401
+        from seq2seq_chat.engines.onnx.layers import missing_layer
     except ImportError:
         return "building graphs without the package onnx"
+    if layer := missing_layer(run.config.model):
+        return layer
     parameters = sum(parameter_counts(run.config, *run.codecs.vocabulary_sizes).values())
     return "models of more than 2 GB" if 4 * parameters > MAX_GRAPH_BYTES else None

@@ -77,7 +77,8 @@ def test_training_resumes_and_the_run_is_evaluated_and_chats(
         evaluated = cli("evaluate", folder, "--json", tmp_path / "metrics.json")
         assert (evaluated.status, evaluated.err) == (0, "")
         measured.append(json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")))
-        chat = [cli("chat", folder, *beam, stdin=b"a b c\nd\n\ne f g h\n") for beam in ((), ("--n-best", 3))]
+        command = ("chat", folder, "--engine", "tensorflow")
+        chat = [cli(*command, *beam, stdin=b"a b c\nd\n\ne f g h\n") for beam in ((), ("--n-best", 3))]
         assert all((replies.status, replies.err) == (0, "") for replies in chat)
         measured[-1] |= {"chat": [replies.out for replies in chat]}
     dynamic, expected = measured

@@ -10,8 +10,8 @@ import numpy as np
 from seq2seq_chat.architecture.variables import SHARED, TARGET, decoder_output_size, queries_previous
 from seq2seq_chat.config import Model
 from seq2seq_chat.engines.onnx.graph import OnnxGraph, Value, WeightFormat
-from seq2seq_chat.system.errors import UserError
 
+ATTENTION_SCORES = ("additive", "concat", "dot", "general")
 State = list[Value]
 """The parts of a cell's state, [rows, hidden] each; its output first."""
 
@@ -47,8 +47,6 @@ class Layers(NamedTuple):
 
     def cell_step(self, cell: str, projected: Value, step_input: Value | None, state: State) -> State:
         """One step of a cell → its next state."""
-        if self.config.cell not in _CELL_STEPS:
-            raise UserError(f"there is no ONNX export of the cell {self.config.cell}; use --format saved_model")
         return _CELL_STEPS[self.config.cell](self, cell, projected, step_input, state)
 
     def attention_keys(self, values: Value) -> Value:
@@ -64,10 +62,8 @@ class Layers(NamedTuple):
             summed = graph.op("Add", keys, queries)
             vector = graph.op("Unsqueeze", self.variable("decoder/attention/score"), graph.axes(1))
             scores = graph.op("MatMul", graph.op("Tanh", summed), vector)
-        elif kind in ("dot", "general"):
-            scores = graph.op("MatMul", keys, graph.op("Unsqueeze", query, graph.axes(2)))
         else:
-            raise UserError(f"there is no ONNX export of {kind} attention; use --format saved_model")
+            scores = graph.op("MatMul", keys, graph.op("Unsqueeze", query, graph.axes(2)))
         scores = graph.op("Squeeze", scores, graph.axes(2))
         weights = graph.op("Softmax", graph.op("Add", scores, mask), axis=-1)
         context = graph.op("MatMul", graph.op("Unsqueeze", weights, graph.axes(1)), values)
@@ -133,3 +129,10 @@ def _rnn_step(layers: Layers, cell: str, projected: Value, step_input: Value | N
 
 
 _CELL_STEPS: dict[str, Callable[..., State]] = {"lstm": _lstm_step, "gru": _gru_step, "rnn": _rnn_step}
+
+
+def missing_layer(config: Model) -> str | None:
+    """A layer of the model that cannot be written as ONNX operators, if there is one."""
+    if config.cell not in _CELL_STEPS:
+        return f"the cell {config.cell}"
+    return None if config.attention in ("none", *ATTENTION_SCORES) else f"{config.attention} attention"

@@ -20,8 +20,9 @@ from seq2seq_chat.architecture.variables import (
 )
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.engines.onnx.graph import OPSET, Float32Weights, Int8Weights, OnnxGraph, Value, WeightFormat
-from seq2seq_chat.engines.onnx.layers import Layers, State
+from seq2seq_chat.engines.onnx.layers import Layers, State, missing_layer
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
+from seq2seq_chat.system.errors import UserError
 
 ATTENTIONAL, TOP_LOGITS, TOP_WORDS = "attentional", "top_logits", "top_words"
 FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
@@ -31,7 +32,13 @@ FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "
 def model_graphs(
     config: Config, arrays: Mapping[str, np.ndarray], quantize: str | None = None, has_top_k: bool = False
 ) -> dict[str, onnx.ModelProto]:
-    """The graphs of a model, given its variables by name, by the names of their files; see :func:`decoder_graph`."""
+    """The graphs of a model, given its variables by name, by the names of their files; see :func:`decoder_graph`.
+
+    Raises:
+        UserError: A layer of the model cannot be written as ONNX operators.
+    """
+    if layer := missing_layer(config.model):
+        raise UserError(f"ONNX graphs do not support {layer}; use --format saved_model")
     model = (config.model, arrays, FORMATS[quantize]())
     encoder = {} if config.task == "language_model" else {ENCODER_FILE: encoder_graph(*model)}
     return encoder | {STEP_FILE: decoder_graph(*model, has_top_k=has_top_k)}

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.decoding.hypotheses import PartialHypotheses
 from seq2seq_chat.export.saved_model.export import copy_differences, export_saved_model, exported_searches
@@ -161,7 +162,7 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
         run = random_run(tmp_path / "results" / str(number), config, codecs_of(config))
         folder = tmp_path / f"exported {number}"
         about = export_saved_model(run, folder, n_best=4)
-        bot, history, read = Chatbot.load(run), HISTORIES, list(TEXTS)
+        bot, history, read = Chatbot.load(run, engine=TENSORFLOW), HISTORIES, list(TEXTS)
         if about["input"] == "tokens":
             encode = bot.codecs.source.tokenizer.encode
             read = [" ".join(encode(text.decode("utf-8", errors="replace"))).encode() for text in TEXTS]
