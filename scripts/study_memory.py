@@ -30,18 +30,24 @@ from seq2seq_chat.training.step import TrainingStep
 
 
 class Network(NamedTuple):
-    """A kind of cell, the initial matrix of its state, and how fast it learns."""
+    """A kind of cell, the initial matrix of its state, and how it learns."""
 
     label: str
     cell: Any
     initializer: Any
     learning_rate: float
+    activation: Any = "tanh"
+    scale: float = 1.0  # of the initial matrix; a large one makes gradients explode
+    clipping: float | None = 1.0  # norm to which the gradient is clipped
 
 
 NETWORKS = (
     Network("RNN, random", "rnn", "glorot", 0.0003),
     Network("RNN, orthogonal", "rnn", "orthogonal", 0.0003),
     Network("RNN, identity", "rnn", "identity", 0.0003),
+    Network("ReLU, identity", "rnn", "identity", 0.0003, activation="relu"),
+    Network("RNN, random × 3", "rnn", "glorot", 0.0003, scale=3.0),
+    Network("RNN, random × 3, not clipped", "rnn", "glorot", 0.0003, scale=3.0, clipping=None),
     Network("GRU", "gru", "glorot", 0.01),
     Network("LSTM", "lstm", "glorot", 0.01),
 )
@@ -124,6 +130,7 @@ def train(network: Network, task: Task, steps: int, bar: Any) -> Result:
     """Train a network until it recalls all symbols."""
     config = Model(
         cell=network.cell,
+        activation=network.activation,
         recurrent_initializer=network.initializer,
         hidden_size=task.hidden_size,
         embedding_size=task.hidden_size,
@@ -135,10 +142,12 @@ def train(network: Network, task: Task, steps: int, bar: Any) -> Result:
         bptt_forward=task.gap + 2 * task.symbols,
         optimizer="adam",
         learning_rate=network.learning_rate,
-        gradient_clipping=1.0,
+        gradient_clipping=network.clipping,
         sampled_softmax=None,
     )
     model = LanguageModel(config, VOCABULARY_SIZE, task.seed)
+    recurrent = model.decoder.cells[0].recurrent.matrix
+    recurrent.assign(network.scale * recurrent)
     before = gradients(model, task)
     step = TrainingStep(model, build_optimizer(settings), settings, task_loss=LanguageModelLoss(model, settings))
     recalled, done = 0.0, 0

@@ -31,7 +31,8 @@ class Reference:
         recurrent_input = np.concatenate([*inputs[0 if input_matrix is None else 1 :], h])
         x = (0 if input_matrix is None else inputs[0] @ input_matrix) + bias
         if self.config.cell == "rnn":
-            return (np.tanh(x + recurrent_input @ self.v[f"{name}/recurrent"]),)
+            summed = x + recurrent_input @ self.v[f"{name}/recurrent"]
+            return (np.maximum(summed, 0) if self.config.activation == "relu" else np.tanh(summed),)
         if self.config.cell == "gru":
             x_z, x_r, x_h = np.split(x, 3)
             u_z, u_r = np.split(self.v[f"{name}/recurrent"], 2, axis=1)

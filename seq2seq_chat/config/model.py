@@ -20,6 +20,9 @@ class Model(Section):
 
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     """recurrent cell of encoder and decoder"""
+    activation: Annotated[Literal["tanh", "relu"], AppliesIf("model.cell", "rnn")] = "tanh"
+    """function of a vanilla cell: tanh, or relu, which passes gradients unchanged through an initial identity matrix
+    (Le et al. 2015)"""
     layers: Annotated[int, Field(gt=0, le=100)] = 1
     """layers of the encoder, and of the decoder"""
     bidirectional: Annotated[bool, LanguageModelsRequire(False)] = False

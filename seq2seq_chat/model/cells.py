@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import CELL_LAYOUTS, FORGET_BIAS, CellLayout
+from seq2seq_chat.config import Model
 from seq2seq_chat.model.deferred import concat, select
 from seq2seq_chat.model.variables import Weight, glorot, orthogonal
 
@@ -147,12 +148,25 @@ class RNNCell(Cell):
     """Vanilla recurrent cell (Elman 1990): h' = tanh(W [x; h] + b)."""
 
     LAYOUT, STATE = CELL_LAYOUTS["rnn"], HiddenState
+    activation = staticmethod(tf.tanh)
 
     def __call__(self, projected: tf.Tensor, step_input: tf.Tensor | None, state: HiddenState) -> HiddenState:
-        return HiddenState(tf.tanh(projected + self.recurrent(_concat(step_input, state.output))))
+        return HiddenState(self.activation(projected + self.recurrent(_concat(step_input, state.output))))
+
+
+class ReLUCell(RNNCell):
+    """Vanilla cell of rectified linear units (Le et al. 2015): h' = max(0, W [x; h] + b)."""
+
+    activation = staticmethod(tf.nn.relu)
 
 
 CELLS: dict[str, Any] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
+
+
+def make_cell(config: Model, name: str, input_size: int, step_input_size: int, seed: int) -> Cell:
+    """A cell of the configured kind; see :class:`Cell` for the arguments."""
+    kind = ReLUCell if config.activation == "relu" else CELLS[config.cell]
+    return kind(name, input_size, step_input_size, config.hidden_size, seed, config.recurrent_initializer)
 
 
 def initial_recurrent_matrix(

@@ -17,7 +17,7 @@ from seq2seq_chat.architecture.variables import (
 )
 from seq2seq_chat.config import Model
 from seq2seq_chat.model.attention import ATTENTIONS, Attention, Memory
-from seq2seq_chat.model.cells import CELLS
+from seq2seq_chat.model.cells import CELLS, make_cell
 from seq2seq_chat.model.encoder import EncoderOutput
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.step_copies import copied
@@ -107,13 +107,12 @@ class Decoder(tf.Module):
             self.combine_output = Weight("decoder/combine/output", hidden_size, hidden_size, seed, fan_in)
         self.queries_previous, self.feeds_output = queries_previous(config), feeds_output(config)
         self.cells = [
-            CELLS[config.cell](
+            make_cell(
+                config,
                 f"decoder/layer{layer}",
                 config.embedding_size if layer == 0 else 0,
                 step_input_size(config) if layer == 0 else hidden_size,
-                hidden_size,
                 seed,
-                config.recurrent_initializer,
             )
             for layer in range(config.layers)
         ]

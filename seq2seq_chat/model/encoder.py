@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import encoder_output_size
 from seq2seq_chat.config import Model
-from seq2seq_chat.model.cells import CELLS, Cell, masked_update
+from seq2seq_chat.model.cells import Cell, make_cell, masked_update
 from seq2seq_chat.model.deferred import concat
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.step_copies import copied
@@ -37,14 +37,7 @@ class Encoder(tf.Module):
 
         def cells(direction: str) -> list[Cell]:
             return [
-                CELLS[config.cell](
-                    f"encoder/layer{layer}{direction}",
-                    input_size,
-                    0,
-                    config.hidden_size,
-                    seed,
-                    config.recurrent_initializer,
-                )
+                make_cell(config, f"encoder/layer{layer}{direction}", input_size, 0, seed)
                 for layer, input_size in enumerate(input_sizes)
             ]
 

@@ -25,6 +25,8 @@ def is_valid(settings: dict[str, Any]) -> bool:
     """Whether the sizes fit, and both directions of the encoder are used."""
     if settings["output"] == "concatenated" and settings["attention"] == "none":
         return False
+    if settings["activation"] == "relu" and settings["cell"] != "rnn":
+        return False
     return not settings["bidirectional"] or not (
         settings["attention"] == "dot" or (settings["attention"] == "none" and settings["bridge"] == "backward")
     )
@@ -37,6 +39,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "context": ("initial_state", "every_step"),
     "output": ("attentional", "maxout", "concatenated"),
     "cell": ("lstm", "gru", "rnn"),
+    "activation": ("tanh", "relu"),
     "layers": (1, 2),
     "bidirectional": (False, True),
     "bridge": ("both", "backward"),

@@ -125,7 +125,7 @@ def _gru_step(layers: Layers, cell: str, projected: Value, step_input: Value | N
 def _rnn_step(layers: Layers, cell: str, projected: Value, step_input: Value | None, state: State) -> State:
     graph = layers.graph
     summed = graph.op("Add", projected, layers.weight(f"{cell}/recurrent", graph.concat([step_input, state[0]])))
-    return [graph.op("Tanh", summed)]
+    return [graph.op("Relu" if layers.config.activation == "relu" else "Tanh", summed)]
 
 
 _CELL_STEPS: dict[str, Callable[..., State]] = {"lstm": _lstm_step, "gru": _gru_step, "rnn": _rnn_step}

@@ -39,6 +39,7 @@ JAVASCRIPT = Path(__file__).parent / "javascript"
 MAX_PARAMETERS = 64_000_000  # about 70 MB of text; a phone hardly loads more
 SUPPORTED = {
     "cell": ("lstm", "gru", "rnn"),
+    "activation": ("tanh", "relu"),
     "attention": ("additive", "concat", "dot", "general", "none"),
     "output": ("attentional", "maxout", "concatenated"),
 }

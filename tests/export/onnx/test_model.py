@@ -30,7 +30,7 @@ ARCHITECTURES: list[dict[str, Any]] = [
     {"cell": "rnn", "attention": "dot", "input_feeding": False, "projection_size": None},
     {"attention": "none", "layers": 2},
     {"attention": "none", "context": "every_step", "output": "maxout", "cell": "gru"},
-    {"attention": "none", "output": "maxout", "cell": "rnn", "bidirectional": True},
+    {"attention": "none", "output": "maxout", "cell": "rnn", "activation": "relu", "bidirectional": True},
     {"attention_query": "previous", "output": "maxout", "bidirectional": True, "bridge": "backward", "cell": "gru"},
     {"attention_query": "previous", "attention": "concat", "context": "every_step"},
     {"output": "maxout", "context": "every_step", "layers": 3},

@@ -74,8 +74,21 @@ class RNNCell extends Cell {
   static STATES = 1;
 
   next(projected, recurrent) {
-    return recurrent.map((values, row) => [add(projected[row], values).map(Math.tanh)]);
+    return recurrent.map((values, row) => [add(projected[row], values).map(this.activation)]);
+  }
+
+  activation(value) {
+    return Math.tanh(value);
   }
 }
 
-export const CELLS = { lstm: LSTMCell, gru: GRUCell, rnn: RNNCell };
+class ReLUCell extends RNNCell {
+  activation(value) {
+    return Math.max(0, value);
+  }
+}
+
+const CELLS = { lstm: LSTMCell, gru: GRUCell, rnn: RNNCell };
+
+/** The class of the cells of a model. */
+export const cellClass = (config) => (config.activation === "relu" ? ReLUCell : CELLS[config.cell]);

@@ -1,13 +1,14 @@
 // The decoder: one step for a number of hypotheses. Equations: seq2seq_chat/model/decoder.py.
 import { ATTENTIONS, attend } from "./attention.js";
-import { CELLS } from "./cells.js";
+import { cellClass } from "./cells.js";
 import { add, tanh } from "./tensors.js";
 
 export class Decoder {
   constructor(weights, config) {
     const optional = (name) => (weights.has(name) ? weights.get(name) : null);
     const combined = config.output === "maxout" ? "decoder/maxout" : "decoder/combine";
-    this.cells = Array.from({ length: config.layers }, (_, layer) => new CELLS[config.cell](weights, `decoder/layer${layer}`));
+    const Cell = cellClass(config);
+    this.cells = Array.from({ length: config.layers }, (_, layer) => new Cell(weights, `decoder/layer${layer}`));
     this.attention = config.attention === "none" ? null : new ATTENTIONS[config.attention](weights);
     this.thought = optional("decoder/layer0/thought");
     this.combineContext = optional(`${combined}/context`);

@@ -1,10 +1,10 @@
 // The encoder: reads the words of a source, in one direction or in both.
-import { CELLS } from "./cells.js";
+import { cellClass } from "./cells.js";
 import { add, concat, tanh } from "./tensors.js";
 
 export class Encoder {
   constructor(weights, config) {
-    const Cell = CELLS[config.cell];
+    const Cell = cellClass(config);
     this.layers = Array.from({ length: config.layers }, (_, layer) => {
       const name = `encoder/layer${layer}`;
       if (!config.bidirectional) return { forward: new Cell(weights, name) };
