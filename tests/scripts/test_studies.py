@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,16 @@ def test_study_of_memory(tmp_path: Path) -> None:
     for norms in (trained.before, trained.after):
         assert len(norms) == 3 + 3
         assert min(norms) >= 0 < norms[0]
+
+
+@pytest.mark.slow
+def test_study_of_truncation() -> None:
+    """With a carried state most questions are answered; without one, answers stay a guess among eight symbols."""
+    result = CliRunner().invoke(import_module("study_truncation").main, ["--steps", "1000"])
+    assert result.exit_code == 0, result.exception
+    chunks, carried = result.stdout.splitlines()[1:]
+    independent, remembered = ([int(share) for share in re.findall(r"(\d+)%", row)] for row in (chunks, carried))
+    assert max(independent) < 20 < 50 < min(remembered)
 
 
 @pytest.mark.slow
