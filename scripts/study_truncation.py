@@ -79,7 +79,7 @@ def recalled(model: LanguageModel, seed: int) -> list[float]:
 
 
 @click.command(help=__doc__)
-@click.option("--steps", type=click.IntRange(1), default=2000, show_default=True, help="Training steps of each network.")
+@click.option("--steps", type=click.IntRange(1), default=2000, show_default=True, help="Training steps of each.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 def main(steps: int, seed: int) -> None:
     """Train both networks, and print what they recall."""

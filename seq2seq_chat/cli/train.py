@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 @click.command()
 @click.argument("config_file", required=False, metavar="[CONFIG]")
 @set_option
+@click.option(
+    "--hours", type=click.FloatRange(0, min_open=True), metavar="H", help="Fit steps and learning rate to this time."
+)
 @click.option("--resume", metavar="RUN", help="Resume a run that was stopped.")
 @click.option("--init-from", metavar="RUN[:SNAPSHOT]", help="Start a new run from the weights of another one.")
 @click.option("--workers", metavar="HOST:PORT,...", help="Train on several machines: the address of each.")
@@ -35,6 +39,7 @@ logger = logging.getLogger(__name__)
 def train(
     config_file: str | None,
     overrides: tuple[str, ...],
+    hours: float | None,
     resume: str | None,
     init_from: str | None,
     workers: str | None,
@@ -44,6 +49,9 @@ def train(
     """Train the experiment described by CONFIG.
 
     CONFIG is a JSON file. The last line printed is the folder of the run.
+
+    With --hours, the first steps are timed, and the number of steps, the learning rate, which falls to zero, and the
+    spacing of validations are fitted to the time.
 
     With --resume, training continues from the newest checkpoint of RUN. CONFIG is then optional; it and --set may
     change training settings, but not those of the model.
@@ -58,6 +66,8 @@ def train(
     from seq2seq_chat.system.versions import load_tensorflow
     from seq2seq_chat.training.distribution.rendezvous import cluster_from_environment, cluster_from_options
 
+    started = time.monotonic()
+    overrides = _with_hours(overrides, hours, resume)
     cluster = cluster_from_options(workers, index)
     if cluster is not None:
         overrides = (*overrides, "training.strategy=multi_worker")
@@ -80,7 +90,7 @@ def train(
 
     try:
         if run is None:
-            run = experiment.train(config, results, cluster, origin)
+            run = experiment.train(config, results, cluster, origin, started)
         else:
             experiment.resume_experiment(run, config, cluster)
     except experiment.Interrupted as interrupted:
@@ -91,6 +101,20 @@ def train(
     except experiment.TrainingFailed as error:
         exit_with(str(error), FAILED)
     click.echo(run.path)
+
+
+def _with_hours(overrides: tuple[str, ...], hours: float | None, resume: str | None) -> tuple[str, ...]:
+    """The changes of settings with the time of --hours. Raises UsageError."""
+    sets_steps = any(change.startswith("training.steps=") for change in overrides)
+    if hours is not None:
+        if resume is not None:
+            raise click.UsageError("--hours is for a new run; to train a run for longer, --set training.steps=N")
+        if sets_steps:
+            raise click.UsageError("--hours fits training.steps to the time; use one of them")
+        return (*overrides, f"training.hours={hours}")
+    if sets_steps and resume is None and not any(change.startswith("training.hours=") for change in overrides):
+        return (*overrides, "training.hours=null")  # which a configuration by `prepare` has
+    return overrides
 
 
 def _load_experiment(

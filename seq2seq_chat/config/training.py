@@ -75,6 +75,10 @@ class Training(Section):
     (Melis et al. 2018)"""
     steps: PositiveInt = 3_000_000
     """number of training steps, of one batch each"""
+    hours: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    """hours that a new run may take, from its start to its last checkpoint: the first steps are timed, and steps,
+    validate_every, checkpoint_every and snapshot_every fitted to the rest; the learning rate falls linearly to zero.
+    null: train for the given steps"""
     optimizer: Literal["adagrad", "adadelta", "adam", "rmsprop", "sgd"] = "adagrad"
     """optimizer"""
     learning_rate: PositiveFloat = 0.01
@@ -85,8 +89,9 @@ class Training(Section):
         AppliesIf("training.optimizer", "rmsprop", "sgd", error="applies to rmsprop and sgd only, but optimizer is {}"),
     ] = 0.0
     """momentum"""
-    learning_rate_schedule: Literal["constant", "exponential", "plateau"] = "constant"
-    """exponential: decay with every step; plateau: decay when validations stop improving"""
+    learning_rate_schedule: Literal["constant", "exponential", "linear", "plateau"] = "constant"
+    """exponential: decay with every step; linear: fall to zero at the last step (Li et al. 2020); plateau: decay when
+    validations stop improving"""
     learning_rate_decay: Annotated[float, Field(gt=0, lt=1), AppliesIf(SCHEDULE, "exponential", "plateau")] = 0.5
     """factor by which the learning rate decays"""
     learning_rate_decay_steps: Annotated[PositiveInt, AppliesIf(SCHEDULE, "exponential")] = 100_000
@@ -172,6 +177,8 @@ class Training(Section):
         return Truncation(self.bptt_forward, self.bptt_backward or self.bptt_forward)
 
     def problems(self) -> Iterator[str]:
+        if self.hours is not None and self.strategy == "multi_worker":
+            yield "hours cannot be used with strategy multi_worker; set steps"
         if self.micro_batches is not None and self.micro_batches > self.batch_size:
             yield f"micro_batches is {self.micro_batches}, but batch_size is only {self.batch_size}"
         if self.replicas is not None and self.batch_size % self.replicas:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -102,14 +101,16 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
     seconds = 6 * tokens * _products(config, codecs) / (SPEED * available_cores())
     per_epoch = max(1, amount // (TRUNCATION * size.batch_size if is_text else size.batch_size))
     steps = int(np.clip(60 * MINUTES / seconds, 200, max(200, size.max_epochs * per_epoch)))
-    base["training"] = _training(size, steps, has_validation="validation" in data, target_words=target_words)
+    hours = float(np.clip(round(steps * seconds / 3600, 2), 0.02, MINUTES / 60))
+    training = _training(size, steps, has_validation="validation" in data, target_words=target_words)
+    base["training"] = {"hours": hours, **training}
     base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
     parameters = sum(parameter_counts(config, *codecs.vocabulary_sizes).values())
     reasons = [
         f"{amount:,} {'tokens' if is_text else 'samples'}: {size.hidden_size} units, dropout {size.dropout}, "
         f"{parameters / 1e6:.1f} million parameters",
-        f"{steps:,} steps of {size.batch_size}, {steps / per_epoch:.1f} passes through the corpus: about "
-        f"{math.ceil(steps * seconds / 60)} min on {available_cores()} cores",
+        f"{hours:g} h: about {steps:,} steps of {size.batch_size} on {available_cores()} cores, "
+        f"{steps / per_epoch:.1f} passes through the corpus; --hours gives it more or less time",
     ]
     if not is_text:
         reasons.append(f"at most {source} tokens of a source and {target} of a target: 99 % are no longer")
@@ -128,9 +129,7 @@ def _training(size: ModelSize, steps: int, has_validation: bool, target_words: i
         "steps": steps,
         "optimizer": "adam",
         "learning_rate": 0.002 if size.hidden_size >= 512 else 0.004,
-        "learning_rate_schedule": "exponential",
-        "learning_rate_decay": 0.1,
-        "learning_rate_decay_steps": steps,
+        "learning_rate_schedule": "linear",
         "gradient_clipping": 5.0,
         "sampled_softmax": None if target_words <= MAX_FULL_SOFTMAX else 512,
         "log_every": max(10, steps // 100),

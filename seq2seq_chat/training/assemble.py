@@ -6,7 +6,7 @@ from typing import Protocol
 
 from seq2seq_chat.architecture.memory import ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -23,12 +23,13 @@ from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
 from seq2seq_chat.training.samples import SampleSetup
 from seq2seq_chat.training.saving import Saver
+from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan
 from seq2seq_chat.training.validation import Validator
 from seq2seq_chat.training.workers import Chief, synchronize
 
 
 def build_trainer(
-    run: Run, config: Config, distribution: Distribution, initial: InitialWeights | None = None
+    run: Run, config: Config, distribution: Distribution, initial: InitialWeights | None = None, started: float = 0.0
 ) -> Trainer:
     """Build the trainer of a run, in the state of its newest valid checkpoint or at step 0.
 
@@ -37,6 +38,7 @@ def build_trainer(
         config: the experiment.
         distribution: the devices that share each batch, with this process as the chief.
         initial: weights of another run that a new run starts from; they are released.
+        started: when the command started, which training.hours counts from; a time of :func:`time.monotonic`.
 
     Raises:
         UserError: a corpus, the memory, a checkpoint or the pretrained embeddings cannot be used.
@@ -54,12 +56,18 @@ def build_trainer(
     saver = Saver(run, learner, inputs.metadata(), keep=config.training.keep_checkpoints)
     reporter = Reporter(run, console)
     _restore(inputs, state, saver, reporter)
+
+    def save_settings(settings: Training) -> None:
+        run.save_config(config.model_copy(update={"training": settings}))
+
     synchronize(distribution, state)
-    chief = Chief(state, config.training, setup.build_validator(), reporter, saver)
+    chief = Chief(state, setup.build_validator(), reporter, saver, save_settings)
     if initial is not None:  # a checkpoint, as resuming must not need the other run
         saver.save_checkpoint({**state.metadata(), "lines": reporter.flush()})
         saver.finish()
-    return Trainer(state, config.training, chief, console, distribution)
+    hours, is_planned = config.training.hours, config.training.steps != UNPLANNED_STEPS
+    plan = None if hours is None or is_planned else TimePlan(hours, started)
+    return Trainer(state, chief, console, distribution, plan)
 
 
 class TaskSetup(Protocol):

@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from seq2seq_chat.training.initialize import InitialWeights, read_initial_weight
 from seq2seq_chat.training.loop import Trainer
 from seq2seq_chat.training.reporter import Console
 from seq2seq_chat.training.resume import ensure_same_settings, resume_settings
+from seq2seq_chat.training.time_plan import without_plan
 from seq2seq_chat.training.workers import TrainingDiverged
 
 
@@ -52,10 +54,15 @@ class Session(NamedTuple):
     cluster: Cluster | None
     new: bool = False  # or resumed
     initial: InitialWeights | None = None  # what a new run starts from
+    started: float = 0.0  # when the command started, a time of time.monotonic()
 
 
 def train(
-    config: Config, results: str | Path = "results", cluster: Cluster | None = None, origin: RunSnapshot | None = None
+    config: Config,
+    results: str | Path = "results",
+    cluster: Cluster | None = None,
+    origin: RunSnapshot | None = None,
+    started: float | None = None,
 ) -> Run:
     """Train in a new run. If training fails before anything is saved, its folder is removed.
 
@@ -64,18 +71,23 @@ def train(
         results: where to create the run.
         cluster: the workers that train together, if there are several; this process is the chief.
         origin: weights of another run to start from; None: random ones.
+        started: when the command started, which training.hours counts from, a time of :func:`time.monotonic`; None:
+            now.
 
     Raises:
         UserError: a corpus, the vocabulary, the weights or the memory cannot be used.
         TrainingFailed: training could not start or continue.
         Interrupted: a signal stopped training.
     """
+    started = time.monotonic() if started is None else started
+    if config.training.hours is not None:
+        config = config.model_copy(update={"training": without_plan(config.training)})
     initial = read_initial_weights(origin, config) if origin else None
     codecs = build_codecs(config.data, running_text=config.task == "language_model")
     distribution = _set_up_devices(config, cluster)
     run = create_run(results, config, codecs, describe_environment())
     try:
-        _train(Session(run, config, distribution, cluster, new=True, initial=initial))
+        _train(Session(run, config, distribution, cluster, new=True, initial=initial, started=started))
     except BaseException:
         if not _has_weights(run):
             with suppress(OSError):  # somebody has deleted or moved it
@@ -93,7 +105,7 @@ def resume_experiment(run: Run, config: Config, cluster: Cluster | None = None) 
         Interrupted: a signal stopped training.
     """
     ensure_same_settings(run.name, resume_settings(run.config), resume_settings(config))
-    _train(Session(run, config, _set_up_devices(config, cluster), cluster))
+    _train(Session(run, config, _set_up_devices(config, cluster), cluster, started=time.monotonic()))
 
 
 def _set_up_devices(config: Config, cluster: Cluster | None) -> Distribution:
@@ -131,7 +143,7 @@ def _start(session: Session, stale_holder: str | None) -> Trainer | None:
     run, config = session.run, session.config
     try:
         with session.distribution.detect_lost_workers():
-            trainer = build_trainer(run, config, session.distribution, session.initial)
+            trainer = build_trainer(run, config, session.distribution, session.initial, session.started)
         if stale_holder:
             trainer.console.log(f"{stale_holder} exited without releasing this run; taking over")
         if trainer.is_finished:

@@ -15,6 +15,7 @@ from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distrib
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Console, Meter
+from seq2seq_chat.training.time_plan import TimePlan
 
 
 @dataclass
@@ -31,6 +32,11 @@ class TrainingState:
     def step(self) -> int:
         """Number of steps done."""
         return self.learner.step
+
+    @property
+    def settings(self) -> Training:
+        """The settings in force, which a :class:`TimePlan` may change."""
+        return self.schedule.settings
 
     def metadata(self) -> dict[str, Any]:
         """The part of the state that is not in variables, for a checkpoint."""
@@ -59,8 +65,14 @@ class Role:
     def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Report the training metrics since the previous call, see :meth:`Meter.metrics`."""
 
+    def warm_up(self) -> None:
+        """Build what validations need, so that they can be timed."""
+
     def validate(self) -> None:
         """Validate, and update the schedule accordingly."""
+
+    def save_plan(self) -> None:
+        """Save the settings that have changed, and a checkpoint."""
 
     def save(self, last: bool) -> None:
         """Save what is due after this step; ``last`` if training ends with it."""
@@ -77,37 +89,40 @@ class Trainer:
 
     Args:
         state: the state to continue from.
-        settings: number of steps, and how often to log and validate.
         role: what this process does besides training steps.
         console: shows the progress.
         distribution: the devices that share each batch.
+        plan: fits the number of steps to the time that there is; None: it is fixed.
     """
 
     def __init__(
         self,
         state: TrainingState,
-        settings: Training,
         role: Role,
         console: Console,
         distribution: Distribution = SINGLE_DEVICE,
+        plan: TimePlan | None = None,
     ) -> None:
         self.state, self.console = state, console
-        self._settings, self._role, self._distribution = settings, role, distribution
+        self._role, self._distribution, self._plan = role, distribution, plan
         self._stop_request, self._stopping = StopRequest(), False
 
     @property
     def is_finished(self) -> bool:
         """Whether training has reached its last step or was stopped early."""
-        return self.state.step >= self._settings.steps or self.state.schedule.stopped_early
+        return self.state.step >= self.state.settings.steps or self.state.schedule.stopped_early
 
     def train(self) -> int | None:
         """Train; returns the number of the signal that interrupted training, or None if it finished."""
-        self.console.start_progress(self.state.step, self._settings.steps)
+        self.console.start_progress(self.state.step, None if self._plan else self.state.settings.steps)
         try:
             with self._stop_request.on_signals():
                 while not self.is_finished and not self._stopping:
+                    start, traces = time.monotonic(), self.state.learner.traces
                     self._train_step()
                     self._after_step()
+                    if self._plan is not None and self.state.learner.traces == traces:
+                        self._plan.add_step(time.monotonic() - start)
                 self._role.finish()
         finally:
             self.console.stop_progress()
@@ -130,12 +145,30 @@ class Trainer:
 
     def _after_step(self) -> None:
         state = self.state
-        last = state.step == self._settings.steps
-        if state.step % self._settings.log_every == 0 or last:
+        if self._plan is not None and self._plan.is_due:
+            self._fit_to_time(self._plan)
+        last = state.step >= state.settings.steps
+        if state.step % state.settings.log_every == 0 or last:
             metrics = state.meter.metrics(state.step)
             self._role.log_metrics({**metrics, "learning_rate": state.schedule.learning_rate(state.step - 1)})
             state.meter.reset()
-        if state.step % self._settings.validate_every == 0 or last:
-            self._role.validate()
+        if state.step % state.settings.validate_every == 0 or last:
+            self._validate()
             state.schedule.restore(self._distribution.broadcast(state.schedule.state))
         self._role.save(last)
+
+    def _validate(self) -> None:
+        start = time.monotonic()
+        self._role.validate()
+        if self._plan is not None:
+            self._plan.add_validation(time.monotonic() - start)
+
+    def _fit_to_time(self, plan: TimePlan) -> None:
+        """Change the number of steps, and before the first plan, time a validation."""
+        if plan.is_first:
+            self._role.warm_up()
+            self._validate()
+        self.state.schedule.settings = plan.fit(self.state.settings, self.state.step)
+        self.console.set_steps(self.state.settings.steps)
+        self.console.log(plan.describe(self.state.settings, self.state.step))
+        self._role.save_plan()

@@ -99,7 +99,7 @@ class Schedule:
     """
 
     def __init__(self, settings: Training) -> None:
-        self._settings = settings
+        self.settings = settings
         self.state = {"since_best": 0, "since_fall": 0, "falls": 0}
 
     def restore(self, state: Mapping[str, int]) -> None:
@@ -113,9 +113,12 @@ class Schedule:
 
             constant      rate
             exponential   rate · decay^(step / decay steps)
+            linear        rate · (1 - step / steps)
             plateau       rate · decay^drops
         """
-        settings = self._settings
+        settings = self.settings
+        if settings.learning_rate_schedule == "linear":
+            return settings.learning_rate * max(0.0, 1 - step / settings.steps)
         if settings.learning_rate_schedule == "exponential":
             return settings.learning_rate * settings.learning_rate_decay ** (step / settings.learning_rate_decay_steps)
         if settings.learning_rate_schedule == "plateau":
@@ -130,8 +133,8 @@ class Schedule:
         self.state["since_best"] += 1
         self.state["since_fall"] += 1
         drops = (
-            self._settings.learning_rate_schedule == "plateau"
-            and self.state["since_fall"] >= self._settings.learning_rate_patience
+            self.settings.learning_rate_schedule == "plateau"
+            and self.state["since_fall"] >= self.settings.learning_rate_patience
         )
         if drops:
             self.state |= {"since_fall": 0, "falls": self.state["falls"] + 1}
@@ -140,7 +143,7 @@ class Schedule:
     @property
     def stopped_early(self) -> bool:
         """Whether early stopping ends the training."""
-        patience = self._settings.early_stopping
+        patience = self.settings.early_stopping
         return patience is not None and self.state["since_best"] >= patience
 
 

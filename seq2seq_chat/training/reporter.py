@@ -103,7 +103,8 @@ class Console:
         self._bar: Any | None = None
         self._stdout_failed = False
         self._start = time.monotonic()
-        self._first_step = self._steps = 0
+        self._first_step = 0
+        self._steps: int | None = None
         self._tracing_steps, self._tracing_seconds = 0, 0.0  # steps that traced a graph, and how long they took
         self._metrics_text = ""
 
@@ -131,13 +132,20 @@ class Console:
         with open(self._log_file, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
-    def start_progress(self, step: int, steps: int) -> None:
-        """Start the progress bar at ``step`` of ``steps``."""
+    def start_progress(self, step: int, steps: int | None) -> None:
+        """Start the progress bar at ``step`` of ``steps``; None: their number is not known yet."""
         self.log("building the graph…")
         self._start, self._first_step, self._steps = time.monotonic(), step, steps
         self._tracing_steps, self._tracing_seconds = 0, 0.0
         if sys.stderr.isatty() and _has_size(sys.stderr):
             self._bar = tqdm(total=steps, initial=step, dynamic_ncols=True, bar_format=_BAR_FORMAT)
+
+    def set_steps(self, steps: int) -> None:
+        """Change the number of steps."""
+        self._steps = steps
+        if self._bar is not None:
+            self._bar.total = steps
+            self._bar.refresh()
 
     def advance(self, step: int, meter: Meter, tracing_seconds: float = 0.0) -> None:
         """Update the progress bar after a step.
@@ -165,7 +173,7 @@ class Console:
         """Log training metrics; only to the log file if the progress bar shows them."""
         loss = "sampled loss" if metrics["softmax"] == "sampled" else "loss"
         text = (
-            f"step {metrics['step']:,} of {self._steps:,}: "
+            f"step {metrics['step']:,}{'' if self._steps is None else f' of {self._steps:,}'}: "
             f"{loss} {metrics['loss']:.3f}, perplexity {metrics['perplexity']:.1f}, "
             f"{metrics['tokens'] / max(metrics['seconds'], 1e-9):,.0f} target tokens/s, "
             f"{self._time_left(metrics['step'])}"
@@ -183,7 +191,7 @@ class Console:
 
     def _time_left(self, step: int) -> str:
         timed_steps = step - self._first_step - self._tracing_steps
-        if not timed_steps:
+        if not timed_steps or self._steps is None:
             return "time left unknown"
         seconds = (time.monotonic() - self._start - self._tracing_seconds) / timed_steps * (self._steps - step)
         return f"{format_duration(seconds)} left"

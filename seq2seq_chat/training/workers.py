@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -40,22 +41,35 @@ class Chief(Role):
 
     Args:
         state: everything that training changes.
-        settings: how often to save, and what to suggest when training diverges.
         validator: evaluates the model on the validation corpus; None without one.
         reporter: where metrics go.
         saver: where checkpoints go.
+        save_settings: saves changed settings in the run.
     """
 
     def __init__(
-        self, state: TrainingState, settings: Training, validator: Validator | None, reporter: Reporter, saver: Saver
+        self,
+        state: TrainingState,
+        validator: Validator | None,
+        reporter: Reporter,
+        saver: Saver,
+        save_settings: Callable[[Training], object],
     ) -> None:
-        self._state, self._settings = state, settings
+        self._state = state
         self._validator, self._reporter, self._saver = validator, reporter, saver
+        self._save_settings = save_settings
 
     def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Report training metrics. Raises TrainingDiverged."""
         self._ensure_finite_loss()
         self._reporter.log_metrics(metrics)
+
+    def warm_up(self) -> None:
+        """Build the graphs of validations."""
+        if self._validator is not None:
+            self._validator.loss()
+            self._validator.bleu()
+            self._validator.replies()
 
     def validate(self) -> None:
         """Compute the validation loss and BLEU, save the best weights, log sample replies. Raises TrainingDiverged."""
@@ -66,24 +80,29 @@ class Chief(Role):
         result = self._validator.loss()
         finite = math.isfinite(result.loss)
         bleu = self._validator.bleu() if finite else None
-        improved = finite and state.record_best(result.loss, bleu, self._settings.best_metric)
+        improved = finite and state.record_best(result.loss, bleu, self._state.settings.best_metric)
         self._reporter.log_validation(state.step, result, time.monotonic() - start, improved, bleu)
         if not finite:
             raise self._diverged("validation loss")
         if improved:
             self._saver.save_best()
         if state.schedule.record_validation(improved):
-            rate, metric = state.schedule.learning_rate(state.step), METRICS[self._settings.best_metric]
+            rate, metric = state.schedule.learning_rate(state.step), METRICS[self._state.settings.best_metric]
             self._reporter.log(f"the validation {metric} did not improve; the learning rate drops to {rate:g}")
         if state.schedule.stopped_early:
-            patience = self._settings.early_stopping
+            patience = self._state.settings.early_stopping
             self._reporter.log(f"stopped early: no improvement in {patience} validations; the best weights are saved")
         for reply in self._validator.replies():
             self._reporter.log_reply(state.step, reply)
 
+    def save_plan(self) -> None:
+        """Save the settings that have changed, and a checkpoint. Raises TrainingDiverged."""
+        self._save_settings(self._state.settings)
+        self._save_checkpoint()
+
     def save(self, last: bool) -> None:
         """Save a snapshot and a checkpoint where they are due. Raises TrainingDiverged."""
-        step, settings = self._state.step, self._settings
+        step, settings = self._state.step, self._state.settings
         if settings.snapshot_every and step % settings.snapshot_every == 0:
             self._ensure_finite_loss()
             self._ensure_finite_weights()
@@ -94,7 +113,7 @@ class Chief(Role):
 
     def finish(self) -> None:
         """Save a checkpoint after an interruption or early stopping, and wait until everything is written."""
-        step, settings = self._state.step, self._settings
+        step, settings = self._state.step, self._state.settings
         if step % settings.checkpoint_every and step < settings.steps:
             self._save_checkpoint()
         self._saver.finish()
@@ -126,8 +145,8 @@ class Chief(Role):
         verb = "are" if quantity == "weights" else "is"
         return TrainingDiverged(
             f"the {quantity} {verb} not finite at step {self._state.step:,}; {outcome}. Try a lower "
-            f"training.learning_rate (now {self._settings.learning_rate:g}) or a lower "
-            f"training.gradient_clipping (now {self._settings.gradient_clipping or 'off'})"
+            f"training.learning_rate (now {self._state.settings.learning_rate:g}) or a lower "
+            f"training.gradient_clipping (now {self._state.settings.gradient_clipping or 'off'})"
         )
 
 
@@ -212,7 +231,7 @@ def build_worker(distribution: Distribution, cluster: Cluster, console: Console)
     learner = build_learner(config, codecs, training_batches(config, codecs, corpus), distribution)
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
     synchronize(distribution, state)
-    return Trainer(state, config.training, Worker(console), console, distribution)
+    return Trainer(state, Worker(console), console, distribution)
 
 
 def _open_corpus(

@@ -74,7 +74,7 @@ def test_what_happens_at_which_step() -> None:
     learner: Any = FakeLearner()
     role = Recorder(learner)
     state = TrainingState(learner, Schedule(settings), Meter(sampled=False))
-    assert Trainer(state, settings, role, MagicMock()).train() is None
+    assert Trainer(state, role, MagicMock()).train() is None
     assert role.events == [
         *(("save", 1, False), ("save", 2, False), ("log", 3), ("save", 3, False)),
         *(("validate", 4), ("save", 4, False), ("save", 5, False), ("log", 6), ("save", 6, False)),
@@ -98,7 +98,7 @@ def test_a_signal_at_the_step_that_stops_early_does_not_interrupt() -> None:
     """The chief exits with status 0 then, and so must the other workers."""
     settings, learner = Training(steps=50, validate_every=1, early_stopping=1), FakeLearner(stop=1.0)
     state = TrainingState(learner, Schedule(settings), Meter(sampled=False))  # type: ignore[arg-type]
-    assert Trainer(state, settings, Recorder(learner), MagicMock(), StoppedEarly()).train() is None
+    assert Trainer(state, Recorder(learner), MagicMock(), StoppedEarly()).train() is None
     assert learner.step == 1
 
 
@@ -121,7 +121,7 @@ def test_the_best_metric_decides(metric: Literal["loss", "bleu"]) -> None:
         state, before = resumed, saver.save_best.call_count
         validator.loss.return_value = CorpusLoss(nats=10 * loss, tokens=10, samples=3)
         validator.bleu.return_value = bleu
-        Chief(state, settings, validator, reporter, saver).validate()
+        Chief(state, validator, reporter, saver, MagicMock()).validate()
         assert reporter.log_validation.call_args.args[4] == bleu
         saved.append(saver.save_best.call_count > before)
         assert reporter.log_validation.call_args.args[3] == saved[-1]
@@ -147,7 +147,7 @@ def test_when_files_are_saved() -> None:
     settings = Training(steps=8, snapshot_every=4, checkpoint_every=3)
     learner, saver = MagicMock(), MagicMock()
     learner.model.trainable_variables = []
-    chief = Chief(TrainingState(learner, Schedule(settings), Meter(False)), settings, None, MagicMock(), saver)
+    chief = Chief(TrainingState(learner, Schedule(settings), Meter(False)), None, MagicMock(), saver, MagicMock())
     saved: dict[str, list[int]] = {"save_snapshot": [], "save_checkpoint": []}
     for name, steps in saved.items():
         getattr(saver, name).side_effect = lambda *_, steps=steps: steps.append(learner.step)
