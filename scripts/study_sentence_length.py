@@ -78,12 +78,13 @@ def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
     from seq2seq_chat.report.figures.style import save
     from seq2seq_chat.report.loaded_run import LoadedRun
     from seq2seq_chat.report.metrics_table import format_lengths
-    from seq2seq_chat.report.predictions import beam, predict
+    from seq2seq_chat.report.predictions import evaluation_decoding, predict
     from seq2seq_chat.report.scoring import score_predictions
 
     scores = {}
     for run in runs:
-        decoding = beam(run.config.decoding, beam_width)
+        overrides = ["decoding.method=beam", f"decoding.beam_width={beam_width}"]
+        decoding = evaluation_decoding(run.config, overrides)
         predictions = predict(
             LoadedRun(run, "best"), evaluation_corpus(run, None), run.path / FOLDER, decoding=decoding
         )

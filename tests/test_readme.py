@@ -299,6 +299,8 @@ def write_folder(folder: Path) -> None:
     (block,) = re.findall(r"```json\n(.*?)```", (DOCS / "translation.md").read_text(encoding="utf-8"), re.DOTALL)
     (folder / "english_french.json").write_text(json.dumps(reduced_settings(json.loads(block))), encoding="utf-8")
     (folder / "sources.txt").write_text("i see the tree1 ?\n", encoding="utf-8")
+    for name in ("neural_conversational_model.tsv", "cleverbot.tsv"):
+        (folder / name).write_text("is this the text of the paper ?\tno\n", encoding="utf-8")
     for path in shipped_configs():
         settings = reduced_settings(json.loads(path.read_text(encoding="utf-8")))
         (folder / "configs" / path.name).write_text(json.dumps(settings), encoding="utf-8")

@@ -151,7 +151,7 @@ class Chatbot:
             chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
             report = on_step and self._report(on_step, readable, len(texts))
             targets = [utterances[row] for row in readable]
-            hypotheses = self._search_and_rerank(ids, lengths, decoding, targets, chosen, report)
+            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen, report)
             results = {row: hypotheses.at(n) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
         replies = []
@@ -217,16 +217,16 @@ class Chatbot:
         rows = [fit_source(self.codecs.source.vocabulary.ids(words), steps, reverse) for words in sources]
         return np.stack([ids for ids, _ in rows]), np.array([length for _, length in rows], np.int32)
 
-    def _search_and_rerank(
+    def search_and_rerank(
         self,
         source: np.ndarray,
         lengths: np.ndarray,
         decoding: Decoding,
         utterances: list[list[str]],
-        seeds: Seeds | None,
-        on_step: OnStep | None,
+        seeds: Seeds | None = None,
+        on_step: OnStep | None = None,
     ) -> Hypotheses:
-        """The hypotheses of encoded sources, reranked as configured."""
+        """The hypotheses of encoded sources, reranked as configured; ``utterances`` are the tokens of the sources."""
         if decoding.rerank == "none":
             return self.search(decoding)(source, lengths, seeds, on_step)
         search = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))
@@ -235,7 +235,7 @@ class Chatbot:
             prefix_length = decoding.rerank_prefix_length
             hypotheses = rerank_anti_lm(hypotheses, self.engine.scorer, decoding.rerank_weight, prefix_length)
         else:
-            backward = self._backward_log_probabilities(self._backward_bot(decoding), hypotheses, utterances)
+            backward = self._backward_log_probabilities(self.backward_bot(decoding), hypotheses, utterances)
             hypotheses = rerank_bidirectional(hypotheses, backward, decoding.rerank_weight)
         return hypotheses.at(np.s_[:, : decoding.n_best])
 
@@ -269,7 +269,8 @@ class Chatbot:
             for row in zip(hypotheses.words, hypotheses.lengths, strict=True)
         ]
 
-    def _backward_bot(self, decoding: Decoding) -> Chatbot:
+    def backward_bot(self, decoding: Decoding) -> Chatbot:
+        """The model of ``decoding.backward_run``. Raises UserError if the run is missing or not trained for it."""
         name = str(decoding.backward_run)
         if name not in self._backward:
             run = find_run(name, self._results)

@@ -23,13 +23,13 @@ def greedy(decoding: Decoding) -> Decoding:
 def decode_corpus(
     bot: Chatbot, corpus: Dataset, decoding: Decoding, indices: npt.NDArray[np.integer], rows: int = ROWS
 ) -> Iterator[Hypothesis]:
-    """Yield the best hypothesis for each of some samples, in their order, without reranking.
+    """Yield the best hypothesis for each of some samples, in their order.
 
     Args:
         indices: The samples, [n].
         rows: Maximum number of samples in a batch.
     """
-    reader, search = bot.reader(decoding), bot.search(decoding)
+    reader = bot.reader(decoding)
     for start in range(0, len(indices), rows):
         block = indices[start : start + rows]
         batch = corpus.batch(
@@ -39,11 +39,12 @@ def decode_corpus(
             target_steps=1,
             reverse=bot.config.data.reverse_input,
         )
-        hypotheses = search(batch.source, batch.source_length, decoding.seed)
-        sources = [SourceText([], "")] * len(block)
-        if reader.replaces_unknown:
+        sources, utterances = [SourceText([], "")] * len(block), list[list[str]]()
+        if reader.replaces_unknown or decoding.rerank == "bidirectional":
             samples = corpus.samples(block)
             sources = [source_text(corpus, index, sample) for index, sample in zip(block, samples, strict=True)]
+            utterances = [sample.source_tokens for sample in samples]
+        hypotheses = bot.search_and_rerank(batch.source, batch.source_length, decoding, utterances, decoding.seed)
         for row, source in enumerate(sources):
             best = hypotheses.at((row, 0))
             words, attention = reader.read(best, source)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from seq2seq_chat.cli.options import (
+    decoding_option,
     engine_options,
     ensure_has_replies,
     results_option,
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
 @click.option("--tokens", is_flag=True, help="Show the tokens of replies, separated by spaces, instead of the text.")
 @snapshot_option
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="decoding.KEY=VALUE",
-    help="Override a setting of the search, for example decoding.method=sample. Can be repeated.",
-)
+@decoding_option
 @engine_options
 @results_option
 def chat(

@@ -10,6 +10,7 @@ import click
 from seq2seq_chat.cli.options import (
     check_json_file,
     data_option,
+    decoding_option,
     ensure_readable,
     ensure_unused,
     json_option,
@@ -33,8 +34,9 @@ from seq2seq_chat.system.signals import explain_interrupt
     "--beam-width",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Decode by beam search, not greedily.",
+    help="Decode by beam search with N hypotheses, like --set decoding.method=beam --set decoding.beam_width=N.",
 )
+@decoding_option
 @click.option(
     "--reference",
     "references",
@@ -55,8 +57,9 @@ def evaluate(
     run_name: str,
     data: str | None,
     snapshot: str | None,
-    limit: int,
+    limit: int | None,
     beam_width: int | None,
+    overrides: tuple[str, ...],
     references: tuple[str, ...],
     baseline: str | None,
     sent2vec: str | None,
@@ -67,7 +70,8 @@ def evaluate(
     """Evaluate RUN on a test corpus.
 
     Prints the exact loss, perplexity, word accuracy, BLEU and chrF with 95 % intervals, Sent2Vec distance and diversity
-    of the replies. The replies are written to a file, from which an interrupted evaluation continues.
+    of the replies, which are searched for with the decoding settings of the run unless others are given. They are
+    written to a file, from which an interrupted evaluation continues.
 
     For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
     """
@@ -77,13 +81,15 @@ def evaluate(
     check_json_file(json_file)
     ensure_readable(data, *references)
     if run.config.task == "language_model":
-        ensure_unused(run.name, "limit", "beam_width", "references", "baseline", "sent2vec", "output")
+        ensure_unused(run.name, "limit", "beam_width", "overrides", "references", "baseline", "sent2vec", "output")
         load_tensorflow_for(run)
         from seq2seq_chat.report.evaluate import evaluate_language_model, format_language_model_metrics
 
         metrics = evaluate_language_model(run, data, snapshot)
         _print(metrics, format_language_model_metrics(metrics), json_file)
         return
+    if beam_width is not None:
+        overrides = (*overrides, "decoding.method=beam", f"decoding.beam_width={beam_width}")
     other = find_snapshot(baseline, results) if baseline is not None else None
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
@@ -96,7 +102,7 @@ def evaluate(
             data,
             snapshot,
             limit,
-            beam_width=beam_width,
+            overrides=overrides,
             sent2vec=sent2vec,
             folder=output,
             references=references,

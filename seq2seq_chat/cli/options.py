@@ -66,6 +66,13 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Override a setting, for example training.steps=100. Can be repeated.",
 )
+decoding_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="decoding.KEY=VALUE",
+    help="Override a setting of the search, for example decoding.method=sample. Can be repeated.",
+)
 json_option = click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON to FILE.")
 data_option = click.option(
     "--data",
@@ -75,10 +82,8 @@ data_option = click.option(
 limit_option = click.option(
     "--limit",
     type=click.IntRange(1),
-    default=250_000,
-    show_default=True,
     metavar="N",
-    help="Use at most N samples, evenly spaced over the corpus.",
+    help="Use at most N samples, evenly spaced over the corpus.  [default: 250,000, or 2,000 with a beam]",
 )
 sent2vec_option = click.option(
     "--sent2vec", metavar="FILE", help="Binary Sent2Vec model.  [default: trained on the run's training corpus]"

@@ -7,8 +7,16 @@ from pathlib import Path
 
 from seq2seq_chat.report import chapters, evaluation_chapter, model_chapters
 from seq2seq_chat.report import evaluation_chapter as votes_chapter
-from seq2seq_chat.report.measure import OnProgress, Report, ReportOptions, measure_run, shared_vectors
+from seq2seq_chat.report.measure import (
+    OnProgress,
+    Report,
+    ReportOptions,
+    RunMeasurements,
+    measure_run,
+    shared_vectors,
+)
 from seq2seq_chat.report.page import Page, start_page
+from seq2seq_chat.report.predictions import evaluation_decoding
 from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 
@@ -45,15 +53,15 @@ def write_report(
         The file of the page.
 
     Raises:
-        UserError: The output cannot be written, or a given file cannot be read.
+        UserError: The output cannot be written, a given file cannot be read, or a decoding setting is not valid.
     """
+    decodings = [evaluation_decoding(run.config, options.overrides) for run in runs]
     path, page = start_page(runs, output)
     on_progress("loading sentence vectors")
     vectors, origin = shared_vectors(runs, options)
-    measurements = [
-        measure_run(run, label, options, vectors, on_progress)
-        for run, label in zip(runs, distinct_names(runs), strict=True)
-    ]
+    measurements = list(map(RunMeasurements, runs, distinct_names(runs), decodings))
+    for run in measurements:
+        measure_run(run, options, vectors, on_progress)
     on_progress("drawing figures")
     report = Report(measurements, options, vectors, origin, on_progress)
     for chapter in CHAPTERS:

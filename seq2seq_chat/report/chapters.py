@@ -25,7 +25,7 @@ from seq2seq_chat.report.page import (
     format_number,
     format_percent,
 )
-from seq2seq_chat.report.predictions import ReplyColumn
+from seq2seq_chat.report.predictions import ReplyColumn, name_search
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.summary import read_initialization
 from seq2seq_chat.system.errors import UserError
@@ -115,7 +115,7 @@ def language_over_time(page: Page, report: Report) -> None:
     chapter = page.chapter("Language over time")
     for run in report.runs:
         add_error(chapter, run, "language")
-        prefix = run_prefix(report, run)
+        prefix, searches = run_prefix(report, run), report.searches(run)
         profiles = [(s, s.profile) for s in run.snapshots if s.profile is not None]
         if not profiles or run.reference_profile is None:
             chapter.add(Unavailable(f"{prefix}there are no replies to a test corpus to count words in."))
@@ -124,18 +124,18 @@ def language_over_time(page: Page, report: Report) -> None:
         figure = draw_rank_frequency([*baselines, *sample_evenly([profile for _, profile in profiles])])
         caption = (
             "Relative frequency of words, bigrams and trigrams by rank. A curve that drops early means that few are "
-            "used, and used often."
+            f"used, and used often; {searches}."
         )
         chapter.add(page.picture(f"{run.label}_ranks", figure, caption))
         if run.training_profile is not None:
-            _compare_with_corpus(page, chapter, run, run.training_profile, run.reference_profile, profiles)
+            _compare_with_corpus(page, chapter, run, searches, run.training_profile, run.reference_profile, profiles)
         replies = [s.metrics["most_frequent"] for s, _ in profiles if s.metrics]
         rows = [
             [str(rank + 1), *(_share(ranked[rank]) if rank < len(ranked) else NO_VALUE for ranked in replies)]
             for rank in range(TOP_REPLIES)
         ]
         head = ["rank", *(f"at {snapshot.label}" for snapshot, _ in profiles)]
-        chapter.add(Table(head, rows, f"{prefix}the most frequent replies and their shares"))
+        chapter.add(Table(head, rows, f"{prefix}the most frequent {searches}, and their shares"))
 
 
 def _share(entry: dict[str, Any]) -> str:
@@ -146,6 +146,7 @@ def _compare_with_corpus(
     page: Page,
     chapter: Chapter,
     run: RunMeasurements,
+    searches: str,
     corpus: NgramProfile,
     expected: NgramProfile,
     profiles: Sequence[tuple[SnapshotMeasurements, NgramProfile]],
@@ -155,7 +156,7 @@ def _compare_with_corpus(
     caption = (
         "Jensen–Shannon divergence of the replies from the training corpus, in bits: 0 for equal distributions, 1 if "
         "nothing is shared. Thin lines are the expected replies of the test corpus; a small sample always diverges a "
-        "little."
+        f"little; {searches}."
     )
     figure = draw_divergences([snapshot.step for snapshot, _ in profiles], replies, references)
     chapter.add(page.picture(f"{run.label}_divergence", figure, caption))
@@ -164,11 +165,12 @@ def _compare_with_corpus(
         for n, title in ORDERS.items()
     ]
     labels = [f"at {snapshot.label}" for snapshot, _ in profiles]
-    chapter.add(Table(["Jensen–Shannon divergence, bits", *labels, "expected replies"], rows, numbers_from=1))
+    head = ["Jensen–Shannon divergence, bits", *labels, "expected replies"]
+    chapter.add(Table(head, rows, f"Divergence of {searches}", numbers_from=1))
     for index, (snapshot, profile) in enumerate(profiles, start=1):
         caption = (
             f"The most frequent words, bigrams and trigrams at {snapshot.label}, and their frequency in the training "
-            "corpus."
+            f"corpus; {searches}."
         )
         figure = draw_top_ngrams(profile, corpus, run.run.codecs.target.vocabulary)
         picture = page.picture(f"{run.label}_ngrams_{snapshot.label}", figure, caption)
@@ -181,10 +183,10 @@ def replies_over_time(page: Page, report: Report) -> None:
     """Replies to the same questions at every snapshot, of every run, and in transcripts."""
     outputs = report.labels.outputs
     chapter = page.chapter(f"{outputs.capitalize()} over time")
-    questions, source = report.options.questions, report.labels.source
+    questions, source = report.options.asked, report.labels.source
     for run in report.runs:
         if run.snapshots:
-            caption = f"{run_prefix(report, run)}{outputs} at every snapshot, with the decoding settings of the run"
+            caption = f"{run_prefix(report, run)}{outputs} at every snapshot, by {name_search(run.decoding)}"
             chapter.add(_reply_table(source, questions, [snapshot.replies for snapshot in run.snapshots], caption))
         else:
             add_error(chapter, run, "model")
@@ -192,7 +194,9 @@ def replies_over_time(page: Page, report: Report) -> None:
     columns = [snapshot.replies._replace(label=f"{name}, {snapshot.label}") for name, snapshot in newest]
     columns += report.options.transcripts
     if len(columns) > 1:
-        chapter.add(_reply_table(source, questions, columns, "Side by side: the newest snapshots, and transcripts"))
+        searches = dict.fromkeys(f"by {name_search(run.decoding)}" for run in report.runs)
+        caption = f"Side by side: the newest snapshots, {', '.join(searches)}, and transcripts"
+        chapter.add(_reply_table(source, questions, columns, caption))
     else:
         chapter.add(
             Paragraph(
@@ -205,8 +209,13 @@ def replies_over_time(page: Page, report: Report) -> None:
 
 
 def _reply_table(source: str, questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
-    rows = [[question, *(column.replies[n] or "(empty)" for column in columns)] for n, question in enumerate(questions)]
+    rows = [[question, *(show_reply(column.replies[n]) for column in columns)] for n, question in enumerate(questions)]
     return Table([source, *(column.label for column in columns)], rows, caption)
+
+
+def show_reply(reply: str | None) -> str:
+    """A reply for a table; None if the question was not asked."""
+    return "not asked" if reply is None else reply or "(empty)"
 
 
 def add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
@@ -222,7 +231,8 @@ def add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurement
     rows = [[source, *(replies.get((source, step), NO_VALUE) for step in shown), targets[source]] for source in sources]
     labels = report.labels
     head = [labels.source, *(f"step {step:,}" for step in shown), labels.reference]
-    title = f"{run_prefix(report, run)}{labels.outputs} of validation samples during training"
+    search = "" if run.config.task == "language_model" else ", by greedy search"
+    title = f"{run_prefix(report, run)}{labels.outputs} of validation samples during training{search}"
     chapter.add(Details(title, [Table(head, rows)]))
 
 
@@ -264,8 +274,9 @@ def _curves_row(run: curves.Curves) -> list[str]:
 def configuration(page: Page, report: Report) -> None:
     """How to reproduce the report."""
     chapter = page.chapter("Configuration")
-    names = " ".join(run.name for run in report.runs)
-    chapter.add(Paragraph(f"Generated by seq2seq-chat {__version__} with: seq2seq-chat report {names}"))
+    command = ["seq2seq-chat report", *(run.name for run in report.runs)]
+    command += [f"--set {override}" for override in report.options.overrides]
+    chapter.add(Paragraph(f"Generated by seq2seq-chat {__version__} with: {' '.join(command)}"))
     for run in report.runs:
         title = f"{run.name}: complete configuration"
         chapter.add(Details(title, [Preformatted(run.config.to_json())]))

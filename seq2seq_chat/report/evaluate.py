@@ -11,7 +11,7 @@ import numpy as np
 
 from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.chat.rerank import LanguageModelScorer
-from seq2seq_chat.config import is_pairs
+from seq2seq_chat.config import Decoding, is_pairs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.data.running_text import RunningText
@@ -22,14 +22,14 @@ from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.metrics_table import ScoredRun, compare_with_baseline, ensure_comparable
-from seq2seq_chat.report.predictions import Predictions, beam, predict
+from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
 from seq2seq_chat.report.scoring import Leakage, find_leakage, read_references, score_predictions, writes_lower_case
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
 
-LIMIT = 250_000  # samples
+LIMIT, BEAM_LIMIT = 250_000, 2_000  # samples, if no other number is given; with a beam, each takes far longer
 FOLDER = "evaluation"  # in the folder of the run
 
 
@@ -37,9 +37,9 @@ def evaluate(
     run: Run,
     data: str | Path | None = None,
     snapshot: str | None = None,
-    limit: int | None = LIMIT,
+    limit: int | None = None,
     *,
-    beam_width: int | None = None,
+    overrides: Sequence[str] = (),
     sent2vec: str | Path | None = None,
     folder: str | Path | None = None,
     references: Sequence[str | Path] = (),
@@ -51,21 +51,24 @@ def evaluate(
 
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
-        limit: number of samples, evenly spaced over the corpus; None for all.
-        beam_width: of a beam search; None for greedy search.
+        limit: number of samples, evenly spaced over the corpus; None for ``LIMIT``, or ``BEAM_LIMIT`` with a beam.
+        overrides: ``decoding.key=value`` strings that change the decoding settings of the run and of the baseline.
         sent2vec: official Sent2Vec model; None to train a small one on the run's training corpus.
         folder: where to keep the predictions; None for the run's own folder.
         references: files of further references, with a line for each sample of the corpus.
         baseline: a run to compare the scores with, evaluated on the same samples.
 
     Raises:
-        UserError: There is no corpus to evaluate on, or the run cannot be loaded; a file of references has another
-            number of lines than the corpus has samples; the baseline has other samples.
+        UserError: There is no corpus to evaluate on, or the run cannot be loaded; an override is not valid; a file of
+            references has another number of lines than the corpus has samples; the baseline has other samples.
     """
     if run.config.task == "language_model":
         return evaluate_language_model(run, data, snapshot)
     corpus_file = evaluation_corpus(run, data)
     output = Path(folder) if folder is not None else run.path / FOLDER
+    decodings = [evaluation_decoding(each.config, overrides) for each in [run, *([baseline.run] if baseline else [])]]
+    searches = [describe_search(decoding, limit) for decoding in decodings]
+    limit = limit or min(map(default_limit, decodings))
     if baseline is not None:  # fail now, before predictions that may take an hour
         baseline_corpus = evaluation_corpus(baseline.run, data)
         ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
@@ -73,8 +76,7 @@ def evaluate(
     loaded = LoadedRun(run, snapshot)
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
-    decoding = None if beam_width is None else beam(run.config.decoding, beam_width)
-    predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decoding)
+    predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
     vectors: Sent2Vec | None = None
     try:
         vectors, origin = load_sentence_vectors(run, output, sent2vec)
@@ -86,18 +88,19 @@ def evaluate(
     if baseline is not None:
         other = LoadedRun(baseline.run, baseline.snapshot)
         others_folder = output if folder is not None else baseline.run.path / FOLDER
-        decoding = None if beam_width is None else beam(other.config.decoding, beam_width)
-        others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decoding)
+        others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decodings[1])
         comparison = compare_with_baseline(
             ScoredRun(loaded, predictions, scores),
             ScoredRun(other, others, score_predictions(others, run.config.task, further)),
         )
+        comparison["decoding"] = searches[1]
     return {
         "run": run.name,
         "task": run.config.task,
         "snapshot": snapshot or "latest",
         "step": loaded.step,
         "data": str(corpus_file),
+        "decoding": searches[0],
         "references": list(map(str, references)),
         "lowercase": lowercase,
         **compute_all_metrics(predictions, vectors, leakage, scores, lowercase=lowercase),
@@ -106,6 +109,17 @@ def evaluate(
         "sent2vec": origin,
         "predictions": str(predictions.path),
     }
+
+
+def default_limit(decoding: Decoding) -> int:
+    """How many samples are evaluated if no number is given."""
+    return BEAM_LIMIT if decoding.method == "beam" else LIMIT
+
+
+def describe_search(decoding: Decoding, limit: int | None) -> str:
+    """A phrase for captions; ``limit`` is the number of samples that was given, None for the default."""
+    note = f" (at most {BEAM_LIMIT:,} samples, the default with a beam)" if decoding.method == "beam" else ""
+    return name_search(decoding) + (note if limit is None else "")
 
 
 def evaluation_corpus(run: Run, data: str | Path | None = None) -> Corpus:

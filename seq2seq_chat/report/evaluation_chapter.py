@@ -78,7 +78,7 @@ def evaluation(page: Page, report: Report) -> None:
             chapter.add(
                 Paragraph(
                     f"{run_prefix(report, run)}{metrics['samples']:,} samples of {run.corpus_file}, "
-                    f"{metrics['tokens']:,} target tokens; {report.labels.outputs} by greedy search. "
+                    f"{metrics['tokens']:,} target tokens; {report.searches(run)}. "
                     f"Leakage: {describe_leakage(metrics)}."
                 )
             )
@@ -93,17 +93,18 @@ def evaluation(page: Page, report: Report) -> None:
             f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
         )
     )
+    searches = report.searches(*report.runs)
     over_time = [
         (run.label, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
     ]
-    chapter.add(page.picture("figures", draw_metrics(over_time), "Metrics over the course of training."))
+    chapter.add(page.picture("figures", draw_metrics(over_time), f"Metrics over the course of training; {searches}."))
     _add_bleu_by_length(chapter, page, report)
     for run in report.runs:
         if run.examples:
             rows = [[p.source, p.reply or "(empty)", p.expected, format_number(p.score, 2)] for p in run.examples]
             labels = report.labels
             head = [labels.source, labels.output, labels.reference, f"log-probability of the {labels.output}, nats"]
-            title = f"{run_prefix(report, run)}test samples and the {labels.outputs} at the newest snapshot"
+            title = f"{run_prefix(report, run)}test samples at the newest snapshot; {report.searches(run)}"
             chapter.add(Details(title, [Table(head, rows, numbers_from=3)]))
 
 
@@ -123,9 +124,8 @@ def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]
             continue
         rows.append([*row, *([show(values[key]) if key in values else ""] if with_references else [])])
     labels = [*(label for label, _ in columns), *([report.labels.references] if with_references else [])]
-    return Table(
-        ["metric", *labels], rows, "By training steps; ↓: lower is better, ↑: higher is better", numbers_from=1
-    )
+    caption = f"By training steps; {report.searches(*report.runs)}; ↓: lower is better, ↑: higher is better"
+    return Table(["metric", *labels], rows, caption, numbers_from=1)
 
 
 def _without_leaked(report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -164,10 +164,10 @@ def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
     for run in report.runs:
         if measured := [snapshot for snapshot in run.snapshots if snapshot.scores is not None]:
             newest[run.label] = by_length[f"{run_prefix(report, run)}{measured[-1].label}"]
-    source = report.labels.source
+    source, searches = report.labels.source, report.searches(*report.runs)
     caption = (
         f"BLEU by the length of the {source} in tokens, at the newest snapshot: points at the mean length of the "
-        "samples, and 95 % intervals."
+        f"samples, and 95 % intervals; {searches}."
     )
     chapter.add(page.picture("bleu_by_length", draw_bleu_by_length(newest, source, " / ".join(labels)), caption))
     rows = []
@@ -176,7 +176,8 @@ def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
         samples = dict.fromkeys(format_number(row["samples"], 0) for row in columns)
         rows.append([columns[0]["words"], " / ".join(samples), *cells])
     head = [f"tokens of the {source}", "samples", *by_length]
-    chapter.add(Table(head, rows, f"BLEU by the length of the {source}, with 95 % intervals", numbers_from=1))
+    caption = f"BLEU by the length of the {source}, with 95 % intervals; {searches}"
+    chapter.add(Table(head, rows, caption, numbers_from=1))
 
 
 def votes(page: Page, report: Report) -> None:

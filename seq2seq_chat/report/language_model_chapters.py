@@ -10,6 +10,7 @@ import numpy as np
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.config import set_decoding
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.engines.tensorflow.engine import load_language_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
@@ -36,6 +37,7 @@ from seq2seq_chat.report.page import (
     format_percent,
     start_page,
 )
+from seq2seq_chat.report.predictions import name_search
 from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
@@ -70,6 +72,7 @@ def write_text_report(
     data: str | None = None,
     output: Path | None = None,
     on_progress: OnProgress = lambda text: None,
+    overrides: Sequence[str] = (),
 ) -> Path:
     """Measure language models and write the page.
 
@@ -80,17 +83,19 @@ def write_text_report(
         output: file of the page; None for ``report.html`` in the first run's folder. Figures are also written to a
             folder next to it.
         on_progress: called before each step.
+        overrides: ``decoding.key=value`` strings that change the settings of sampling.
 
     Returns:
         The file of the page.
 
     Raises:
-        UserError: The output cannot be written.
+        UserError: The output cannot be written, or a decoding setting is not valid.
     """
+    decodings = [set_decoding(run.config, overrides) for run in runs]
     path, page = start_page(runs, output)
     prompts = default_prompts(runs[0]) if prompts is None else prompts
-    measurements = list(map(RunMeasurements, runs, distinct_names(runs)))
-    report = Report(measurements, ReportOptions(data=data), None, "", on_progress)
+    measurements = list(map(RunMeasurements, runs, distinct_names(runs), decodings))
+    report = Report(measurements, ReportOptions(data, overrides=overrides), None, "", on_progress)
     snapshots = [_measure(run, prompts, report) for run in report.runs]
     on_progress("drawing figures")
     _overview(page, report, snapshots)
@@ -110,8 +115,7 @@ def _measure(run: RunMeasurements, prompts: Sequence[str], report: Report) -> li
         with run.record_errors(f"snapshot {snapshot.label}"):
             trained = load_language_model(run.run, snapshot.name)
             generator = Generator(TensorFlowLanguageModel(trained.model), trained.codecs.source)
-            decoding = run.config.decoding
-            texts = ["".join(generator.stream(prompt, LENGTH, decoding, SEED)) for prompt in prompts]
+            texts = ["".join(generator.stream(prompt, LENGTH, run.decoding, SEED)) for prompt in prompts]
             metrics, gradients = None, None
             with run.record_errors("evaluation"):
                 metrics = evaluate_language_model(run.run, report.options.data, snapshot.name)
@@ -175,7 +179,7 @@ def _texts(page: Page, report: Report, snapshots: Sequence[Sequence[TextSnapshot
     for run, measured in zip(report.runs, snapshots, strict=True):
         for index, prompt in enumerate(prompts):
             for snapshot in measured:
-                title = f"{run.name}, {snapshot.label}, prompt {index + 1}"
+                title = f"{run.name}, {snapshot.label}, prompt {index + 1}, by {name_search(run.decoding)}"
                 chapter.add(Details(title, [Preformatted(prompt + snapshot.texts[index])], is_open=index == 0))
         add_validation_replies(chapter, report, run)
 

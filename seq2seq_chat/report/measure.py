@@ -13,13 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.config import LABELS, Config, Labels
+from seq2seq_chat.config import LABELS, Config, Decoding, Labels
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.metrics.distance import load_sentence_vectors
 from seq2seq_chat.metrics.ngrams import Diversity, NgramProfile, corpus_profile, text_profile
 from seq2seq_chat.metrics.scores import CorpusScores
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.report.evaluate import FOLDER, LIMIT, compute_all_metrics, evaluation_corpus, measure_leakage
+from seq2seq_chat.report.evaluate import (
+    FOLDER,
+    compute_all_metrics,
+    default_limit,
+    describe_search,
+    evaluation_corpus,
+    measure_leakage,
+)
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_norms
 from seq2seq_chat.report.figures.vectors import Vectors, start_tsne, thought_vectors, word_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
@@ -37,12 +44,19 @@ class ReportOptions:
     """Options of a report."""
 
     data: str | None = None  # corpus to evaluate on; None: each run's own
-    limit: int | None = LIMIT
+    limit: int | None = None  # samples; None for the default of the search
+    overrides: Sequence[str] = ()  # decoding.key=value, for all runs
     sent2vec: str | None = None  # official model; None: train one on the first run's corpus
     questions: Sequence[str] = QUESTIONS
+    further_questions: Sequence[str] = ()  # those of transcripts: only their replies are shown
     transcripts: Sequence[ReplyColumn] = ()
     favorites: ReplyColumn | None = None  # your favorite replies to the questions
     max_points: int = 2000  # utterances whose thought vectors are drawn
+
+    @property
+    def asked(self) -> list[str]:
+        """All questions."""
+        return [*self.questions, *self.further_questions]
 
 
 class SnapshotMeasurements(NamedTuple):
@@ -75,6 +89,7 @@ class RunMeasurements:
 
     run: Run
     label: str  # names it in files and legends, see distinct_names
+    decoding: Decoding  # how it replies
     loaded: LoadedRun | None = None  # with the newest weights
     corpus_file: Corpus | None = None
     snapshots: list[SnapshotMeasurements] = field(default_factory=list)
@@ -126,6 +141,13 @@ class Report(NamedTuple):
         """What source, output and target are called in the report."""
         return LABELS[self.task]
 
+    def searches(self, *runs: RunMeasurements) -> str:
+        """How the replies of some runs were searched for: "replies by beam search, width 5"."""
+        by_name = {run.name: describe_search(run.decoding, self.options.limit) for run in runs}
+        distinct = set(by_name.values())
+        texts = distinct if len(distinct) == 1 else [f"{search} ({name})" for name, search in by_name.items()]
+        return f"{self.labels.outputs} by {', '.join(texts)}"
+
 
 def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Vec | None, str]:
     """The sentence vectors for all runs, and where they come from or why there are none.
@@ -146,10 +168,10 @@ def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Ve
 
 
 def measure_run(
-    run: Run, label: str, options: ReportOptions, vectors: Sent2Vec | None, on_progress: OnProgress
-) -> RunMeasurements:
-    """Measure a run at every available snapshot; for ``label`` see :class:`RunMeasurements`."""
-    result = RunMeasurements(run, label)
+    result: RunMeasurements, options: ReportOptions, vectors: Sent2Vec | None, on_progress: OnProgress
+) -> None:
+    """Measure a run at every available snapshot."""
+    run = result.run
     with result.record_errors("evaluation"):
         result.corpus_file = evaluation_corpus(run, options.data)
     with result.record_errors("language"):
@@ -172,7 +194,6 @@ def measure_run(
             result.thoughts = Projection.start(thought_vectors(result.loaded, texts))
         with result.record_errors("words"):
             result.words = Projection.start(word_vectors(result.loaded))
-    return result
 
 
 def _measure_snapshot(
@@ -185,7 +206,8 @@ def _measure_snapshot(
     metrics, profile, gradients, scores = None, None, None, None
     with result.record_errors("evaluation"):
         if result.corpus_file is not None:
-            predictions = predict(loaded, result.corpus_file, result.run.path / FOLDER, limit=options.limit)
+            limit, folder = options.limit or default_limit(result.decoding), result.run.path / FOLDER
+            predictions = predict(loaded, result.corpus_file, folder, limit=limit, decoding=result.decoding)
             if result.leakage is None:  # the same for all snapshots
                 on_progress(f"{result.name}: looking for the samples in the training corpus")
                 result.leakage = measure_leakage(loaded, result.corpus_file, predictions)
@@ -199,7 +221,7 @@ def _measure_snapshot(
     with result.record_errors("gradients"):
         if result.corpus_file is not None:
             gradients = gradient_norms(loaded, result.corpus_file)
-    replies = reply_to_all(loaded, options.questions, f"at {loaded.label}")
+    replies = reply_to_all(loaded, options.asked, result.decoding, f"at {loaded.label}")
     return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, replies, gradients, scores)
 
 

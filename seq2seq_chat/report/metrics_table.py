@@ -60,6 +60,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         "±": "half the width of the 95 % interval, from {resamples:,} bootstrap resamples".format(
             **metrics["bootstrap"]
         ),
+        "decoding": metrics["decoding"],
         "references": ", ".join(["targets of the corpus", *metrics["references"]]),
         "vectors": metrics["sent2vec"],
         "leakage": describe_leakage(metrics),
@@ -67,6 +68,8 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     }
     if metrics["lowercase"] and metrics["bleu_lowercase"] is not None:
         notes["case"] = "this run writes lower case only, so capital letters in the references count as mistakes"
+    if metrics["baseline"]:
+        notes["baseline"] = metrics["baseline"]["decoding"]
     score = metrics["bleu_by_source_length_label"]
     tables = [rows, format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
     if metrics["baseline"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.chat.decode_corpus import greedy
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.report.chapters import add_error, newest_model, sample_evenly
 from seq2seq_chat.report.figures import beams, vectors
 from seq2seq_chat.report.figures.attention import NO_ATTENTION, draw_heat_maps, draw_overlay, ensure_attention
@@ -27,6 +27,7 @@ from seq2seq_chat.report.page import (
     format_number,
     format_percent,
 )
+from seq2seq_chat.report.predictions import name_search
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE
 
@@ -37,7 +38,7 @@ MAX_LISTED = 50  # replies listed of the widest beam
 
 
 def attention(page: Page, report: Report) -> None:
-    """Attention of greedy replies and of beams."""
+    """Attention of replies, and of beams."""
     chapter = page.chapter("Attention")
     chapter.add(Paragraph("Words are in the order they were written, even if the model reads its input reversed."))
     for run in report.runs:
@@ -48,15 +49,14 @@ def attention(page: Page, report: Report) -> None:
             samples = [p.source for p in run.examples if 4 <= len(p.source.split()) <= 14][:2]
             for index, text in enumerate([max(report.options.questions, key=len), *samples], start=1):
                 with chapter.show_errors(f"“{text}”"):
-                    _add_attention(page, chapter, loaded, text, f"{run.label}_attention_{index}")
+                    _add_attention(page, chapter, loaded, run.decoding, text, f"{run.label}_attention_{index}")
 
 
-def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, text: str, name: str) -> None:
-    decoding = loaded.config.decoding
-    reply = loaded.chatbot.reply(text, greedy(decoding))
+def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, decoding: Decoding, text: str, name: str) -> None:
+    reply = loaded.chatbot.reply(text, decoding)
     ensure_attention(reply)
     figure = draw_heat_maps(reply.source_words, reply.hypotheses)
-    chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” (greedy search)"))
+    chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” ({name_search(decoding)})"))
     figure = draw_overlay(reply.source_words, reply.hypotheses[0])
     chapter.add(page.picture(f"{name}_overlay", figure, "The same weights, as shading of the utterance."))
     beam = beams.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
@@ -185,8 +185,9 @@ def internals(page: Page, report: Report) -> None:
             chapter.add(_parameter_table(loaded))
             _add_gradients(page, chapter, run)
             text = max(report.options.questions, key=len)
-            for part, gates in gate_activations(loaded, text).items():
-                inputs = f"while it reads “{text}”" if part == "encoder" else f"at each word of its reply to “{text}”"
+            of_reply = f"at each word of its reply to “{text}”, by {name_search(run.decoding)}"
+            for part, gates in gate_activations(loaded, text, run.decoding).items():
+                inputs = f"while it reads “{text}”" if part == "encoder" else of_reply
                 caption = f"Gates of the {part} {inputs}."
                 chapter.add(page.picture(f"{run.label}_gates_{part}", draw_gates(gates, part), caption))
 

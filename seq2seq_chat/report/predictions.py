@@ -22,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from seq2seq_chat.chat.decode_corpus import decode_corpus, greedy
-from seq2seq_chat.config import Decoding, override_decoding
+from seq2seq_chat.chat.decode_corpus import decode_corpus
+from seq2seq_chat.config import Config, Decoding, override_decoding, set_decoding
 from seq2seq_chat.data.batches import choose_buckets, evenly_spaced
 from seq2seq_chat.data.corpus_file import bundled_questions
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.votes.evaluation import describe_decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
@@ -91,13 +92,13 @@ def predict(
     """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from a file in ``folder``.
 
     Args:
-        decoding: decoding settings; None for greedy search.
+        decoding: decoding settings; None for those of the run.
 
     Raises:
         UserError: The corpus cannot be read, the file cannot be written, or another process is writing it.
     """
     settings = loaded.config.data
-    decoding = decoding or greedy(loaded.config.decoding)
+    decoding = decoding or evaluation_decoding(loaded.config)
     corpus = Dataset.open(data, loaded.codecs, settings)
     samples = evenly_spaced(len(corpus), limit)
     header = {
@@ -112,6 +113,8 @@ def predict(
     }
     if (lexicon := loaded.chatbot.reader(decoding).lexicon) is not None:
         header["lexicon"] = lexicon.fingerprint
+    if decoding.rerank == "bidirectional":
+        header["backward_weights"] = loaded.chatbot.backward_bot(decoding).engine.fingerprint()
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", corpus_paths(data)[0].name.removesuffix(".gz").removesuffix(".txt"))
     path = folder / f"{loaded.label}_{stem}_{decoding.method}_{digest}.jsonl"
@@ -129,9 +132,28 @@ def predict(
     return Predictions(path, len(samples))
 
 
-def beam(decoding: Decoding, width: int) -> Decoding:
-    """Beam search with the logit rules of ``decoding``."""
-    return override_decoding(decoding, method="beam", beam_width=width, n_best=1)
+def evaluation_decoding(config: Config, overrides: Sequence[str] = ()) -> Decoding:
+    """The decoding settings of a run for a single reply, with a seed of sampling.
+
+    Args:
+        overrides: ``decoding.key=value`` strings that change the settings.
+
+    Raises:
+        ConfigError: An override is about another section, or the settings are not valid.
+    """
+    single = config.model_copy(update={"decoding": override_decoding(config.decoding, n_best=1)})
+    decoding = override_decoding(set_decoding(single, overrides), n_best=1)
+    if decoding.method == "sample" and decoding.seed is None:
+        decoding = override_decoding(decoding, seed=config.seed)
+    return decoding
+
+
+_SEARCHES = {"greedy": "greedy search", "beam, beam_width": "beam search, width", "sample": "sampling"}
+
+
+def name_search(decoding: Decoding) -> str:
+    """What captions call a search, with the settings that differ from their defaults: "beam search, width 5"."""
+    return re.sub(f"^({'|'.join(_SEARCHES)})", lambda match: _SEARCHES[match[0]], describe_decoding(decoding))
 
 
 @contextlib.contextmanager
@@ -228,7 +250,7 @@ class ReplyColumn(NamedTuple):
     """The replies of a run at a snapshot, or of a transcript."""
 
     label: str
-    replies: list[str]  # in the order of the questions; "" if there is none
+    replies: Sequence[str | None]  # in the order of the questions; None: not asked
 
 
 def read_questions(path: str | Path | None) -> list[str]:
@@ -252,30 +274,53 @@ def default_questions(run: Run, data: str | None = None) -> list[str]:
     return list(QUESTIONS)
 
 
-def read_transcript(path: str | Path, questions: Sequence[str]) -> ReplyColumn:
-    """Read replies of another system: lines of ``question<TAB>reply``, or one reply per question in their order.
+class Transcript(NamedTuple):
+    """Questions, and what another system replied to them."""
+
+    path: str
+    questions: list[str]
+    replies: list[str]
+
+    def column(self, questions: Sequence[str]) -> ReplyColumn:
+        """The replies to some questions. Raises UserError if there are none."""
+        by_text = dict(zip(self.questions[::-1], self.replies[::-1], strict=True))  # of equal ones, the first counts
+        by_words = {_words(question): reply for question, reply in by_text.items()}
+        replies = [by_text.get(question, by_words.get(_words(question))) for question in questions]
+        if all(reply is None for reply in replies):
+            raise UserError(f"{self.path} replies to none of the questions, which are: {'; '.join(questions[:5])} …")
+        return ReplyColumn(Path(self.path).stem, replies)
+
+
+def read_transcript(path: str, questions: Sequence[str]) -> Transcript:
+    """Read replies of another system: lines of ``question<TAB>reply``, or a reply to each of ``questions``, in order.
 
     Raises:
         UserError: The file cannot be read or does not match the questions.
     """
     lines = [(number, line) for number, line in numbered_lines(path, UserError) if line.strip()]
-    label = Path(path).stem
     if not any("\t" in line for _, line in lines):
         if len(lines) != len(questions):
             raise UserError(
                 f"{path} has {len(lines)} replies to {len(questions)} questions; write one per line in the order of "
                 "the questions, or lines of question<TAB>reply"
             )
-        return ReplyColumn(label, [line.strip() for _, line in lines])
-    replies: dict[str, str] = {}
+        return Transcript(path, list(questions), [line.strip() for _, line in lines])
+    transcript = Transcript(path, [], [])
     for number, line in lines:
         question, tab, reply = line.partition("\t")
         if not tab:
             raise UserError(f"{path}, line {number}: missing tab; write question<TAB>reply")
-        replies.setdefault(_words(question), reply.strip())
-    if not any(_words(question) in replies for question in questions):
-        raise UserError(f"{path} replies to none of the questions, which are: {'; '.join(questions[:5])} …")
-    return ReplyColumn(label, [replies.get(_words(question), "") for question in questions])
+        transcript.questions.append(question.strip())
+        transcript.replies.append(reply.strip())
+    return transcript
+
+
+def further_questions(transcripts: Sequence[Transcript], questions: Sequence[str]) -> list[str]:
+    """The questions of transcripts that are not among ``questions``."""
+    texts = {_words(text): text for text in questions}
+    for text in itertools.chain(*(transcript.questions for transcript in transcripts)):
+        texts.setdefault(_words(text), text)
+    return list(texts.values())[len(set(map(_words, questions))) :]
 
 
 def _words(question: str) -> str:
@@ -283,9 +328,6 @@ def _words(question: str) -> str:
     return " ".join(re.findall(r"\w+", question.casefold()))
 
 
-def reply_to_all(loaded: LoadedRun, questions: Sequence[str], label: str) -> ReplyColumn:
-    """Reply to questions with the current weights; sampling uses a fixed seed."""
-    decoding = loaded.config.decoding
-    if decoding.method == "sample" and decoding.seed is None:
-        decoding = override_decoding(decoding, seed=loaded.config.seed)
+def reply_to_all(loaded: LoadedRun, questions: Sequence[str], decoding: Decoding, label: str) -> ReplyColumn:
+    """Reply to questions with the current weights."""
     return ReplyColumn(label, [reply.text for reply in loaded.chatbot.replies(list(questions), decoding)])

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import pytest
 import sacrebleu
 
 from seq2seq_chat.chat.decode_corpus import decode_corpus
+from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.metrics.distance import load_sentence_vectors
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.report import evaluate as evaluation
 from seq2seq_chat.report import predictions as predictions_module
 from seq2seq_chat.report.evaluate import compute_metrics, sentence_distances
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.report.predictions import Prediction, Predictions, predict
+from seq2seq_chat.report.predictions import Prediction, Predictions, evaluation_decoding, name_search, predict
 from seq2seq_chat.report.scoring import score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -94,6 +97,53 @@ def test_losses_and_replies_equal_validation_and_chatbot(loaded: LoadedRun, corp
     assert [p.reply for p in results] == [reply.text for reply in replies]
     assert [p.reply_tokens.split() for p in results] == [reply.hypotheses[0].words for reply in replies]
     assert [p.score for p in results] == pytest.approx([reply.hypotheses[0].score for reply in replies], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["method=beam", "beam_width=4"],
+        ["method=beam", "beam_width=4", "rerank=anti_language_model", "rerank_weight=3"],
+        ["method=beam", "beam_width=4", "rerank=bidirectional", "rerank_weight=1"],
+        ["method=sample", "top_k=9"],
+    ],
+)
+def test_what_is_measured_is_what_replies(
+    overrides: list[str], loaded: LoadedRun, run_copy: Path, corpora: Path, tmp_path: Path
+) -> None:
+    """The backward run of the reranking is a copy that claims to be one."""
+    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
+    config["data"]["swap_source_target"] = True
+    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    backward = [f"backward_run={run_copy}"] if "rerank=bidirectional" in overrides else []
+    decoding = evaluation_decoding(loaded.config, [f"decoding.{each}" for each in [*overrides, *backward]])
+    results = list(predict(loaded, corpora / "validation.txt", tmp_path, decoding=decoding))
+    replies = loaded.chatbot.replies([p.source for p in results], decoding)
+    assert [p.reply for p in results] == [reply.text for reply in replies]
+    plain = predict(loaded, corpora / "validation.txt", tmp_path, decoding=evaluation_decoding(loaded.config))
+    assert [p.reply for p in plain] != [p.reply for p in results]
+
+
+@pytest.mark.parametrize(
+    ("settings", "overrides", "name"),
+    [
+        ({}, [], "greedy search"),
+        ({"method": "beam", "n_best": 5}, [], "beam search, width 10"),
+        (
+            {"method": "beam", "n_best": 5},
+            ["beam_width=3", "length_penalty=0.6"],
+            "beam search, width 3, length_penalty 0.6",
+        ),
+        ({"method": "beam", "n_best": 5, "length_penalty": 1}, ["method=greedy"], "greedy search"),
+        ({"min_length": 2}, ["method=sample"], "sampling, seed 7, min_length 2"),
+        ({"method": "sample", "seed": 3}, [], "sampling, seed 3"),
+    ],
+)
+def test_decoding_of_an_evaluation(settings: dict[str, Any], overrides: list[str], name: str) -> None:
+    """That of the run unless told otherwise, for one reply, and the same each time."""
+    config = Config.model_validate({"name": "x", "data": {"train": "x"}, "seed": 7, "decoding": settings})
+    decoding = evaluation_decoding(config, [f"decoding.{each}" for each in overrides])
+    assert (name_search(decoding), decoding.n_best) == (name, 1)
 
 
 def test_correct_tokens_by_brute_force(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:
@@ -181,7 +231,37 @@ def test_loading_another_snapshot_replaces_the_weights(tiny_run: Path) -> None:
     assert loaded.weights_fingerprint() == LoadedRun(run, "10").weights_fingerprint() != newest
 
 
+@pytest.mark.parametrize(
+    ("options", "samples", "search"),
+    [
+        ([], 4, "beam search, width 3 (at most 4 samples, the default with a beam)"),
+        (["--limit", 6, "--beam-width", 2], 6, "beam search, width 2"),
+        (["--set", "decoding.method=greedy"], 10, "greedy search"),
+    ],
+)
+def test_default_limits(
+    options: list[Any],
+    samples: int,
+    search: str,
+    cli: Cli,
+    run_copy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
+    config["decoding"] |= {"method": "beam", "beam_width": 3}
+    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    monkeypatch.setattr(evaluation, "BEAM_LIMIT", 4)
+    result = cli("evaluate", run_copy, *options, "--baseline", f"{run_copy}:10", "--json", tmp_path / "metrics.json")
+    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
+    assert (metrics["samples"], metrics["decoding"], metrics["baseline"]["decoding"]) == (samples, search, search)
+    assert re.search(rf"^decoding +{re.escape(search)}$", result.out, re.MULTILINE)
+    assert f"_{'greedy' if 'greedy' in search else 'beam'}_" in metrics["predictions"]
+
+
 def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
+    invalid = cli("evaluate", run_copy, "--set", "training.steps=3")
+    assert "only the search can be changed here" in invalid.error_message
     result = cli("evaluate", run_copy, "--limit", 6, "--beam-width", 2, "--json", tmp_path / "metrics.json")
     assert (result.status, result.err) == (0, "")
     metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))

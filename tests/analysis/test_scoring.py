@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.report import scoring
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.metrics_table import ensure_comparable
-from seq2seq_chat.report.predictions import Prediction, Predictions, read_questions, read_transcript
+from seq2seq_chat.report.predictions import (
+    Prediction,
+    Predictions,
+    Transcript,
+    further_questions,
+    read_questions,
+    read_transcript,
+)
 from seq2seq_chat.report.scoring import References, read_references, score_predictions, writes_lower_case
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -87,16 +95,21 @@ def test_tokenizers_that_write_lower_case(settings: TokenizerSettings, expected:
 
 
 def test_transcripts(tmp_path: Path) -> None:
-    (tmp_path / "bot.txt").write_text("How are you?\tfine\nunasked ?\tno\n", encoding="utf-8")
-    assert read_transcript(tmp_path / "bot.txt", ["hello !", "how are you ?"]) == ("bot", ["", "fine"])
-    (tmp_path / "other.txt").write_text("где ты?\tтут\nКак дела?\tхорошо\n", encoding="utf-8")
-    assert read_transcript(tmp_path / "other.txt", ["как дела ?", "Где ты ?"]).replies == ["хорошо", "тут"]
-    (tmp_path / "lines.txt").write_text("hi\n\nfine\n", encoding="utf-8")
-    assert read_transcript(tmp_path / "lines.txt", ["hello !", "how are you ?"]).replies == ["hi", "fine"]
-    for text, message in (("hi\n", "1 replies to 2"), ("x\ty\nz\n", "line 2"), ("x\ty\n", "none of the questions")):
-        (tmp_path / "wrong.txt").write_text(text, encoding="utf-8")
+    questions = ["hello !", "how are you ?", "bye"]
+
+    def read(text: str, questions: Sequence[str] = questions) -> Transcript:
+        (tmp_path / "bot.txt").write_text(text, encoding="utf-8")
+        return read_transcript(str(tmp_path / "bot.txt"), questions)
+
+    bot = read("How are you?\tfine\nwhere ?\there\nhow ARE you\tbad\nBye!\t\nwho ?\tme\n")
+    assert bot.column(questions) == ("bot", [None, "fine", ""])  # not asked, the first of two replies, an empty one
+    assert read("где ты?\tтут\nКак дела?\tхорошо\n").column(["как дела ?", "Где ты ?"]).replies == ["хорошо", "тут"]
+    lines = read("hi\n\nfine\nciao\n")
+    assert lines.column(["how are you ?", "hello !"]).replies == ["fine", "hi"]
+    assert further_questions([lines, bot, read("WHERE\tno\nwhy ?\tso\n")], questions) == ["where ?", "who ?", "why ?"]
+    for text, message in (("hi\n", "1 replies to 3"), ("x\ty\nz\n", "line 2"), ("x\ty\n", "none of the questions")):
         with pytest.raises(UserError, match=message):
-            read_transcript(tmp_path / "wrong.txt", ["hello !", "how are you ?"])
+            read(text).column(questions)
     (tmp_path / "none.txt").write_text("\n \n", encoding="utf-8")
     with pytest.raises(UserError, match="no questions"):
         read_questions(tmp_path / "none.txt")

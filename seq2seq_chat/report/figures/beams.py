@@ -125,7 +125,7 @@ def plain_beam(decoding: Decoding, width: int, n_best: int) -> Decoding:
 
 
 def rank_favorites(
-    studies: Sequence[BeamStudy], favorites: Sequence[str], tokenizer: Tokenizer, vectors: Sent2Vec | None
+    studies: Sequence[BeamStudy], favorites: Sequence[str | None], tokenizer: Tokenizer, vectors: Sent2Vec | None
 ) -> list[Rank]:
     """Rank the favorite reply to each utterance in the widest beam, comparing tokens of the target's tokenizer.
 

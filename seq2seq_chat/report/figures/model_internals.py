@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.data.pairs import Corpus
@@ -205,7 +206,7 @@ def _norm(gradient: Any) -> float:
     return float(global_norm([sum_repeated_rows(gradient)]))
 
 
-def gate_activations(loaded: LoadedRun, text: str) -> dict[str, GateActivations]:
+def gate_activations(loaded: LoadedRun, text: str, decoding: Decoding) -> dict[str, GateActivations]:
     """The gates of the first (forward) encoder layer reading an utterance, and of the first decoder layer replying.
 
     Raises:
@@ -219,7 +220,7 @@ def gate_activations(loaded: LoadedRun, text: str) -> dict[str, GateActivations]
         raise UserError(f"{text!r} has no words; try another utterance")
     ids, length = fit_source(loaded.codecs.source.vocabulary.ids(words), model.encoder_steps, config.reverse_input)
     result = {"encoder": _encoder_gates(loaded, ids[:length])}
-    reply = loaded.chatbot.reply(text)
+    reply = loaded.chatbot.reply(text, decoding)
     if reply.hypotheses:
         target = [*loaded.codecs.target.vocabulary.ids(reply.hypotheses[0].words), EOS][: model.decoder_steps]
         result["decoder"] = _decoder_gates(loaded, ids, length, target)

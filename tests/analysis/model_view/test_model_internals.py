@@ -30,7 +30,7 @@ QUESTION = "you see the tree1 ?"
 
 def test_lstm_gates_reproduce_the_state(loaded: LoadedRun) -> None:
     """c = f ∘ c + i ∘ g and h = o ∘ tanh(c) with the returned gates give the state of the encoder."""
-    activations = gate_activations(loaded, QUESTION)
+    activations = gate_activations(loaded, QUESTION, loaded.config.decoding)
     words = QUESTION.split()
     assert activations["encoder"].words == words
     cell = loaded.model.encoder.cells[0]
@@ -48,7 +48,7 @@ def test_lstm_gates_reproduce_the_state(loaded: LoadedRun) -> None:
     assert activations["decoder"].words == [*reply.hypotheses[0].words, "(end)"][:8]
     assert all(0 <= gate.min() and gate.max() <= 1 for gate in activations["decoder"].values.values())
     with pytest.raises(UserError, match="no words"):
-        gate_activations(loaded, "***")
+        gate_activations(loaded, "***", loaded.config.decoding)
 
 
 def test_gru_gates_reproduce_the_state() -> None:

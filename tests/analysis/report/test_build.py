@@ -14,6 +14,7 @@ import pytest
 from seq2seq_chat.report import build
 from seq2seq_chat.report.build import write_report
 from seq2seq_chat.report.measure import ReportOptions
+from seq2seq_chat.report.predictions import QUESTIONS
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli, CommandResult
 
@@ -24,6 +25,7 @@ CHAPTERS = [
     "Learning curves",
     *("Attention", "Beam study", "Thought vectors", "Word embeddings", "Model internals", "Configuration"),
 ]
+BEAM = ("--set", "decoding.method=beam", "--set", "decoding.beam_width=3")
 METRIC_CHAPTERS = 6  # the first ones; the remaining ones show the newest model
 VOID = {"meta", "img", "br", "link"}
 
@@ -87,9 +89,11 @@ def reported(tiny_run: Path, cli: Cli, shared_folder: Callable[..., Path]) -> tu
 
     def fill(folder: Path) -> None:
         shutil.copytree(tiny_run, folder / "results" / tiny_run.name)
-        (folder / "parrot.txt").write_text("hello !\tpretty <b>polly</b>\n", encoding="utf-8")
+        (folder / "parrot.txt").write_text(
+            "hello !\tpretty <b>polly</b>\nhas polly eaten ?\ta cracker\n", encoding="utf-8"
+        )
         run = folder / "results" / tiny_run.name
-        result = cli("report", run, "--limit", 12, "--transcript", folder / "parrot.txt")
+        result = cli("report", run, "--limit", 12, "--transcript", folder / "parrot.txt", *BEAM)
         (folder / "output.json").write_text(json.dumps(result), encoding="utf-8")
 
     folder = shared_folder("report", fill)
@@ -131,7 +135,7 @@ def test_figures_and_predictions_are_kept_as_files(reported: tuple[Path, Any]) -
     assert pictures == {path.read_bytes() for path in (run / "report").glob("*.png")}
     assert len(pictures) > 12
     for snapshot in ("10", "20"):
-        (file,) = (run / "evaluation").glob(f"{snapshot}_validation_greedy_*.jsonl")
+        (file,) = (run / "evaluation").glob(f"{snapshot}_validation_beam_*.jsonl")
         assert len(file.read_text(encoding="utf-8").splitlines()) == 1 + 10
     projector = run / "report" / "projector" / "tiny_word_embeddings"
     assert len((projector / "vectors.tsv").read_text().splitlines()) == len(Run(run).codecs.source.vocabulary) - 4
@@ -142,7 +146,7 @@ def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], t
     run, _ = reported
     metrics = []
     for options in (["--snapshot", "10"], []):
-        cli("evaluate", run, *options, "--limit", 12, "--json", tmp_path / "metrics.json")
+        cli("evaluate", run, *options, *BEAM, "--limit", 12, "--json", tmp_path / "metrics.json")
         metrics.append(json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")))
     page = re.sub(r"\s+", " ", (run / "report.html").read_text(encoding="utf-8"))
     first, newest = metrics
@@ -155,6 +159,24 @@ def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], t
         (row,) = re.findall(rf'<th scope="row">{re.escape(title)}</th>(.*?)</tr>', page)
         values = re.findall(r'<td class="number">([^<]*)</td>', row)
         assert values[:3] == [f"{one[key]:.{digits}f}" for one in (first, newest, newest["without_leaked"])]
+
+
+def test_captions_name_the_search(reported: tuple[Path, Any]) -> None:
+    html = (reported[0] / "report.html").read_text(encoding="utf-8")
+    captions = re.findall(r"<(?:caption|figcaption|summary)>(.*?)</", html, re.DOTALL)
+    about_replies = "Metrics|By training|replies by|every snapshot|Side by side|→|at 10,|its reply"
+    searches = [text for text in captions if re.search(about_replies, text)]
+    assert len(searches) == 17
+    assert [text for text in searches if not re.search(r"(by |\()beam search, width 3\b", text)] == []
+    assert sum("greedy" in text for text in captions) == 1  # of the samples that training wrote
+
+
+def test_questions_of_a_transcript_are_asked(reported: tuple[Path, Any]) -> None:
+    """Of the other questions, the transcript knows one; only its own ones are in the tables of replies alone."""
+    html = (reported[0] / "report.html").read_text(encoding="utf-8")
+    over_time, side_by_side = re.findall(r">has polly eaten \?</th>(.*)</tr>", html)
+    assert over_time.count("<td>") == 2 and side_by_side.endswith("<td>a cracker</td>")
+    assert html.count("not asked") == len(QUESTIONS) - 1
 
 
 @pytest.mark.slow

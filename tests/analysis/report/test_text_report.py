@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.config import override_decoding
 from seq2seq_chat.engines.tensorflow.engine import load_language_model
 from seq2seq_chat.report.evaluate import evaluate_language_model
 from seq2seq_chat.report.figures.vectors import gradient_by_distance
@@ -29,7 +30,7 @@ def write_report(cli: Cli, run: Run, folder: Path) -> str:
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     (folder / "prompts.txt").write_text("\n".join(PROMPTS), encoding="utf-8")
     files = ["--data", folder / "text.txt", "--questions", folder / "prompts.txt", "--output", folder / "page.html"]
-    result = cli("report", run.path, *files)
+    result = cli("report", run.path, *files, "--set", "decoding.temperature=0.5")
     assert result.status == 0, result.err
     assert result.out.splitlines()[-1] == str(folder / "page.html")
     return unescape((folder / "page.html").read_text(encoding="utf-8"))
@@ -38,14 +39,15 @@ def write_report(cli: Cli, run: Run, folder: Path) -> str:
 @pytest.mark.slow
 def test_every_snapshot_has_its_loss_and_its_texts(cli: Cli, run: Run, tmp_path: Path) -> None:
     page = write_report(cli, run, tmp_path)
+    decoding = override_decoding(run.config.decoding, temperature=0.5)
     for snapshot in run.snapshots():
         loss = evaluate_language_model(run, tmp_path / "text.txt", snapshot)["loss"]
         assert f">{loss:,.3f}</td>" in page
         generator = Generator.load(run, snapshot)
         for prompt in PROMPTS:
-            text = "".join(generator.stream(prompt, 300, run.config.decoding, seed=1))
+            text = "".join(generator.stream(prompt, 300, decoding, seed=1))
             assert f"<pre>{prompt}{text}</pre>" in page
-    assert len(set(run.snapshots())) == 2
+    assert len(set(run.snapshots())) == 2 and f"{run.name}, 3, prompt 1, by sampling, temperature 0.5" in page
     assert (tmp_path / "page_pictures" / "random_gradients.png").is_file()
     assert "has no metrics yet" in page  # no learning curves without training
 

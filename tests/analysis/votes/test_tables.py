@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.report.evaluation_chapter import votes
 from seq2seq_chat.report.measure import Report, ReportOptions, RunMeasurements
 from seq2seq_chat.report.page import Page
@@ -39,7 +40,7 @@ def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path, write_v
 
 def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
     run = Run(run_copy)
-    report = Report([RunMeasurements(run, "tiny")], ReportOptions(), None, "", print)
+    report = Report([RunMeasurements(run, "tiny", Decoding())], ReportOptions(), None, "", print)
     page = Page("Report", tmp_path)
     votes(page, report)
     assert "Nobody has voted" in str(page.chapters[0].blocks)
