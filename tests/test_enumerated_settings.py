@@ -160,6 +160,7 @@ def _assert_quiet(result: CommandResult) -> None:
     assert result.status == 0, result
     expected = (
         "has no effect",
+        "using TensorFlow, as ONNX Runtime does not support",
         "training a subword tokenizer",
         "is too long: the model reads only",
         "are not in the vocabulary",

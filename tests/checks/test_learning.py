@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,10 +129,12 @@ def test_settings_that_learn_pass(small: Path, tmp_path: Path, overrides: list[s
         for path in shipped_configs()
     ],
 )
-def test_shipped_configurations_pass(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPOSITORY)
-    result = check_learning(CheckContext(load_config(path, warn=False), tmp_path), lambda text: None)
-    assert result.passed, result.detail
+def test_shipped_configurations_pass(path: Path, tmp_path: Path) -> None:
+    """In processes of their own, as TensorFlow keeps the memory of a model of the thesis's size."""
+    command = [sys.executable, "-m", "seq2seq_chat", "check", path, "--only", "learning", "--results", tmp_path]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=900)
+    assert re.search("^passed  learning", result.stdout, re.MULTILINE), result.stdout + result.stderr
+    assert result.returncode in (0, 3), result.stderr  # 3: the corpus of the configuration is not there
 
 
 def test_the_docs_name_what_each_check_replaces() -> None:

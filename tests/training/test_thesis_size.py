@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,13 @@ import pytest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GIGABYTE = 1e9
+MEASURE = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:], check=False).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)
+"""
+"""Runs a command from a small process, as the peak memory of a process is at least that of the one that started it."""
 
 
 def write_corpus(folder: Path, words: int) -> dict[str, Path]:
@@ -46,18 +52,15 @@ def losses(run: Path, kind: str) -> list[float]:
 
 @pytest.mark.slow(minutes=2)
 def test_two_steps_at_full_size(tmp_path: Path) -> None:
-    """In a separate process, whose peak memory is measured."""
     words = 100_000
-    command = [sys.executable, "-m", "seq2seq_chat", *two_steps("thesis_opensubtitles_100k", words, tmp_path)]
-    with open(tmp_path / "output", "w+") as output, open(tmp_path / "errors", "w+") as errors:
-        training = subprocess.Popen(command, stdout=output, stderr=errors)
-        _, status, usage = os.wait4(training.pid, 0)
-        training.returncode = os.waitstatus_to_exitcode(status)
-    assert training.returncode == 0, (tmp_path / "errors").read_text()
-    lines = (tmp_path / "output").read_text().splitlines()
+    training = ["-m", "seq2seq_chat", *two_steps("thesis_opensubtitles_100k", words, tmp_path)]
+    command = [sys.executable, "-c", MEASURE, sys.executable, *training]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    *lines, kilobytes = result.stdout.splitlines()
     run = Path(lines[-1])
     sampled, exact = losses(run, "train"), losses(run, "validation")
-    peak = usage.ru_maxrss * 1024
+    peak = int(kilobytes) * 1024
     (printed,) = (line for line in lines if re.match(r"about [\d.]+ GB of memory: ", line))
     estimate = float(printed.split()[1]) * GIGABYTE
     print(f"losses {sampled}, exact {exact}, peak resident {peak / GIGABYTE:.2f} GB, estimate {estimate / GIGABYTE}")
