@@ -32,6 +32,9 @@ MAX_MISSING = 10  # in the figure; larger numbers share the last group
 def main(corpus: str, vocabularies: tuple[str, ...], output: str, options: CorpusOptions) -> None:
     """Write the thesis's table and histogram of coverage for CORPUS, a prepared folder or a corpus file.
 
+    "words %" is the thesis's "total amount words", "occurrences %" its "single coverage". The total coverage is the
+    share of utterances with at most two missing words. Vocabularies of the same words are one row.
+
     Without --vocabulary, all vocabulary*.txt in the folder are used, and with --side target all target_vocabulary*.txt.
     """
     files = vocabularies or sorted(map(str, Path(corpus).glob(f"{options.vocabulary_prefix}vocabulary*.txt")))
@@ -39,7 +42,13 @@ def main(corpus: str, vocabularies: tuple[str, ...], output: str, options: Corpu
         raise UserError(f"there is no vocabulary in {corpus}; name one with --vocabulary")
     with open_utterances(corpus, options) as utterances:
         counts = utterances.engine.materialize(sum_counts(word_counts(utterances.table), "word"), "counts")
-        results = [(Path(file).name, *coverage(utterances, counts, Vocabulary.load(file))) for file in files]
+        names: dict[frozenset[str], list[str]] = {}
+        for file in files:
+            names.setdefault(frozenset(Vocabulary.load(file).words), []).append(file)
+        results = [
+            (" = ".join(Path(file).name for file in same), *coverage(utterances, counts, Vocabulary.load(same[0])))
+            for same in names.values()
+        ]
     results.sort(key=lambda row: row[1]["size"])
     rows = [{"vocabulary": name, **row} for name, row, _ in results]
     print_table(rows)
@@ -72,6 +81,7 @@ def coverage(utterances: Utterances, counts: Any, vocabulary: Vocabulary) -> tup
         "occurrences %": percent(known_total["occurrences"], total["occurrences"]),
         **{f"{count} missing %": percent(missing.get(count, 0), number) for count in range(3)},
         "3+ missing %": percent(sum(n for count, n in missing.items() if count > 2), number),
+        "total coverage %": percent(sum(n for count, n in missing.items() if count <= 2), number),
     }
     return row, missing
 

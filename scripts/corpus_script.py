@@ -217,4 +217,6 @@ def print_table(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}" if not value or value >= 0.01 else f"{value:.2g}"
+    return value if isinstance(value, str) else f"{value:,}"

@@ -1,10 +1,11 @@
-"""Statistics of prepared corpora side by side, and the lengths of their utterances.
+"""Statistics of raw and of prepared corpora side by side, and the lengths of their utterances.
 
 python scripts/corpus_statistics.py data/opensubtitles data/reddit --output corpora
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,19 @@ from corpus_script import CorpusOptions, corpus_options, open_utterances, print_
 
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.data.samples import Pairing
+from seq2seq_chat.prepare.pipeline import STATISTICS_FILE
 from seq2seq_chat.prepare.queries import split_statistics
 from seq2seq_chat.prepare.split import SPLITS
 from seq2seq_chat.report.figures.style import new_figure, save
 
 MAX_WORDS = 60  # in the figure
+RAW = {
+    "opensubtitles": ("XML", "OPUS, OpenSubtitles"),
+    "reddit": ("JSON", "monthly dumps of Reddit comments"),
+    "cornell": ("text", "Cornell Movie-Dialogs"),
+    "dailydialog": ("text", "DailyDialog"),
+}
+"""The formats of raw corpora, and where they are from."""
 
 
 @click.command()
@@ -29,10 +38,21 @@ MAX_WORDS = 60  # in the figure
     show_default=True,
     help="Encoder and decoder steps; samples with more words count as too long.",
 )
-@click.option("--output", default="corpora", show_default=True, metavar="NAME", help="Write NAME.json, .csv, .png.")
+@click.option(
+    "--output",
+    default="corpora",
+    show_default=True,
+    metavar="NAME",
+    help="Write NAME.json, .csv, .png, and NAME_raw.json, .csv.",
+)
 @corpus_options
 def main(corpora: tuple[str, ...], pairing: Pairing, steps: int, output: str, options: CorpusOptions) -> None:
-    """Write the thesis's table of sets for each CORPUS, a prepared folder or a corpus file."""
+    """Write the thesis's table of sets for each CORPUS, a prepared folder or a corpus file.
+
+    Of prepared folders, its table of raw corpora is written, too: what `prepare` has read. Lines are comments of
+    Reddit and sentences of subtitles, and gigabytes those of the decompressed files.
+    """
+    raw = [row for corpus in corpora if (row := raw_corpus(Path(corpus)))]
     rows: list[dict[str, Any]] = []
     lengths: dict[str, dict[int, int]] = {}
     for corpus in corpora:
@@ -59,11 +79,34 @@ def main(corpora: tuple[str, ...], pairing: Pairing, steps: int, output: str, op
                     "too long %": round(100 * row["too_long"] / row["samples"], 2) if row["samples"] else 0.0,
                 }
             )
+    if raw:
+        print_table(raw)
+        click.echo()
+        write_rows(f"{output}_raw.csv", raw)
+        write_rows(f"{output}_raw.json", raw)
     print_table(rows)
     write_rows(f"{output}.csv", rows)
     write_rows(f"{output}.json", rows)
     draw(lengths, steps, f"{output}.png")
-    click.echo(f"written: {output}.json, {output}.csv, {output}.png")
+    of_raw = f", {output}_raw.json, {output}_raw.csv" if raw else ""
+    click.echo(f"written: {output}.json, {output}.csv, {output}.png{of_raw}")
+
+
+def raw_corpus(folder: Path) -> dict[str, Any] | None:
+    """The row of what a prepared folder was made of; None for a corpus file, or if an earlier version has read it."""
+    try:
+        reading = json.loads((folder / STATISTICS_FILE).read_text(encoding="utf-8"))["reading"]
+        form, source = RAW.get(reading["corpus"], ("text", reading["corpus"]))
+    except (OSError, ValueError, KeyError):
+        return None
+    return {
+        "raw corpus": folder.name,
+        "GB": reading.get("unpacked_bytes", reading["bytes"]) / 1e9,
+        "GB on disk": reading["bytes"] / 1e9,
+        "million lines": reading.get("lines", reading["records"]) / 1e6,
+        "format": form,
+        "source": source,
+    }
 
 
 def draw(lengths: dict[str, dict[int, int]], steps: int, path: str) -> None:

@@ -64,6 +64,17 @@ def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | 
     return float(match[1]) * _UNITS[match[2]]
 
 
+def _parse_years(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[int]:
+    """The years of texts such as 2015 or 2006-2015."""
+    years: set[int] = set()
+    for text in texts:
+        match = re.fullmatch(r"(\d{4})(?:-(\d{4}))?", text)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise click.BadParameter(f"{text} is neither a year nor a range of years, such as 2006-2015.")
+        years.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(years)
+
+
 def _refuse_level(context: click.Context, option: click.Parameter, level: str | None) -> None:
     if level == "character":
         raise click.UsageError("--level character is now --tokenizer character")
@@ -200,14 +211,30 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
 
 @prepare.command()
 @click.option("--subreddit", "subreddits", multiple=True, metavar="NAME", help="Only this subreddit. Can be repeated.")
-@click.option("--max-words", type=click.IntRange(1), metavar="N", help="Skip comments of more than N words.")
+@click.option(
+    "--year",
+    "years",
+    multiple=True,
+    callback=_parse_years,
+    metavar="YEAR[-YEAR]",
+    help="Only the dumps of these years. Can be repeated.",
+)
+@click.option(
+    "--max-words",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Skip comments of more than N words, as white space separates them.",
+)
 @click.option("--min-score", type=int, metavar="N", help="Skip comments with a lower score.")
 @_corpus_options("alternating", "sliding")
-def reddit(subreddits: tuple[str, ...], max_words: int | None, min_score: int | None, **options: Any) -> None:
+def reddit(
+    subreddits: tuple[str, ...], years: list[int], max_words: int | None, min_score: int | None, **options: Any
+) -> None:
     """Monthly dumps of comments, or their folder."""
     from seq2seq_chat.prepare.readers.reddit import RedditSettings
 
-    _prepare_corpus("reddit", options, reader=RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score))
+    reader = RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score)
+    _prepare_corpus("reddit", options, reader=reader, years=years)
 
 
 @prepare.command()

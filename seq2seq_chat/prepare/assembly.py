@@ -71,6 +71,7 @@ class Assembly:
         counts = self._engine.materialize(queries.word_counts(prepared), "counts")
         vocabulary = self._write_vocabulary(side, tokenizer, counts)
         reading = self._result.statistics(len(copies))
+        reading["corpus"] = settings.corpus
         if self._result.total.people:
             (span,) = fetch_rows(self._engine, prepared.agg(first=prepared.start.min(), last=prepared.end.max()))
             if span["first"] is not None and span["first"] > _SUBTITLES_END:

@@ -107,7 +107,7 @@ class PairAssembly(Assembly):
             "total": splits["total"],
             "leakage": leakage(self._engine, prepared, settings.pairing, samples, dropped),
             "left_out": left_out,
-            "reading": self._result.statistics(),
+            "reading": self._result.statistics() | {"corpus": settings.corpus},
         }
 
 

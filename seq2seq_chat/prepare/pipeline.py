@@ -38,11 +38,14 @@ _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 26
 
 
-def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[Piece]:
+def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] = ()) -> list[Piece]:
     """The input files, without duplicates, in an order that does not depend on the file system.
 
+    Args:
+        years: Of dumps of Reddit; empty for all.
+
     Raises:
-        CorpusError: There are no files, or they cannot be read.
+        CorpusError: There are no files, or none of a year, or they cannot be read.
     """
     kind = find_corpus(corpus)
     files: dict[tuple[Path, str | None], Piece] = {}
@@ -55,7 +58,12 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path]) -> list[Piece]:
             raise read_error(Path(error.filename or entry), error, CorpusError) from error
     if not files:
         raise CorpusError("There are no input files. Name at least one file or folder.")
-    return [replace(file, file=number) for number, file in enumerate(kind.combine(list(files.values())))]
+    found = kind.combine(list(files.values()))
+    if years:
+        from seq2seq_chat.prepare.readers.reddit import files_of_years
+
+        found = files_of_years(found, years)
+    return [replace(file, file=number) for number, file in enumerate(found)]
 
 
 def _files_in_folder(folder: Path, kind: RawCorpus) -> list[Path]:
@@ -144,7 +152,7 @@ def prepare(
         UserError: ``output`` cannot be written, or the engine fails.
     """
     output = Path(output)
-    files = find_inputs(settings.corpus, inputs)
+    files = find_inputs(settings.corpus, inputs, settings.years)
     ensure_not_an_input(output, {path.parent for file in files for path in (file.path, file.companion) if path})
     with working_folder(output) as folder:
         result = _read(settings, files, folder)

@@ -31,7 +31,9 @@ class _Counts(TypedDict):
 class ReadingStatistics(_Counts, total=False):
     """Statistics of reading.
 
-    ``records`` are lines, comments or subtitle files; ``copies`` are files skipped as copies of others; ``damages``
+    ``corpus`` is the name of the reader. ``records`` are lines, comments or subtitle files; ``lines``, those of the
+    thesis, are comments or the sentences of subtitles, and ``unpacked_bytes`` is the size of the decompressed files;
+    both are known of these corpora only. ``copies`` are files skipped as copies of others; ``damages``
     describes the first damaged records, incomplete files first.
 
     Some tokenizers count what they remove: ``thesis`` words, ``unicode`` invisible characters. If corpus files hold
@@ -41,6 +43,9 @@ class ReadingStatistics(_Counts, total=False):
     ``first`` and ``last`` are the times of the first and the last utterance in ISO 8601, if they are known.
     """
 
+    corpus: str
+    lines: int
+    unpacked_bytes: int
     removed_words: int
     removed_characters: int
     replaced_characters: int
@@ -116,6 +121,9 @@ class ReadResult:
             "incomplete_files": sum(report.incomplete for report in self.file_reports),
             "damages": [str(damage) for damage in self.damages[:MAX_DAMAGES]],
         }
+        if self.total.unpacked_bytes:
+            statistics["lines"] = self.total.lines or self.total.records
+            statistics["unpacked_bytes"] = self.total.unpacked_bytes
         names = [tokenizer.name for tokenizer in self.tokenizers]
         if "thesis" in names:
             statistics["removed_words"] = self.total.removed_words

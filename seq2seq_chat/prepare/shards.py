@@ -25,7 +25,7 @@ from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-_FORMAT = 11  # increment it whenever a reader or a schema changes
+_FORMAT = 12  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""
@@ -162,6 +162,8 @@ class PieceReport:
 
     file: int  # index of the file among the inputs
     records: int = 0  # lines, comments or subtitle files
+    lines: int = 0  # of subtitle files: sentences
+    unpacked_bytes: int = 0  # decompressed; of subtitles and comments, which are distributed in compressed files
     damaged: int = 0  # damaged records
     incomplete: bool = False  # whether the rest of the piece could not be read
     rows: int = 0  # in the shard

@@ -36,10 +36,6 @@ class TokenizedTexts(NamedTuple):
         """The indices of the utterances that are not empty."""
         return [index for index, text in enumerate(self.texts) if text]
 
-    def words(self, index: int) -> int:
-        """The number of tokens of an utterance, or of words separated by white space if there are no tokens yet."""
-        return len(self.texts[index].split()) if self.tokens is None else self.tokens[index].count(" ") + 1
-
     def columns(self, kept: Sequence[int]) -> dict[str, pa.StringArray]:
         """The columns ``text`` and ``tokens`` of a shard for some of the utterances."""
         lines = {"text": self.texts, "tokens": self.tokens}

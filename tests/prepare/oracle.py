@@ -54,7 +54,7 @@ def oracle_reddit(
             continue
         body = comment["body"].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
         text = clean(body)
-        if not text or (max_words is not None and len(text.split()) > max_words):
+        if not text or (max_words is not None and len(comment["body"].split()) > max_words):
             continue
         name = comment.get("name") or "t1_" + comment["id"]
         known.setdefault(name, {"link": comment["link_id"], "parent": comment["parent_id"], "text": text})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 from collections.abc import Callable
@@ -38,9 +39,12 @@ def test_analysis_of_a_corpus_file(run: Run, tmp_path: Path) -> None:
     assert "vocabulary_6.txt" in run("build_vocabulary", corpus, "--size", 6, "--output", "v")
     vocabulary = tmp_path / "v" / "vocabulary_6.txt"
     assert vocabulary.read_text().split()[4:] == ["a", "b"]
-    run("analyze_coverage", corpus, "--vocabulary", vocabulary)
-    (row,) = json.loads((tmp_path / "coverage.json").read_text())
+    (tmp_path / "x.txt").write_text("\n".join([*vocabulary.read_text().split()[:4], "x"]) + "\n")
+    run("analyze_coverage", corpus, "--vocabulary", vocabulary, "--vocabulary", tmp_path / "x.txt")
+    other, row = json.loads((tmp_path / "coverage.json").read_text())
     assert row["missing"] == {"0": 1, "1": 3}
+    assert other["missing"] == {"0": 1, "1": 1, "3": 1, "4": 1}
+    assert (row["total coverage %"], other["total coverage %"]) == (100.0, 50.0)  # at most two words are missing
     known = [row[f"{kind} {what}"] for kind in ("known", "unknown") for what in ("words", "occurrences")]
     assert known == [2, 6, 3, 3]
     run("analyze_ngrams", corpus, "--top", 2)
@@ -92,20 +96,50 @@ def test_sides_of_pairs(cli: Callable[..., Any], run: Run, tmp_path: Path) -> No
             assert (row["utterances"], row["words"]) == (2, 6)
     run("analyze_coverage", "data", "--side", "target")
     rows = json.loads((tmp_path / "coverage.json").read_text())
-    assert [row["vocabulary"] for row in rows] == ["target_vocabulary.txt", "target_vocabulary_100.txt"]
-    assert all(row["missing"] == {"0": 2} for row in rows)
+    (row,) = rows  # two files of the same words
+    assert row["vocabulary"] == "target_vocabulary.txt = target_vocabulary_100.txt" and row["missing"] == {"0": 2}
     run("corpus_statistics", "data")
     (row,) = json.loads((tmp_path / "corpora.json").read_text())
     assert (row["samples"], row["utterances"]) == (2, 4)
 
 
+def test_raw_corpora(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
+    """The thesis's table of raw corpora: the sizes of decompressed files, and sentences or comments."""
+    film = "<document>" + "<s><w>Who</w><w>is</w><w>it</w></s>\n" * 29 + '<s id="30"> </s></document>'
+    comment = {"link_id": "t3_x", "subreddit": "s", "body": "I do not know, sorry."}
+    parents = ["t3_x", "t1_c0", "t1_c1"]
+    lines = [json.dumps(comment | {"id": f"c{n}", "parent_id": parent}) + "\n" for n, parent in enumerate(parents)]
+    (tmp_path / "1.xml.gz").write_bytes(gzip.compress(film.encode()))
+    (tmp_path / "RC_2010-01.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    for corpus, name in (("opensubtitles", "1.xml.gz"), ("reddit", "RC_2010-01.gz")):
+        assert cli("prepare", corpus, tmp_path / name, "--output", tmp_path / corpus).status == 0
+    printed = run("corpus_statistics", tmp_path / "opensubtitles", tmp_path / "reddit")
+    rows = json.loads((tmp_path / "corpora_raw.json").read_text())
+    assert [row["GB"] for row in rows] == pytest.approx([len(film) / 1e9, len("".join(lines)) / 1e9])
+    assert [row["GB on disk"] for row in rows] == pytest.approx(
+        [(tmp_path / name).stat().st_size / 1e9 for name in ("1.xml.gz", "RC_2010-01.gz")]
+    )
+    assert [row["million lines"] for row in rows] == pytest.approx([30e-6, 3e-6])
+    assert [row["format"] for row in rows] == ["XML", "JSON"] and "3e-05" in printed
+
+
 @pytest.mark.parametrize("max_gap", ["off", "4"])
 @pytest.mark.parametrize(
-    ("between", "pairs", "close"),
-    [("starts", {"0": 1, "2": 1, "5": 1, "9": 1}, 75.0), ("silence", {"0": 1, "1": 3, "5": 1}, 100.0)],
+    ("between", "pairs", "close", "top"),
+    [
+        ("starts", {"0": 1, "2": 1, "5": 1, "9": 1}, 75.0, "0 s 25.0 %, 2 s 25.0 %, 5 s 25.0 %, 9 s 25.0 %"),
+        ("silence", {"0": 1, "1": 3, "5": 1}, 100.0, "0 s 20.0 %, 1 s 60.0 %, 5 s 20.0 %"),
+    ],
 )
 def test_time_lags(
-    cli: Callable[..., Any], run: Run, tmp_path: Path, between: str, pairs: dict[str, int], close: float, max_gap: str
+    cli: Callable[..., Any],
+    run: Run,
+    tmp_path: Path,
+    between: str,
+    pairs: dict[str, int],
+    close: float,
+    top: str,
+    max_gap: str,
 ) -> None:
     # Start and end of seven utterances in seconds; the start of the last but one is unknown.
     clocks = [(1.0, 1.1), (1.4, 2.2), (3.4, 7.0), (8.4, 12.6), (17.4, 18.0), (None, 20.0), (21.0, 22.0)]
@@ -117,18 +151,27 @@ def test_time_lags(
         )
         film += f'<s id="{number}">{start or ""}<w id="1">said</w><w id="2">{number}</w>{end}</s>'
     (tmp_path / "1.xml").write_text(f"<document>{film}</document>")
-    answer = cli("prepare", "opensubtitles", tmp_path / "1.xml", "--output", tmp_path / "data", "--max-gap", max_gap)
+    times = [f'<time id="T1{kind}" value="00:00:0{second},000"/>' for kind, second in zip("SE", (2, 3), strict=True)]
+    (tmp_path / "2.xml").write_text(f"<document><s>{times[0]}<w>bye</w>{times[1]}</s></document>")
+    films, options = [tmp_path / "1.xml", tmp_path / "2.xml"], ["--max-gap", max_gap, "--split", "1,0,0"]
+    answer = cli("prepare", "opensubtitles", *films, "--output", tmp_path / "data", *options)
     assert answer.status == 0, answer
-    assert (tmp_path / "data" / "train.txt").read_text().count("END-CONV") == (1 if max_gap == "off" else 2)
+    assert (tmp_path / "data" / "train.txt").read_text().count("END-CONV") == (1 if max_gap == "off" else 3)
     printed = run("analyze_time_lags", tmp_path / "data", "--between", between, "--max-seconds", 10)
     (result,) = json.loads((tmp_path / "time_lags.json").read_text())
     assert {row["seconds"]: row["pairs"] for row in result["histogram"] if row["pairs"]} == pairs
-    assert [row["seconds"] for row in result["histogram"]] == ["<0", *map(str, range(10)), "10+"]
+    assert [row["seconds"] for row in result["histogram"]] == ["<0", *map(str, range(11)), ">10"]
     assert result["within_5_seconds_percent"] == close
     assert f"{close:.1f} % within 5 seconds" in printed
+    assert f"the {len(pairs)} most frequent time lags: {top}; together 100.0 %" in printed
     with open(tmp_path / "time_lags.csv", newline="") as file:
         assert sum(int(row["pairs"]) for row in csv.DictReader(file)) == sum(pairs.values())
-    assert (tmp_path / "time_lags.png").stat().st_size > 5000
+    assert all((tmp_path / f"time_lags{name}.png").stat().st_size > 5000 for name in ("", "_absolute"))
+    options = ["--between", between, "--max-seconds", 10, "--film-transitions"]
+    printed = run("analyze_time_lags", tmp_path / "data", *options)
+    (result,) = json.loads((tmp_path / "time_lags.json").read_text())
+    assert {row["seconds"]: row["pairs"] for row in result["histogram"] if row["pairs"]} == pairs | {">10": 1}
+    assert result["film_transitions"] == 1 and "in the class >10: 1" in printed
 
 
 @pytest.mark.slow

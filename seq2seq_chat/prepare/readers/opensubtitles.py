@@ -39,7 +39,10 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
     """
     shard.piece.records += 1
     try:
-        sentences = film_sentences(_content(piece))
+        content = _content(piece)
+        shard.piece.unpacked_bytes += len(content)
+        shard.piece.lines += content.count(b"<s>") + content.count(b"<s ")
+        sentences = film_sentences(content)
     except (DamagedFile, DamagedXml) as error:
         shard.add_damage("", str(error), incomplete=True)
         return

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.shards import COMMENTS, Piece, ReaderSettings, Shard
@@ -33,6 +34,7 @@ MAX_FILE_BYTES = 1 << 44
 # A character of a name may be written as an escape, \u0020 to \u007f. Searching for escapes separately from the names
 # is many times faster than searching for both together.
 _ESCAPES = ahocorasick_rs.BytesAhoCorasick([b"\\u00%d" % high for high in range(2, 8)])
+_YEAR = re.compile(r"RC_(\d{4})-")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SEPARATE_SEARCHES = 16  # more names are searched for together, which does not use vector instructions
 _BATCH_COMMENTS = 4096
@@ -47,7 +49,7 @@ class RedditSettings(ReaderSettings):
     """The options of this reader."""
 
     subreddits: tuple[str, ...] = ()  # the subreddits to read; empty: all
-    max_words: int | None = None  # skip longer comments
+    max_words: int | None = None  # skip comments of more words, which white space separates in the raw comment
     min_score: int | None = None  # skip comments with a lower score
 
 
@@ -70,6 +72,18 @@ def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
     except DamagedFile as error:
         shard.add_damage(f"after byte {offset} and {shard.piece.records} lines", str(error), incomplete=True)
     comments.flush()
+
+
+def files_of_years(files: Sequence[Piece], years: Collection[int]) -> list[Piece]:
+    """The dumps of some years, by their names. Raises CorpusError if there is none of a year."""
+    found = [(file, int(match[1])) for file in files if (match := _YEAR.match(file.path.name))]
+    if missing := sorted(set(years) - {year for _, year in found}):
+        others = ", ".join(map(str, sorted({year for _, year in found}))) or "none"
+        raise CorpusError(
+            f"There is no dump of {', '.join(map(str, missing))} in the inputs. Choose --year among those in the names "
+            f"of the files, RC_YEAR-MONTH: {others}."
+        )
+    return [file for file, year in found if year in years]
 
 
 class _Comment(NamedTuple):
@@ -100,6 +114,7 @@ class _CommentReader:
 
     def read(self, offset: int, block: memoryview) -> None:
         """Read a block of complete lines, which starts at ``offset`` in the file."""
+        self._shard.piece.unpacked_bytes += len(block)
         ends = _ends_of_objects(block)
         if ends is not None and _is_utf8(block):
             self._shard.piece.records += len(ends)
@@ -139,7 +154,7 @@ class _CommentReader:
 
     def _parse(self, lines: Iterable[tuple[int, memoryview]]) -> None:
         """Collect the selected comments of the lines."""
-        subreddits, min_score = self._subreddits, self._settings.min_score
+        subreddits, min_score, max_words = self._subreddits, self._settings.min_score, self._settings.max_words
         for offset, line in lines:
             comment = _parse_object(line)
             if comment is None:
@@ -159,7 +174,7 @@ class _CommentReader:
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                 self._add_damage(offset, "not a comment: a field is missing or has the wrong type")
                 continue
-            if body in _DELETED:
+            if body in _DELETED or (max_words is not None and len(body.split()) > max_words):
                 continue
             if "&" in body:
                 for entity, character in _ENTITIES:
@@ -172,8 +187,7 @@ class _CommentReader:
             return
         bodies = [comment.body for comment in self._pending]
         texts = tokenize(bodies, self._settings.tokenizer, self._shard)
-        limit = self._settings.max_words
-        kept = [index for index in texts.kept() if limit is None or texts.words(index) <= limit]
+        kept = texts.kept()
         comments = [self._pending[index] for index in kept]
         self._pending = []
         if comments:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.pipeline import find_inputs, prepare
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.text.tokenizers import TokenizerSettings
+from tests.conftest import Cli
 from tests.prepare.raw import dump
 
 
@@ -51,3 +53,35 @@ def test_time_overflow_is_damage(tmp_path: Path) -> None:
     (tmp_path / "RC_2011-01").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
     statistics = prepare(PrepareSettings("reddit", vocabulary_size=50, max_bad=50), [tmp_path], tmp_path / "out")
     assert (statistics["reading"]["damaged"], statistics["total"]["utterances"]) == (1, 2)
+
+
+def test_words_are_counted_in_the_comment_as_it_is_written(tmp_path: Path) -> None:
+    """Neither marks, which become tokens, nor words that the tokenizer removes change the number of words."""
+    bodies = ["one, two! three?", "don't\n\nsay  #this", "it's l'été \u2026 now", "a b c d"]
+    comments = [
+        {"id": f"c{n}", "link_id": "t3_x", "parent_id": f"t1_c{n - 1}" if n else "t3_x", "subreddit": "s", "body": body}
+        for n, body in enumerate(bodies)
+    ]
+    (tmp_path / "RC_2011-01").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
+    settings = PrepareSettings(
+        "reddit", RedditSettings(max_words=3), split=(1, 0, 0), tokenizer=TokenizerSettings("thesis")
+    )
+    prepare(settings, [tmp_path], tmp_path / "out")
+    *texts, _ = (tmp_path / "out" / "train.txt").read_text().splitlines()
+    assert texts == ["one , two ! three ?", "say"]
+
+
+def test_dumps_of_years(cli: Cli, tmp_path: Path) -> None:
+    names = ("RC_2005-12", "RC_2006-01.zst", "RC_2006-02.bz2", "RC_2008-01", "movies.jsonl")
+    for name in names:
+        (tmp_path / name).write_text("{}")
+    for years, expected in (((), (0, 1, 2, 3, 4)), ((2006,), (1, 2)), ((2005, 2008), (0, 3))):
+        found = find_inputs("reddit", [tmp_path / name for name in names], years)
+        assert [(file.file, file.path.name) for file in found] == list(enumerate(names[n] for n in expected))
+    command = ("prepare", "reddit", tmp_path, "--output", tmp_path / "out", "--year")
+    assert cli(*command, "2005", "--year", "2006-2008").error_message.startswith(
+        "There is no dump of 2007 in the inputs"
+    )
+    for wrong in ("2008-2006", "06"):
+        assert f"{wrong} is neither a year nor a range of years" in cli(*command, wrong).err
+    assert not (tmp_path / "out").exists()
