@@ -114,7 +114,7 @@ def time_lags(utterances: ir.Table, between: str) -> ir.Table:
 def count_films(utterances: ir.Table) -> ir.Table:
     """The number of ``films`` among the threads."""
     threads = utterances.group_by("thread").agg(is_film=_is_film(utterances))
-    return threads.agg(films=threads.is_film.sum().fill_null(0))
+    return threads.filter(threads.is_film).agg(films=threads.thread.count())
 
 
 def _is_film(utterances: ir.Table) -> ir.BooleanScalar:
