@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import LABELS
-from seq2seq_chat.report.predictions import QUESTIONS
+from seq2seq_chat.data.corpus_file import bundled_questions
 from webui.api import api, handle_error
 from webui.app_state import EXTENSION, AppState, get_state
 from webui.evaluation_api import evaluations
@@ -56,7 +56,7 @@ def render_page(template: str, **context: object) -> str:
 
 
 for path, page in PAGES.items():
-    view = functools.partial(render_page, f"{page}.html", questions="\n".join(QUESTIONS))
+    view = functools.partial(render_page, f"{page}.html", questions="\n".join(bundled_questions()))
     pages.add_url_rule(path, page, view)
 
 

@@ -112,9 +112,10 @@ def bundled_conversations() -> Path:
     return _bundled("conversations.txt")
 
 
-def bundled_questions() -> Path:
-    """Questions that show how a model develops, one per line."""
-    return _bundled("questions.txt")
+@functools.cache
+def bundled_questions() -> tuple[str, ...]:
+    """Questions that show how a model develops."""
+    return tuple(_bundled("questions.txt").read_text(encoding="utf-8").splitlines())
 
 
 def _bundled(name: str) -> Path:

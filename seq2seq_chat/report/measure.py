@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.config import LABELS, Config, Decoding, Labels
+from seq2seq_chat.data.corpus_file import bundled_questions
 from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.metrics.distance import load_sentence_vectors
 from seq2seq_chat.metrics.ngrams import Diversity, NgramProfile, corpus_profile, text_profile
@@ -30,7 +31,7 @@ from seq2seq_chat.report.evaluate import (
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_norms
 from seq2seq_chat.report.figures.vectors import Vectors, start_tsne, thought_vectors, word_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.report.predictions import QUESTIONS, Prediction, Predictions, ReplyColumn, predict, reply_to_all
+from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict, reply_to_all
 from seq2seq_chat.report.scoring import Leakage, score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -47,7 +48,7 @@ class ReportOptions:
     limit: int | None = None  # samples; None for the default of the search
     overrides: Sequence[str] = ()  # decoding.key=value, for all runs
     sent2vec: str | None = None  # official model; None: train one on the first run's corpus
-    questions: Sequence[str] = QUESTIONS
+    questions: Sequence[str] = field(default_factory=bundled_questions)
     further_questions: Sequence[str] = ()  # those of transcripts: only their replies are shown
     transcripts: Sequence[ReplyColumn] = ()
     favorites: ReplyColumn | None = None  # your favorite replies to the questions

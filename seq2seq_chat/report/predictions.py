@@ -243,9 +243,6 @@ def _predict_remaining(
             bar.update(len(block))
 
 
-QUESTIONS = tuple(bundled_questions().read_text(encoding="utf-8").splitlines())
-
-
 class ReplyColumn(NamedTuple):
     """The replies of a run at a snapshot, or of a transcript."""
 
@@ -256,7 +253,7 @@ class ReplyColumn(NamedTuple):
 def read_questions(path: str | Path | None) -> list[str]:
     """Read questions from a text file, one per line; None for the default ones. Raises UserError if it is empty."""
     if path is None:
-        return list(QUESTIONS)
+        return list(bundled_questions())
     questions = [line.strip() for _, line in numbered_lines(path, UserError) if line.strip()]
     if not questions:
         raise UserError(f"{path} contains no questions; write one per line")
@@ -270,8 +267,8 @@ def default_questions(run: Run, data: str | None = None) -> list[str]:
         with suppress(UserError):  # the corpus is missing; the report says so
             files = data or settings.test or settings.validation or settings.train
             corpus = Dataset.open(files, run.codecs, settings)
-            return list(dict.fromkeys(corpus.text(n).source for n in range(min(len(corpus), len(QUESTIONS)))))
-    return list(QUESTIONS)
+            return list(dict.fromkeys(corpus.text(n).source for n in range(min(len(corpus), len(bundled_questions())))))
+    return list(bundled_questions())
 
 
 class Transcript(NamedTuple):
