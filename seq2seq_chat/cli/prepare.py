@@ -125,7 +125,7 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
 def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
     """The options of corpora of conversations or pairs; the first of ``pairings`` is the default."""
     options: list[_Decorator] = [
-        _text_options(tokenizer=tokenizer, split="official, or 97,1,2"),
+        _text_options(tokenizer=tokenizer, split="as the files are named, or 97,1,2"),
         click.option("--seed", type=int, default=1, help="Seed of the random split."),
         click.option(
             "--pairing",
@@ -289,19 +289,20 @@ def tweets(**options: Any) -> None:
 
 
 @prepare.command()
-@_text_options(tokenizer="character", split="90,5,5")
+@_text_options(tokenizer="character", split="as the files are named, or 90,5,5")
 def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int, **options: Any) -> None:
-    """Text files for a language model, divided at two positions."""
+    """Text files for a language model, or their folder."""
     from seq2seq_chat.prepare.running_text import RunningTextSettings, prepare_text
     from seq2seq_chat.prepare.settings import TextSide
     from seq2seq_chat.prepare.split import SPLITS
 
     tokenizer, _ = _tokenizers(**options)
-    settings = RunningTextSettings(tokenizer, vocabulary_size, *([] if split is None else [split]))
+    settings = RunningTextSettings(tokenizer, vocabulary_size, split)
     statistics = prepare_text(settings, inputs, output)
     rows = [["", *SPLITS]]
     rows += [[key.replace("_", " "), *(f"{statistics[name][key]:,}" for name in SPLITS)] for key in statistics["train"]]
     click.echo(format_table(rows, "lr"))
+    click.echo(f"split: {statistics['split']}")
     files = {name: str(Path(output, f"{name}.txt")) for name in SPLITS if statistics[name]["characters"]}
     sides = [TextSide("", (), tokenizer, vocabulary_size)]
     write_experiment("language_model", files, sides, statistics["train"]["tokens"], output)
@@ -329,10 +330,7 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
     prepared = PrepareSettings(corpus, **given, **settings)
     with explain_interrupt(lambda: "run the same command again to continue"):
         statistics: dict[str, Any] = {**prepare_corpus(prepared, inputs, output)}
-    reading, leakage, left_out = (statistics.pop(key, {}) for key in ("reading", "leakage", "left_out"))
-    for key in ("tokenizer", "target_tokenizer"):
-        statistics.pop(key, None)
-    print_statistics(statistics, leakage, left_out, reading)
+    print_statistics({name: statistics[name] for name in (*SPLITS, "total")}, statistics)
     as_pairs, count = prepared.has_pairs, "pairs" if prepared.has_pairs else "samples"
     values: dict[str, Any] = {
         name: str(Path(output, corpus_file(name, as_pairs=as_pairs))) for name in SPLITS if statistics[name][count]

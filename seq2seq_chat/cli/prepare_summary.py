@@ -76,9 +76,9 @@ def _flat(split: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def print_statistics(
-    splits: dict[str, Any], leakage: dict[str, Any], left_out: dict[str, int], reading: dict[str, Any]
-) -> None:
+def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None:
+    """Print the columns of the splits, and what else ``statistics.json`` has."""
+    leakage, reading, left_out = statistics["leakage"], statistics["reading"], statistics.get("left_out", {})
     columns = [_flat(split) for split in splits.values()]
     rows = [["", *splits]]
     for key in columns[-1]:
@@ -87,6 +87,7 @@ def print_statistics(
         counts = [f"{leakage[split][key]:,}" if split in leakage else "" for split in splits]
         rows.append([f"{key} in train".replace("_percent in train", " in train percent"), *counts])
     click.echo(format_table(rows, "lr"))
+    click.echo(f"split: {statistics['split']}")
     if dropped := leakage["dropped_samples"]:
         click.echo(f"leaked samples dropped from train: {dropped:,}")
     copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""

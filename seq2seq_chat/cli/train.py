@@ -62,6 +62,7 @@ def train(
     With --workers, several machines train one model. The one with --index 0 is the chief and writes the run; the
     others need neither CONFIG nor RUN, only the training corpus at the same path as the chief.
     """
+    from seq2seq_chat.data.corpus_file import explain_validation
     from seq2seq_chat.runs.find import find_snapshot
     from seq2seq_chat.system.versions import load_tensorflow
     from seq2seq_chat.training.distribution.rendezvous import cluster_from_environment, cluster_from_options
@@ -84,7 +85,9 @@ def train(
         cluster = cluster_from_environment()
         if cluster is not None and not cluster.is_chief:
             _train_as_worker(cluster)
-    ensure_readable(config.data.train, config.data.validation)
+    ensure_readable(config.data.train)
+    with explain_validation():
+        ensure_readable(config.data.validation)
     load_tensorflow()
     from seq2seq_chat.training import experiment
 

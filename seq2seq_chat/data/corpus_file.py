@@ -7,6 +7,7 @@ import functools
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq_chat.system.errors import UserError
@@ -24,6 +25,16 @@ class CorpusError(UserError):
     """An invalid corpus file."""
 
     missing_file_remedy = "run seq2seq-chat prepare to create corpora"
+
+
+@contextmanager
+def explain_validation() -> Iterator[None]:
+    """Opening the validation corpus: an error says how to train without one, too. Raises UserError."""
+    try:
+        yield
+    except UserError as error:
+        message = str(error).removesuffix(".")
+        raise type(error)(f"{message}; or train without validation (data.validation: null).") from error
 
 
 def is_mistyped_marker(line: str) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.arrow import booleans, integers, strings
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
@@ -23,14 +24,18 @@ from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers import find_corpus
 from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE, film_name
+from seq2seq_chat.prepare.readers.reddit import MAX_FILE_BYTES
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
-from seq2seq_chat.prepare.shards import COMMENTS, PAIRS, UTTERANCES
+from seq2seq_chat.prepare.shards import COMMENTS, UTTERANCES, PieceReport
 from seq2seq_chat.prepare.split import (
     DEFAULT_SHARES,
+    SPLITS,
     all_splits_filled,
+    apportion,
+    describe_split,
     fill_empty_splits,
-    official_splits,
+    missing_shares,
     split_of,
 )
 from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics, corpus_statistics
@@ -40,19 +45,33 @@ from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabulary
 
+logger = logging.getLogger(__name__)
+
+_FEW_CHATS = 10  # conversations of chats that are too few to be split by the shares
+_FEW_BLOCKS, _SHORT_BLOCK = 10, 10
 _SUBTITLES_END = 86_400.0 * 365  # seconds; times of chats are since 1970, those of subtitles since their film began
 
 
 class Assembly:
     """Assembles the conversations of a corpus; the engine's intermediate tables are also in ``folder``."""
 
-    def __init__(self, settings: PrepareSettings, result: ReadResult, engine: QueryEngine, folder: Path) -> None:
+    def __init__(
+        self,
+        settings: PrepareSettings,
+        result: ReadResult,
+        official: Sequence[str] | None,
+        engine: QueryEngine,
+        folder: Path,
+    ) -> None:
+        """``official`` has the split of each file, see ``split.official_splits``."""
         self._settings, self._result, self._engine, self._folder = settings, result, engine, folder
         self._corpus = find_corpus(settings.corpus)
         self._shares = settings.split or DEFAULT_SHARES
-        self._official: dict[Path, str] | None = None
-        if settings.split is None and self._corpus.schema in (UTTERANCES, PAIRS):
-            self._official = official_splits([file.path for file in result.files])
+        self._official = official
+        if official is not None:
+            self._shares = missing_shares(official, self._shares)
+        self._split_note = describe_split(official, self._shares)
+        self._has_small_blocks = False
 
     def run(self) -> CorpusStatistics | PairStatistics:
         """Write the corpus files, the table of utterances, vocabularies and tokenizers; return the statistics.
@@ -78,13 +97,15 @@ class Assembly:
                 first, last = (datetime.fromtimestamp(span[key], timezone.utc) for key in ("first", "last"))
                 reading |= {"first": f"{first:%Y-%m-%dT%H:%M:%S}", "last": f"{last:%Y-%m-%dT%H:%M:%S}"}
         statistics = corpus_statistics(
-            self._engine, prepared, counts, vocabulary, settings, self._folder, reading, dropped
+            self._engine, prepared, counts, vocabulary, settings, self._folder, reading, dropped, self._split_note
         )
         if not statistics["total"]["samples"]:
             raise CorpusError(
                 "The inputs contain no two consecutive utterances of a conversation. "
                 "Put each utterance on a separate line."
             )
+        splits = statistics["train"], statistics["validation"], statistics["test"]
+        self._warn_of_empty_splits([split["samples"] for split in splits])
         return statistics
 
     def _shard_table(self, name: str) -> ir.Table:
@@ -110,66 +131,113 @@ class Assembly:
     def _replies(self) -> ir.Table:
         """A conversation of two utterances for each comment and each of its replies."""
         comments = self._shard_table("rows")
-        pairs = self._engine.materialize(queries.reply_pairs(comments), "replies")
+        pairs = queries.reply_pairs(comments)
+        if self._official is not None:
+            files = self._folder / "files.parquet"
+            self._write_file_table(files, set())
+            pairs = queries.within_splits(pairs, self._engine.table(files), MAX_FILE_BYTES)
+        pairs = self._engine.materialize(pairs, "replies")
         return queries.reply_conversations(pairs, comments)
 
     def _conversations(self, copies: set[int]) -> ir.Table:
         """The conversations of all files except the copies."""
         files = self._folder / "files.parquet"
-        self._write_file_table(files, copies)
-        utterances = queries.conversations(self._shard_table("rows"), self._engine.table(files))
+        block = self._write_file_table(files, copies)
+        utterances = queries.conversations(self._shard_table("rows"), self._engine.table(files), block)
         if not self._corpus.file_is_film:
             return utterances
         max_gap = self._settings.max_gap
         return queries.join_all(utterances) if max_gap is None else queries.cut_at_silences(utterances, max_gap)
 
-    def _write_file_table(self, path: Path, copies: set[int]) -> None:
-        """Write the table of files that ``queries.conversations`` needs."""
-        files = self._result.files
+    def _write_file_table(self, path: Path, copies: set[int]) -> int:
+        """Write the table of files that ``queries.conversations`` needs; return the number of utterances in a block."""
+        files, reports = self._result.files, self._result.file_reports
         films = list(map(film_name, files)) if self._corpus.file_is_film else None
-        splits = None
+        is_divided = any(self._shares[1:])
+        splits = [""] * len(files)  # by a hash of the conversation
+        if self._official is not None:
+            splits = ["" if name == "train" and is_divided else name for name in self._official]
         if films is not None:
             # There are few files: hash their names once here rather than for each utterance.
-            splits = [split_of(film, self._shares, self._settings.seed) for film in films]
-        elif self._official:
-            splits = [self._official[file.path] for file in files]
+            seed = self._settings.seed
+            splits = [name or split_of(film, self._shares, seed) for name, film in zip(splits, films, strict=True)]
+        train = [report for report, name in zip(reports, splits, strict=True) if not name]
+        block, all_divided = BLOCK_UTTERANCES, False
+        if self._corpus.schema is UTTERANCES:
+            block, all_divided = self._block_size(train)
+        self._has_small_blocks = block < BLOCK_UTTERANCES
         kept, offsets, singles, offset = [], [], [], 0
-        for number, report in enumerate(self._result.file_reports):
+        for number, report in enumerate(reports):
+            single = report.single_conversation or (all_divided and not splits[number])
             if number not in copies:
                 kept.append(number)
                 offsets.append(offset)
-                singles.append(report.single_conversation)
-            blocks = -(-report.rows // BLOCK_UTTERANCES)
-            offset += blocks if report.single_conversation else report.conversations
+                singles.append(single)
+            offset += -(-report.rows // block) if single else report.conversations
 
-        def column(values: list[str] | None) -> pa.Array:
-            return pa.nulls(len(kept), pa.string()) if values is None else strings([values[n].encode() for n in kept])
+        def column(values: list[str]) -> pa.Array:
+            return strings([values[n].encode() for n in kept])
 
         columns = {
             "file": integers(kept, np.int32),
-            "name": column(films),
+            "name": pa.nulls(len(kept), pa.string()) if films is None else column(films),
             "offset": integers(offsets),
             "single": booleans(np.array(singles, bool)),
             "split": column(splits),
         }
         pq.write_table(pa.Table.from_arrays(list(columns.values()), list(columns)), path)
+        return block
+
+    def _block_size(self, files: Sequence[PieceReport]) -> tuple[int, bool]:
+        """The utterances of a block, and whether to divide all files: in smaller blocks, those of a small corpus.
+
+        Else a few conversations could not be split by the shares, or not at all. A few utterances are not divided, as
+        each block loses its context.
+        """
+        singles = [file for file in files if file.single_conversation]
+        rows, conversations = sum(file.rows for file in files), sum(file.conversations for file in files)
+        has_others = conversations > len(singles)
+        few = _FEW_CHATS if self._settings.corpus == "chats" else len(SPLITS)
+        threads = conversations - len(singles) + sum(file.rows for file in singles) // BLOCK_UTTERANCES
+        if rows < len(SPLITS) * _SHORT_BLOCK or (has_others and threads >= few):
+            return BLOCK_UTTERANCES, False
+        block = 2 * -(-rows // (2 * _FEW_BLOCKS))  # even, to keep alternating pairs
+        return min(BLOCK_UTTERANCES, max(_SHORT_BLOCK, block)), has_others
 
     def _write_splits(self, utterances: ir.Table) -> None:
         """Write the prepared utterances. Raises CorpusError if there are none."""
-        seed = self._settings.seed
-        if not self._write(queries.assign_splits(utterances, self._shares, seed)):
+        seed, shares = self._settings.seed, self._shares
+        if not self._write(queries.assign_splits(utterances, shares, seed)):
             raise CorpusError(_nothing_left(self._settings, self._result.total.left_out))
-        if self._official:
+        if self._official is not None and not any(shares[1:]):
             return
+        divided = [name for name, share in zip(SPLITS, shares, strict=True) if share]
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
         sizes = Counter(
             {row["split"]: row["threads"] for row in fetch_rows(self._engine, queries.threads_by_split(prepared))}
         )
-        if not all_splits_filled(sizes, self._shares):
+        is_filled = all_splits_filled(Counter({name: sizes[name] for name in divided}), shares)
+        if self._has_small_blocks or not is_filled:
             # A corpus this small is quickly written again.
-            threads = [row["thread"] for row in fetch_rows(self._engine, prepared.select("thread").distinct())]
-            moved = fill_empty_splits(threads, self._shares, seed)
-            self._write(queries.assign_splits(utterances, self._shares, seed, moved))
+            own = prepared.filter(prepared.split.isin(divided)).select("thread").distinct()
+            threads = [row["thread"] for row in fetch_rows(self._engine, own)]
+            moved = (apportion if self._has_small_blocks else fill_empty_splits)(threads, shares, seed)
+            self._write(queries.assign_splits(utterances, shares, seed, moved))
+
+    def _warn_of_empty_splits(self, samples: Sequence[int]) -> None:
+        """Warn of splits that should have samples, but have none; ``samples`` are the numbers of all splits."""
+        shares = zip(SPLITS, self._shares, samples, strict=True)
+        empty = [name for name, share, number in shares if share and not number]
+        if not empty or "train" in empty:
+            return
+        marked = f", mark where conversations end by {END_OF_CONVERSATION}" if self._settings.corpus == "lines" else ""
+        logger.warning(
+            "%s no samples: there are too few %s, which are never divided between splits. Prepare more text%s, or "
+            "train without validation (data.validation: null)",
+            f"{' and '.join(empty)} {'has' if len(empty) == 1 else 'have'}",
+            self._corpus.threads,
+            marked,
+        )
 
     def _write(self, utterances: ir.Table) -> Counter[str]:
         with tqdm(desc="writing", unit=" utterances", unit_scale=True, delay=2, disable=None) as bar:

@@ -97,6 +97,7 @@ class PairAssembly(Assembly):
             words |= {side: _SideWords(counts[side], vocabulary) for side in text_side.sides}
         splits = _split_statistics(self._engine, prepared, words, settings, self._folder)
         samples = {name: split["pairs"] for name, split in splits.items()}
+        self._warn_of_empty_splits([samples[name] for name in SPLITS])
         source, target = settings.tokenizers
         return {
             "tokenizer": source.name,
@@ -107,6 +108,7 @@ class PairAssembly(Assembly):
             "total": splits["total"],
             "leakage": leakage(self._engine, prepared, settings.pairing, samples, dropped),
             "left_out": left_out,
+            "split": self._split_note,
             "reading": self._result.statistics() | {"corpus": settings.corpus},
         }
 

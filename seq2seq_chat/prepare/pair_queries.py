@@ -20,7 +20,7 @@ SIDES = ("source", "target")
 
 def pairs(rows: ir.Table, files: ir.Table) -> ir.Table:
     """The pairs in the rows of the shards (PAIRS); ``files`` is the one of ``queries.conversations``."""
-    joined = rows.join(files.select("file", "split"), "file")
+    joined = rows.join(files.select("file", split=files.split.nullif("")), "file")
     return joined.select(
         file_split=joined.split,
         key_1=joined.file.cast("int64"),

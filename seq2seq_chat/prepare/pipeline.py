@@ -21,7 +21,7 @@ from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import Piece, ReaderSettings, ReadingStopped, Task
-from seq2seq_chat.prepare.split import SPLITS
+from seq2seq_chat.prepare.split import SPLITS, official_splits
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
 from seq2seq_chat.system.compressed import is_compressed, line_starts
@@ -153,12 +153,15 @@ def prepare(
     """
     output = Path(output)
     files = find_inputs(settings.corpus, inputs, settings.years)
+    official = None
+    if settings.split is None:
+        official = official_splits(files, list(map(Path, inputs)), need_train=settings.corpus == "chats")
     ensure_not_an_input(output, {path.parent for file in files for path in (file.path, file.companion) if path})
     with working_folder(output) as folder:
         result = _read(settings, files, folder)
         staging = folder / STAGING_FOLDER
         staging.mkdir()
-        statistics = _assemble(settings, result, staging)
+        statistics = _assemble(settings, result, official, staging)
         write_json(staging / STATISTICS_FILE, statistics)
         publish(staging, output)
     return statistics
@@ -199,7 +202,9 @@ def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> Re
     return result
 
 
-def _assemble(settings: PrepareSettings, result: ReadResult, folder: Path) -> CorpusStatistics | PairStatistics:
+def _assemble(
+    settings: PrepareSettings, result: ReadResult, official: Sequence[str] | None, folder: Path
+) -> CorpusStatistics | PairStatistics:
     """Write the results, except for the statistics, into ``folder``. Raises CorpusError, UserError."""
     from seq2seq_chat.prepare.assembly import Assembly
     from seq2seq_chat.prepare.pair_assembly import PairAssembly
@@ -207,7 +212,7 @@ def _assemble(settings: PrepareSettings, result: ReadResult, folder: Path) -> Co
     with open_engine(
         settings.engine, folder, memory=settings.memory, threads=settings.jobs, spark_master=settings.spark_master
     ) as engine:
-        return (PairAssembly if settings.has_pairs else Assembly)(settings, result, engine, folder).run()
+        return (PairAssembly if settings.has_pairs else Assembly)(settings, result, official, engine, folder).run()
 
 
 def _import_engine(name: EngineName) -> None:

@@ -20,6 +20,7 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 
 _MAX_FILMS_PER_FINGERPRINT = 200  # a sentence shared by more films is too common
 _MAX_UTTERANCES_PER_FILE = 1 << 40
+_MAX_BLOCKS_PER_FILE = 1 << 32
 
 
 @ibis.udf.scalar.builtin(name="md5")
@@ -27,22 +28,24 @@ def md5(text: str) -> str:  # type: ignore[empty-body]
     """The hexadecimal MD5 digest, which both engines call ``md5``."""
 
 
-def conversations(rows: ir.Table, files: ir.Table) -> ir.Table:
+def conversations(rows: ir.Table, files: ir.Table, block_utterances: int = BLOCK_UTTERANCES) -> ir.Table:
     """The utterances of the shards, in the conversations that the readers marked.
 
     Args:
         rows: UTTERANCES or SUBTITLES of ``shards``.
         files: For each file its ``name`` (if that identifies the conversation), the number of conversations in earlier
-            files (``offset``), whether it is a ``single`` conversation, and its ``split`` if known. Utterances of other
-            files are dropped.
+            files (``offset``), whether it is divided into blocks as a ``single`` conversation, and its ``split``, empty
+            if unknown. Utterances of other files are dropped.
+        block_utterances: The size of a block.
     """
-    joined = rows.join(files, "file")
-    number = ibis.ifelse(joined.single, joined.position // BLOCK_UTTERANCES, joined.conversation)
+    joined = rows.join(files.mutate(split=files.split.nullif("")), "file")
+    block = joined.position // block_utterances
+    number = ibis.ifelse(joined.single, block, joined.conversation)
     return joined.select(
         thread=ibis.coalesce(joined.name, (joined.offset + number).cast("string")),
         file_split=joined.split,
         key_1=joined.file.cast("int64"),
-        key_2=number.cast("int64"),
+        key_2=ibis.ifelse(joined.single, joined.conversation * _MAX_BLOCKS_PER_FILE + block, joined.conversation),
         turn=joined.position,
         text=joined.text,
         start=joined.start,
@@ -84,15 +87,29 @@ def reply_pairs(comments: ir.Table) -> ir.Table:
     return parents.join(replies, ["link", "parent"]).select("link", "key_1", "key_2")
 
 
+def within_splits(pairs: ir.Table, files: ir.Table, file_size: int) -> ir.Table:
+    """The ``reply_pairs`` whose comments are in files of the same split, which becomes their ``file_split``.
+
+    Args:
+        files: That of ``conversations``.
+        file_size: Ordinals of a file.
+    """
+    numbered = pairs.mutate(**{f"file_{key}": (pairs[f"key_{key}"] // file_size).cast("int32") for key in (1, 2)})
+    for key in (1, 2):
+        numbered = numbered.join(files.select(**{f"file_{key}": "file", f"split_{key}": "split"}), f"file_{key}")
+    same = numbered.filter(numbered.split_1 == numbered.split_2)
+    return same.select("link", "key_1", "key_2", file_split=same.split_1.nullif(""))
+
+
 def reply_conversations(pairs: ir.Table, comments: ir.Table) -> ir.Table:
-    """A conversation of two utterances for each of the ``reply_pairs`` of the comments."""
+    """A conversation of two utterances for each of the ``reply_pairs`` of the comments, or of some of them."""
     turns = pairs.mutate(turn=ibis.array([0, 1]).unnest())
     turns = turns.mutate(ordinal=(turns.turn == 1).ifelse(turns.key_2, turns.key_1))
     lines = [name for name in ("text", "tokens") if name in comments.columns]
     joined = turns.join(comments.select("ordinal", "created", *lines), "ordinal")
     return joined.select(
         thread=joined.link,
-        file_split=ibis.null("string"),
+        file_split=joined.file_split if "file_split" in pairs.columns else ibis.null("string"),
         key_1=joined.key_1,
         key_2=joined.key_2,
         turn=joined.turn.cast("int64"),
@@ -129,7 +146,7 @@ def find_copies(fingerprints: ir.Table, sketch_size: int) -> ir.Table:
 def assign_splits(utterances: ir.Table, shares: Shares, seed: int, moved: Mapping[str, str] | None = None) -> ir.Table:
     """Add ``split``: ``file_split`` if known, otherwise by a hash of the thread and the seed, see ``split.split_of``.
 
-    The threads in ``moved`` are assigned to the splits given there.
+    The threads in ``moved`` are assigned to the splits given there, except where their split has no share.
     """
     thread_hash = md5(ibis.literal(f"{seed} ") + utterances.thread)[0:13]
     train, validation = hash_thresholds(shares)
@@ -138,7 +155,9 @@ def assign_splits(utterances: ir.Table, shares: Shares, seed: int, moved: Mappin
         ibis.cases((thread_hash < train, SPLITS[0]), (thread_hash < validation, SPLITS[1]), else_=SPLITS[2]),
     )
     if moved:
-        split = ibis.cases(*((utterances.thread == thread, name) for thread, name in moved.items()), else_=split)
+        is_divided = split.isin([name for name, share in zip(SPLITS, shares, strict=True) if share])
+        moves = ((is_divided & (utterances.thread == thread), name) for thread, name in moved.items())
+        split = ibis.cases(*moves, else_=split)
     return utterances.mutate(split=split).drop("file_split")
 
 

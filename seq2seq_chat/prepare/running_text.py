@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -13,12 +14,19 @@ from typing import Any, NamedTuple
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
 from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.readers import COMPRESSED
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
-from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares
+from seq2seq_chat.prepare.shards import Piece
+from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TEXT_SHARES: Shares = (90.0, 5.0, 5.0)
+_TEXT_NAMES = re.compile(rf".*\.(txt|text|tokens|raw){COMPRESSED}", re.IGNORECASE)
 
 
 class RunningTextSettings(NamedTuple):
@@ -26,7 +34,7 @@ class RunningTextSettings(NamedTuple):
 
     tokenizer: TokenizerSettings
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # including the special words
-    split: Shares = (90.0, 5.0, 5.0)  # relative numbers of characters
+    split: Shares | None = None  # numbers of characters; None: by the names of the files, else DEFAULT_TEXT_SHARES
 
 
 def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
@@ -34,34 +42,65 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
 
     The texts of all inputs, one after the other, each at the start of a line, are divided at two positions, so that
     each split is running text. A split begins at the start of a line, unless the tokenizer keeps line breaks. Line ends
-    become ``\\n``. Memory does not grow with the length of the text.
+    become ``\\n``. Memory does not grow with the length of the text. If the files are named after the splits, each is
+    part of its own; what is missing is taken from the end of train.
 
     Returns:
-        The contents of statistics.json: the characters, lines, tokens and unknown tokens of each split.
+        The contents of statistics.json: the characters, lines, tokens and unknown tokens of each split, and how the
+        text was split.
 
     Raises:
         CorpusError: An input cannot be read, or train has no characters.
         TokenizerError: The tokenizer cannot be trained.
         UserError: The split is invalid, or ``output`` cannot be written.
     """
-    check_shares(settings.split)
-    files, output = list(map(Path, inputs)), Path(output)
+    shares, output = settings.split or DEFAULT_TEXT_SHARES, Path(output)
+    check_shares(shares)
+    files = _find_files(list(map(Path, inputs)))
+    official = None
+    if settings.split is None:
+        official = official_splits([Piece(file, 0) for file in files], list(map(Path, inputs)))
+    divided, named = files, dict[str, list[Path]]()
+    if official is not None:
+        shares = missing_shares(official, shares)
+        divided = [file for file, name in zip(files, official, strict=True) if name == "train"]
+        named = {name: [file for file, own in zip(files, official, strict=True) if own == name] for name in SPLITS[1:]}
     ensure_not_an_input(output, [file.parent for file in files])
-    total = sum(len(piece) for piece in _read_all(files))
+    total = sum(len(piece) for piece in _read_all(divided))
     with working_folder(output) as folder:
         staging = folder / STAGING_FOLDER
         staging.mkdir()
-        ends = _split_ends(total, settings.split)
         whole_lines = settings.tokenizer.name != "character"
-        _write_splits(files, ends, whole_lines, staging)
+        _write_splits(divided, _split_ends(total, shares), whole_lines, staging, named)
         if not (staging / "train.txt").stat().st_size:
             raise CorpusError("train.txt would be empty. Use a longer text, or another --split.")
         codec = _build_codec(settings, staging)
         statistics: dict[str, Any] = {name: _count(staging / f"{name}.txt", codec) for name in SPLITS}
         statistics |= {"vocabulary": len(codec.vocabulary), "tokenizer": settings.tokenizer.name}
+        empty = [name for name, share in zip(SPLITS, shares, strict=True) if share and not statistics[name]["tokens"]]
+        if empty:
+            logger.warning(
+                "the text is too short: nothing is left for %s. Use a longer one, another --split, or train without "
+                "validation (data.validation: null)",
+                " and ".join(empty),
+            )
+        statistics["split"] = describe_split(official, shares, "at two positions")
         write_json(staging / STATISTICS_FILE, statistics)
         publish(staging, output)
     return statistics
+
+
+def _find_files(inputs: Sequence[Path]) -> list[Path]:
+    """The inputs, and the texts in those that are folders. Raises CorpusError."""
+    files: list[Path] = []
+    for entry in inputs:
+        found = [entry]
+        if entry.is_dir():
+            found = sorted(file for file in entry.rglob("*") if _TEXT_NAMES.fullmatch(file.name) and file.is_file())
+            if not found:
+                raise CorpusError(f"{entry} contains no .txt file. Name the files explicitly.")
+        files += [file for file in found if file not in files]
+    return files
 
 
 def _read_all(files: Sequence[Path]) -> Iterator[str]:
@@ -79,10 +118,15 @@ def _split_ends(total: int, split: Shares) -> list[int]:
     return [int(total * train / sum(split)), int(total * (train + validation) / sum(split)), total]
 
 
-def _write_splits(files: Sequence[Path], ends: Sequence[int], whole_lines: bool, folder: Path) -> None:
-    """Write the text up to each end into the file of its split."""
+def _write_splits(
+    files: Sequence[Path], ends: Sequence[int], whole_lines: bool, folder: Path, named: Mapping[str, Sequence[Path]]
+) -> None:
+    """Write the text up to each end into the file of its split, and the files that are ``named`` after splits."""
     with ExitStack() as stack:
         streams = [stack.enter_context(atomic_write(folder / f"{name}.txt")) for name in SPLITS]
+        for name, texts in named.items():
+            for piece in _read_all(texts):
+                streams[SPLITS.index(name)].write(piece)
         position, split = 0, 0
         for piece in _read_all(files):
             for part in re.findall(r".*\n|.+", piece) if whole_lines else [piece]:

@@ -55,8 +55,8 @@ class PrepareSettings:
     years: Sequence[int] = ()  # reddit only: of the dumps that are read; empty: all
     max_gap: float | None = DEFAULT_MAX_GAP  # opensubtitles only; None joins all films into a single conversation
     keep_copies: bool = False  # opensubtitles only: keep files that are copies of the same film
-    # Dialogues, films and submissions are never divided. None: the official split if the file names show one (see
-    # official_splits), else DEFAULT_SHARES.
+    # Dialogues, films and submissions are never divided. None: the split that the names of the files show (see
+    # official_splits), of which train provides what is missing, else DEFAULT_SHARES.
     split: Shares | None = None
     seed: int = 1  # of the split; an official split ignores it
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # maximum, including the four special words; only train is counted

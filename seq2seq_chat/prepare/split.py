@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import md5
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from string import digits
 
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.system.errors import UserError
 
 SPLITS = ("train", "validation", "test")
@@ -17,7 +20,14 @@ Shares = tuple[float, float, float]
 
 DEFAULT_SHARES: Shares = (97, 1, 2)
 
-_SPLIT_IN_NAME = re.compile(r"(?<![a-z])(train|validation|valid|val|dev|test)(?![a-z])")
+_SPLIT_NAMES = {
+    "test": {"test", "testing", "tst", "newstest", "devtest"},
+    "eval": {"eval", "evaluation"},  # test, or validation if only that is missing
+    "validation": {"validation", "valid", "val", "dev", "devel", "newsdev"},
+    "train": {"train", "training"},
+}
+_MAY_NAME_A_SPLIT = re.compile("test|tst|val|dev", re.IGNORECASE)
+_NAME_PART = re.compile(r"[^\W_]+")
 
 
 def check_shares(shares: Shares) -> None:
@@ -48,9 +58,9 @@ def hash_thresholds(shares: Shares) -> tuple[str, str]:
 def all_splits_filled(sizes: Counter[str], shares: Shares) -> bool:
     """Whether every split with a positive share has a thread.
 
-    A corpus of fewer threads than splits must be all train.
+    A corpus of fewer threads than such splits must be all train.
     """
-    if sizes.total() < len(SPLITS):
+    if sizes.total() < sum(map(bool, shares)):
         return sizes["train"] == sizes.total()
     return all(sizes[name] for name, share in zip(SPLITS, shares, strict=True) if share)
 
@@ -62,7 +72,7 @@ def fill_empty_splits(threads: Iterable[str], shares: Shares, seed: int) -> dict
     threads than splits, all move to train.
     """
     ordered = sorted(set(threads), key=lambda thread: _hash(thread, seed))
-    if len(ordered) < len(SPLITS):
+    if len(ordered) < sum(map(bool, shares)):
         return dict.fromkeys(ordered, "train")
     splits = {thread: split_of(thread, shares, seed) for thread in ordered}
     moved: dict[str, str] = {}
@@ -75,19 +85,85 @@ def fill_empty_splits(threads: Iterable[str], shares: Shares, seed: int) -> dict
     return moved
 
 
-def official_splits(files: Iterable[Path]) -> dict[Path, str] | None:
-    """The split of each file by its name, or None unless every name has one and all three splits occur.
+def apportion(threads: Iterable[str], shares: Shares, seed: int) -> dict[str, str]:
+    """The splits of a few threads of equal size, as close to the shares as their number allows, and none empty."""
+    ordered = sorted(set(threads), key=lambda thread: _hash(thread, seed))
+    if len(ordered) < sum(map(bool, shares)):
+        return dict.fromkeys(ordered, "train")
+    sizes = {
+        name: max(1, round(len(ordered) * share / sum(shares)))
+        for name, share in zip(SPLITS[1:], shares[1:], strict=True)
+        if share
+    }
+    names = [*sizes, *(name for name, size in sizes.items() for _ in range(size - 1))][: len(ordered) - 1]
+    return dict(zip(ordered, [*names, *["train"] * (len(ordered) - len(names))], strict=True))
 
-    The split of a name is the word train, validation (or valid, val, dev) or test in it.
+
+def official_splits(files: Sequence[Piece], inputs: Sequence[Path], *, need_train: bool = False) -> list[str] | None:
+    """The split of each file as the names of the files and of their folders tell, from the inputs downwards.
+
+    What holds data out of training takes precedence in a name, or in several ones. Files without such a name are train.
+    None if there is nothing but train, or a single file, which has to be divided.
+
+    Args:
+        need_train: Names count only if one says train: files may be named after people, who may be called Val or Dev.
+
+    Raises:
+        CorpusError: There is no train.
     """
-    splits: dict[Path, str] = {}
+    if len(files) < 2 or not any(_MAY_NAME_A_SPLIT.search(str(file)) for file in files):
+        return None
+    splits = [_split_in_names(names) for names in _names_of_files(files, inputs)]
+    if need_train and "train" not in splits:
+        return None
+    if "eval" in splits:
+        eval_split = "validation" if "test" in splits and "validation" not in splits else "test"
+        splits = [eval_split if split == "eval" else split for split in splits]
+    splits = [split or "train" for split in splits]
+    if set(splits) == {"train"}:
+        return None
+    if "train" not in splits:
+        raise CorpusError(
+            f"All inputs are named test or validation, as {files[0]}; these are never trained on. "
+            "Name a file for training as well, or divide them with --split 97,1,2."
+        )
+    return splits
+
+
+def _names_of_files(files: Sequence[Piece], inputs: Sequence[Path]) -> Iterator[Sequence[str]]:
+    """The names of each file and of its folders in an input, and that of the input if there are several."""
+    entries = {str(entry) for entry in inputs}
     for file in files:
-        names = set(_SPLIT_IN_NAME.findall(file.name.lower()))
-        if len(names) != 1:
-            return None
-        name = names.pop()
-        splits[file] = "validation" if name in ("valid", "val", "dev") else name
-    return splits if set(splits.values()) == set(SPLITS) else None
+        path = file.path
+        entry = next((parent for parent in reversed([path, *path.parents]) if str(parent) in entries), path)
+        names = [*path.relative_to(entry).parts, *PurePosixPath(file.member or "").parts]
+        yield names if len(entries) == 1 and names else [entry.name, *names]
+
+
+def _split_in_names(names: Iterable[str]) -> str:
+    parts = {part.rstrip(digits) for name in names for part in _NAME_PART.findall(name.lower())}
+    return next((split for split, words in _SPLIT_NAMES.items() if parts & words), "")
+
+
+def missing_shares(official: Sequence[str], shares: Shares) -> Shares:
+    """The shares by which train is divided so that it provides the splits that are missing; those of others are 0."""
+    train, validation, test = (
+        share if name == "train" or name not in official else 0 for name, share in zip(SPLITS, shares, strict=True)
+    )
+    return train, validation, test
+
+
+def describe_split(official: Sequence[str] | None, shares: Shares, how: str = "at random") -> str:
+    """How a corpus is split, for people. ``shares`` are those of ``missing_shares`` if the split is official."""
+    percentages = {
+        name: f"{100 * share / sum(shares):.3g} %" for name, share in zip(SPLITS, shares, strict=True) if share
+    }
+    if official is None:
+        return f"{how}: " + ", ".join(f"{name} {share}" for name, share in percentages.items())
+    taken = [f"{name} ({share} of train)" for name, share in percentages.items() if name != "train"]
+    counts = Counter(official)
+    named = ", ".join(f"{name} {counts[name]:,} file{'s' * (counts[name] > 1)}" for name in SPLITS if counts[name])
+    return f"as the names of the files say: {named}" + (f"; taken from train: {' and '.join(taken)}" if taken else "")
 
 
 _DIGITS = 13  # hexadecimal: 52 bits, the precision of shares, which are floats

@@ -69,6 +69,7 @@ class CorpusStatistics(TypedDict):
     test: SplitStatistics
     total: SplitStatistics
     leakage: LeakageStatistics
+    split: str
     reading: ReadingStatistics
 
 
@@ -100,6 +101,7 @@ class PairStatistics(TypedDict):
     total: PairSplitStatistics
     leakage: LeakageStatistics
     left_out: LeftOut
+    split: str
     reading: ReadingStatistics
 
 
@@ -112,13 +114,14 @@ def corpus_statistics(
     folder: Path,
     reading: ReadingStatistics,
     dropped_samples: int,
+    split: str,
 ) -> CorpusStatistics:
     """Compute the statistics of each split and of the entire corpus.
 
     Args:
         counts: ``queries.word_counts`` of the utterances.
         folder: Where to write the vocabulary as a Parquet file.
-        reading, dropped_samples: Included unchanged.
+        reading, dropped_samples, split: Included unchanged.
     """
     table = queries.split_statistics(utterances, settings.pairing, settings.encoder_steps, settings.decoder_steps)
     rows = {row["split"]: row for row in fetch_rows(engine, table)}
@@ -133,6 +136,7 @@ def corpus_statistics(
         "test": _split_statistics(rows.get("test", {})),
         "total": _split_statistics(total),
         "leakage": leakage(engine, utterances, settings.pairing, samples, dropped_samples),
+        "split": split,
         "reading": reading,
     }
 

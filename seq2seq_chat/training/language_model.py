@@ -13,7 +13,7 @@ from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Config, Decoding, Training
 from seq2seq_chat.data.batches import evenly_spaced
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import CorpusError, explain_validation
 from seq2seq_chat.data.running_text import RunningText, Streams, TextBatch, TextDecoder
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.metrics.scores import CorpusLoss
@@ -93,7 +93,8 @@ class LanguageModelSetup:
     def __init__(self, config: Config, codecs: Codecs) -> None:
         self._config, self.codecs, data = config, codecs, config.data
         self.corpus = RunningText.open(str(data.train), codecs, data)
-        self._validation_text = RunningText.open(str(data.validation), codecs, data) if data.validation else None
+        with explain_validation():
+            self._validation_text = RunningText.open(str(data.validation), codecs, data) if data.validation else None
         self._streams = _divide(self.corpus, config)
 
     def build_learner(self, distribution: Distribution) -> Learner[LanguageModel]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.detokenize import HypothesisReader
 from seq2seq_chat.config import Config
+from seq2seq_chat.data.corpus_file import explain_validation
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
@@ -37,7 +38,8 @@ class SampleSetup:
         HypothesisReader.of_settings(config, config.decoding, codecs)  # a bad lexicon is an error before training
         self.corpus = open_training_corpus(config, codecs, on_progress)
         validation = config.data.validation
-        self._validation_corpus = Dataset.open(validation, codecs, config.data) if validation else None
+        with explain_validation():
+            self._validation_corpus = Dataset.open(validation, codecs, config.data) if validation else None
         self._batches = training_batches(config, codecs, self.corpus)
 
     def build_learner(self, distribution: Distribution) -> Learner[Seq2Seq]:

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from seq2seq_chat.prepare.split import split_of
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from seq2seq_chat.text.vocabulary import VocabularyError
-from tests.prepare.raw import comment, contents, film
+from tests.prepare.raw import comment, contents, dump, film
 
 Write = Callable[..., Path]
 
@@ -99,6 +100,60 @@ def test_official_split_is_kept_unless_shares_are_given(official: Path, tmp_path
     statistics = prepare(PrepareSettings("dailydialog", split=(1, 0, 0)), [official], tmp_path / "output")
     assert statistics["train"]["conversations"] == 10
     assert (tmp_path / "output" / "test.txt").read_bytes() == b""
+
+
+def test_a_missing_split_is_taken_from_train(official: Path, tmp_path: Path) -> None:
+    """The files that are named test stay out of train, and out of validation, which takes one of the five dialogues."""
+    (official / "dialogues_validation.txt").rename(official / "dialogues_tst2012.txt")
+    statistics = prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
+    found = {name: conversations(tmp_path / "output" / f"{name}.txt") for name in ("train", "validation", "test")}
+    assert [len(pairs) for pairs in found.values()] == [4, 1, 5]
+    assert sorted(pair[0] for pair in found["train"] + found["validation"]) == [f"train a{n}" for n in range(5)]
+    assert statistics["split"] == (
+        "as the names of the files say: train 1 file, test 2 files; taken from train: validation (1.02 % of train)"
+    )
+
+
+def test_official_splits_of_dumps_and_films(tmp_path: Path) -> None:
+    """A reply to a comment in a file of another split is in none."""
+    dumps, films = tmp_path / "dumps", tmp_path / "films"
+    for name, numbers in (("train.json", range(1, 300)), ("dev.json", range(300, 400)), ("test.json", range(400, 500))):
+        dump((dumps.mkdir(exist_ok=True) or dumps) / name, numbers)
+    statistics = prepare(PrepareSettings("reddit", pairing="alternating"), [dumps], tmp_path / "output")
+    assert [statistics[name]["samples"] for name in ("train", "validation", "test")] == [249, 50, 50]
+    for name in ("train", "dev", "test"):
+        (films / name).mkdir(parents=True)
+        (films / name / "1.xml").write_bytes(film(f"{name} / one"))
+    prepare(PrepareSettings("opensubtitles"), [films], tmp_path / "output")
+    assert conversations(tmp_path / "output" / "test.txt") == [("test", "one")]
+    assert conversations(tmp_path / "output" / "train.txt") == [("train", "one")]
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("".join(f"w{n}\n" for n in range(160)), [128, 16, 16]),
+        ("".join(f"w{n}\n" for n in range(250)), [198, 26, 26]),
+        ("".join(f"w{n}\n" + "<<<<<END-CONV>>>>>\n" * (n == 30) for n in range(62)), [42, 10, 10]),
+        ("".join(f"w{n}\n" for n in range(29)), [29, 0, 0]),
+    ],
+)
+def test_small_corpora_are_split_in_smaller_blocks(
+    tmp_path: Path, text: str, sizes: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "chat.txt").write_text(text)
+    statistics = prepare(PrepareSettings("lines", split=(80, 10, 10)), [tmp_path / "chat.txt"], tmp_path / "output")
+    assert [statistics[name]["utterances"] for name in ("train", "validation", "test")] == sizes
+    assert [record.getMessage().startswith("validation and test have no samples") for record in caplog.records] == (
+        [] if sizes[1] else [True]
+    )
+    blocks = [
+        block
+        for name in ("train", "validation", "test")
+        for block in conversations(tmp_path / "output" / f"{name}.txt")
+    ]
+    assert sorted(word for block in blocks for word in block) == sorted(re.findall(r"w\d+", text))
+    assert not any({"w30", "w31"} <= set(block) for block in blocks if "END" in text)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 10])

@@ -102,9 +102,35 @@ def test_each_input_begins_a_line(tmp_path: Path) -> None:
     assert "".join(split.read_text(encoding="utf-8") for split in splits) == "the end\nonce upon\na time"
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("ptb.train.txt ptb.valid.txt ptb.test.txt", ["ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"]),
+        ("a.txt wiki.test.tokens", ["a.txt", "a.txt", "wiki.test.tokens"]),
+    ],
+)
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_official_split(tmp_path: Path, names: str, expected: list[str], as_folder: bool) -> None:
+    """A missing validation is the end of train; ``--split`` ignores the names."""
+    folder, output = tmp_path / "texts", tmp_path / "output"
+    folder.mkdir()
+    for name in names.split():
+        (folder / name).write_text(f"{name}\n" * 100, encoding="utf-8")
+    inputs = [folder] if as_folder else sorted(folder.iterdir())
+    options = ("--tokenizer", "whitespace", "--output", output)
+    result = run_command("prepare", "text", *inputs, *options)
+    assert result.status == 0, result
+    splits = [(output / f"{name}.txt").read_text().split() for name in ("train", "validation", "test")]
+    assert [set(words) for words in splits] == [{name} for name in expected]
+    assert len(splits[0]) == (100 if len(set(expected)) == 3 else 95)
+    assert ("taken from train: validation (5.26 % of train)" in result.out) == (len(splits[0]) == 95)
+    assert run_command("prepare", "text", *inputs, *options, "--split", "60,0,40").status == 0
+    assert len(set((output / "train.txt").read_text().split())) == 2
+
+
 def test_what_is_appended_while_a_text_is_read_is_part_of_the_test_split(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("aaabbcccc", encoding="utf-8")
-    _write_splits([tmp_path / "log.txt"], [3, 5, 6], whole_lines=False, folder=tmp_path)
+    _write_splits([tmp_path / "log.txt"], [3, 5, 6], whole_lines=False, folder=tmp_path, named={})
     assert [(tmp_path / f"{name}.txt").read_text() for name in ("train", "validation", "test")] == ["aaa", "bb", "cccc"]
 
 

@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.prepare.split import (
     SPLITS,
     all_splits_filled,
+    apportion,
     check_shares,
     fill_empty_splits,
     official_splits,
@@ -44,7 +47,7 @@ def test_fill_empty_splits(count: int, shares: tuple[int, int, int], seed: int) 
     splits = [moved.get(str(number), split_of(number, shares, seed)) for number in range(count)]
     assert all_splits_filled(Counter(splits), shares)
     assert set(moved) <= set(map(str, range(count)))
-    if count < 3:
+    if count < sum(map(bool, shares)):
         assert set(splits) <= {"train"}
     else:
         expected = {name for name, share in zip(SPLITS, shares, strict=True) if share}
@@ -58,20 +61,63 @@ def test_invalid_shares(bad) -> None:
         check_shares(bad)
 
 
+@given(st.integers(0, 200), shares, st.integers(0, 5))
+def test_apportion(count: int, shares: tuple[int, int, int], seed: int) -> None:
+    sizes = Counter(apportion(map(str, range(count)), shares, seed).values())
+    wanted = [name for name, share in zip(SPLITS, shares, strict=True) if share]
+    assert sizes.total() == count
+    if count < len(wanted):
+        assert set(sizes) <= {"train"}
+    else:
+        assert set(sizes) == set(wanted)
+        held_out = zip(SPLITS[1:], shares[1:], strict=True)
+        assert all(sizes[name] - 1 <= count * share / sum(shares) for name, share in held_out)
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["d_train.txt.gz", "d_valid.txt", "d_test.txt"], ["train", "validation", "test"]),
-        (["TEST.txt", "Train.txt", "validation.txt"], ["test", "train", "validation"]),
-        (["train1.txt", "train2.txt", "valid.txt", "test.txt"], ["train"] * 2 + ["validation", "test"]),
-        (["train.txt", "test.txt"], None),
-        (["train.txt", "test.txt", "valid.txt", "more.txt"], None),
-        (["trains.txt", "contest.txt", "invalid.txt"], None),
-        (["train_test.txt", "valid.txt", "test.txt", "train.txt"], None),
-        ([], None),
+        ("d_train.txt.gz d_valid.txt d_test.txt", "train validation test"),
+        ("TEST.txt Train.txt validation.txt", "test train validation"),
+        ("train1.txt train2.txt dev.txt test.txt", "train train validation test"),
+        ("train.tsv tst2012.tsv tst2013.tsv newstest2014-fren.tsv", "train test test test"),
+        ("train.txt test.txt", "train test"),
+        ("a.txt b.txt test.txt", "train train test"),
+        ("a.txt newsdev2016.txt", "train validation"),
+        ("train/a.txt val/a.txt test/a.txt", "train validation test"),
+        ("train.txt test/train.txt", "train test"),  # nothing named test is trained on
+        ("train.txt eval.txt", "train test"),
+        ("train.txt dev.txt eval.txt", "train validation test"),
+        ("train.txt eval.txt test.txt", "train validation test"),
+        ("trains.txt contest.txt invalid.txt", None),
+        ("train1.txt train2.txt", None),
+        ("test.txt", None),
+        ("", None),
     ],
 )
-def test_official_splits(names: list[str], expected: list[str] | None) -> None:
-    files = [Path("train", name) for name in names]
-    splits = official_splits(files)
-    assert splits == (None if expected is None else dict(zip(files, expected, strict=True)))
+def test_official_splits(names: str, expected: str | None) -> None:
+    folder = Path("corpus", "test")  # above or at the only input, so that it tells nothing
+    files = [Piece(folder / name, 1) for name in names.split()]
+    assert official_splits(files, [folder]) == (expected and expected.split())
+
+
+def test_names_of_inputs_and_of_members_of_archives() -> None:
+    folders = [Path("dev", "train"), Path("dev", "x.test")]
+    files = [Piece(folder / name, 1) for folder in folders for name in ("a.txt", "b.txt")]
+    assert official_splits(files, folders) == ["train", "train", "test", "test"]
+    archive = Path("test.zip")
+    members = [Piece(archive, 1, name) for name in ("c/train/1.xml", "c/dev/1.xml")]
+    assert official_splits(members, [archive]) == ["train", "validation"]
+
+
+def test_files_named_after_people() -> None:
+    files = [Piece(Path(f"WhatsApp Chat with {name}.txt"), 1) for name in ("Dev", "Ada", "train")]
+    inputs = [file.path for file in files]
+    assert official_splits(files[:2], inputs, need_train=True) is None
+    assert official_splits(files, inputs, need_train=True) == ["validation", "train", "train"]
+
+
+def test_there_must_be_something_to_train_on() -> None:
+    files = [Piece(Path(name), 1) for name in ("dev.txt", "test.txt")]
+    with pytest.raises(CorpusError, match="All inputs are named test or validation"):
+        official_splits(files, [file.path for file in files])

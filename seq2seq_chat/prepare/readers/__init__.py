@@ -29,6 +29,7 @@ class RawCorpus:
     schema: pa.Schema  # of the rows
     file_names: str  # regular expression for the names of its files in a folder
     description: str  # of the file names, for error messages
+    threads: str = "conversations"  # what is never divided between splits
     settings: type[ReaderSettings] = ReaderSettings  # with the options of this reader
     recursive: bool = False  # whether to search subfolders
     divisible: bool = False  # whether a large plain file may be divided between lines and read by several processes

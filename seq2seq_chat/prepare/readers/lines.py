@@ -47,4 +47,4 @@ def read_lines(piece: Piece, settings: LinesSettings, shard: Shard) -> None:
     shard.piece.single_conversation = shard.piece.conversations == 1
 
 
-CORPUS = RawCorpus(read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", LinesSettings)
+CORPUS = RawCorpus(read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", settings=LinesSettings)

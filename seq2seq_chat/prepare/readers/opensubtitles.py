@@ -150,6 +150,7 @@ CORPUS = RawCorpus(
     SUBTITLES,
     rf".*(\.xml{COMPRESSED}|\.zip)",
     ".xml, .xml.gz or .zip",
+    threads="films",
     recursive=True,
     file_is_film=True,
     expand=_films,

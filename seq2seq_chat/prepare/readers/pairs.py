@@ -147,6 +147,7 @@ CORPUS = RawCorpus(
     PAIRS,
     rf"(?i).*\.(tsv|txt){COMPRESSED}",
     ".tsv",
+    threads="pairs with the same source",
     divisible=True,
     choose=_choose,
     combine=_combine,

@@ -253,6 +253,7 @@ CORPUS = RawCorpus(
     COMMENTS,
     rf"(RC_[^.]*|.*\.(json|jsonl|ndjson)){COMPRESSED}",
     "RC_… or .json (.gz, .bz2, .xz, .zst)",
-    RedditSettings,
+    settings=RedditSettings,
+    threads="submissions",
     divisible=True,
 )

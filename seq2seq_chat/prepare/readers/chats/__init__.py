@@ -125,7 +125,7 @@ CORPUS = RawCorpus(
     UTTERANCES,
     f"{FILE_NAMES[:-1]}|zip)",
     ".txt, .json, .csv, .xml, .srt, .vtt or .zip",
-    ChatSettings,
+    settings=ChatSettings,
     recursive=True,
     expand=expand_archive,
     choose=choose_chats,
