@@ -57,14 +57,6 @@ _LOSSES = {
 }
 """What was lost, by the keys of the statistics of reading."""
 
-_LEFT_OUT = {
-    "without_tokens": "without tokens on one side",
-    "duplicates": "that are duplicates",
-    "max_words": "that are too long",
-    "max_ratio": "whose lengths differ too much",
-}
-"""Why pairs were left out, by the keys of their statistics."""
-
 
 def _flat(split: dict[str, Any]) -> dict[str, Any]:
     """The statistics of a split with those of its sides, as ``source_words``, after its own."""
@@ -78,7 +70,7 @@ def _flat(split: dict[str, Any]) -> dict[str, Any]:
 
 def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None:
     """Print the columns of the splits, and what else ``statistics.json`` has."""
-    leakage, reading, left_out = statistics["leakage"], statistics["reading"], statistics.get("left_out", {})
+    leakage, reading = statistics["leakage"], statistics["reading"]
     columns = [_flat(split) for split in splits.values()]
     rows = [["", *splits]]
     for key in columns[-1]:
@@ -96,11 +88,7 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
     if reading.get("people"):
         span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
         click.echo(f"people: {reading['people']:,}{span}")
-    for reason, count in reading.get("left_out", {}).items():
-        click.echo(f"left out: {count:,} messages ({reason})")
-    for key, what in _LEFT_OUT.items():
-        if left_out.get(key):
-            click.echo(f"left out: {left_out[key]:,} pairs {what}")
+    print_left_out(reading, reading.get("used", splits["total"].get("utterances", 0)))
     for key, what in _LOSSES.items():
         if reading.get(key):
             click.echo(f"{what}: {reading[key]:,}")
@@ -111,3 +99,17 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
             *(f"{reading[key]:,}" for key in ("damaged", "records", "incomplete_files")),
             examples,
         )
+
+
+def print_left_out(reading: dict[str, Any], used: int) -> None:
+    """Print what was left out, by reason; a warning if much was for one reason."""
+    from seq2seq_chat.prepare.shards import EXPECTED
+
+    total = used + sum(reading["left_out"].values())
+    for reason, count in reading["left_out"].items():
+        examples = "".join(f"\n  {text}" for text in reading["examples"].get(reason, ()))
+        text = f"left out: {count:,} {reading['unit']} ({reason})"
+        if 10 * count > total and reason not in EXPECTED:
+            logger.warning("%s, more than a tenth of %s%s", text, f"{total:,}", examples)
+        else:
+            click.echo(text + examples)

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -23,11 +23,12 @@ from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers import find_corpus
-from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE, film_name
+from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE, WITHOUT_WORDS, film_name
+from seq2seq_chat.prepare.readers.pairs import WITHOUT_TOKENS
 from seq2seq_chat.prepare.readers.reddit import MAX_FILE_BYTES
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
-from seq2seq_chat.prepare.shards import COMMENTS, UTTERANCES, PieceReport
+from seq2seq_chat.prepare.shards import COMMENTS, NOTHING_KEPT, UNPAIRED, UTTERANCES, PieceReport
 from seq2seq_chat.prepare.split import (
     DEFAULT_SHARES,
     SPLITS,
@@ -100,13 +101,41 @@ class Assembly:
             self._engine, prepared, counts, vocabulary, settings, self._folder, reading, dropped, self._split_note
         )
         if not statistics["total"]["samples"]:
+            left_out = self._result.describe_left_out()
             raise CorpusError(
                 "The inputs contain no two consecutive utterances of a conversation. "
-                "Put each utterance on a separate line."
+                f"Put each utterance on a separate line{f'; left out: {left_out}' if left_out else ''}."
             )
         splits = statistics["train"], statistics["validation"], statistics["test"]
         self._warn_of_empty_splits([split["samples"] for split in splits])
         return statistics
+
+    def _nothing_left(self) -> str:
+        """The message for an empty corpus."""
+        total, unit, tokenizer = self._result.total, self._result.unit, self._settings.tokenizer.name
+        if not total.records:
+            files = self._result.files
+            return f"{files[0].path} is empty." if len(files) == 1 else f"All {len(files):,} input files are empty."
+        left_out = self._result.describe_left_out()
+        if not left_out:
+            return f"No {unit} are left of {total.records:,} records. Name other files, or another corpus."
+        reason = max(total.left_out, key=lambda name: total.left_out[name])
+        remedy = "Use other filters, or other files"
+        if reason == WITHOUT_WORDS:
+            remedy = "This is the `raw` archive of OPUS; take the `xml` archive"
+        elif reason in (NOTHING_KEPT, WITHOUT_TOKENS):
+            remedy = f"Use another tokenizer than {tokenizer}, such as unicode or whitespace"
+            if tokenizer == "english":
+                remedy = (
+                    "Cleaning keeps only the letters a to z, with or without accents, digits and . , ! ?; "
+                    "--tokenizer unicode keeps the others"
+                )
+        return f"No {unit} are left after cleaning and filtering; left out: {left_out}. {remedy}."
+
+    def _leave_out(self, reason: str, count: int) -> None:
+        """Count what is left out after reading."""
+        if count:
+            self._result.total.left_out[reason] = count
 
     def _shard_table(self, name: str) -> ir.Table:
         """The tables with this name of all shards, linked into one folder that any engine can read."""
@@ -137,6 +166,8 @@ class Assembly:
             self._write_file_table(files, set())
             pairs = queries.within_splits(pairs, self._engine.table(files), MAX_FILE_BYTES)
         pairs = self._engine.materialize(pairs, "replies")
+        (row,) = fetch_rows(self._engine, queries.paired_comments(pairs))
+        self._leave_out(UNPAIRED, self._result.total.rows - row["comments"])
         return queries.reply_conversations(pairs, comments)
 
     def _conversations(self, copies: set[int]) -> ir.Table:
@@ -208,7 +239,7 @@ class Assembly:
         """Write the prepared utterances. Raises CorpusError if there are none."""
         seed, shares = self._settings.seed, self._shares
         if not self._write(queries.assign_splits(utterances, shares, seed)):
-            raise CorpusError(_nothing_left(self._settings, self._result.total.left_out))
+            raise CorpusError(self._nothing_left())
         if self._official is not None and not any(shares[1:]):
             return
         divided = [name for name, share in zip(SPLITS, shares, strict=True) if share]
@@ -288,18 +319,3 @@ class Assembly:
             vocabulary = Vocabulary([*SPECIAL_WORDS, *(row["word"] for row in fetch_rows(self._engine, ranked))])
         vocabulary.save(self._folder / f"{side.prefix}{VOCABULARY_FILE}")
         return vocabulary
-
-
-def _nothing_left(settings: PrepareSettings, left_out: Mapping[str, int]) -> str:
-    """The message for an empty corpus."""
-    if left_out:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        return f"No utterances are left. The messages that were left out: {reasons}."
-    if settings.has_pairs:
-        return "No pairs with tokens on both sides are left after filtering. Use another tokenizer, or other filters."
-    if settings.tokenizer.name == "english":
-        return (
-            "No utterances are left after cleaning and filtering. Cleaning keeps only the letters a to z, with or "
-            "without accents, digits and . , ! ?"
-        )
-    return f"No utterances with tokens of the {settings.tokenizer.name} tokenizer are left after filtering."

@@ -12,6 +12,7 @@ from seq2seq_chat.prepare import pair_queries, queries
 from seq2seq_chat.prepare.assembly import Assembly
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
 from seq2seq_chat.prepare.pair_queries import SIDES, side_statistics
+from seq2seq_chat.prepare.readers.pairs import WITHOUT_TOKENS
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.split import SPLITS
 from seq2seq_chat.prepare.statistics import (
@@ -38,11 +39,12 @@ class PairAssembly(Assembly):
         pairs = self._pairs()
         read = self._result.total
         left_out: LeftOut = {
-            "without_tokens": read.without_tokens,
+            "without_tokens": read.left_out.get(WITHOUT_TOKENS, 0),
             "duplicates": read.conversations - self._count(pairs) if filters.drop_duplicates else 0,
             "max_words": 0,
             "max_ratio": 0,
         }
+        self._leave_out("duplicates", left_out["duplicates"])
         has_lengths = filters.max_words is not None or filters.max_ratio is not None
         tokenizers: Sequence[Tokenizer | None] = [None for _ in settings.text_sides]
         is_tokenized = all(map(is_ready, settings.tokenizers))
@@ -58,6 +60,8 @@ class PairAssembly(Assembly):
             counts = pairs.group_by("problem").agg(pairs=pairs.count())
             problems = {row["problem"]: row["pairs"] for row in fetch_rows(self._engine, counts)}
             left_out["max_words"], left_out["max_ratio"] = problems.get("max_words", 0), problems.get("max_ratio", 0)
+            self._leave_out("more than --max-words", left_out["max_words"])
+            self._leave_out("lengths that differ by more than --max-ratio", left_out["max_ratio"])
             pairs = pairs.filter(pairs.problem.isnull()).drop("problem")
         if has_lengths or is_tokenized:
             with_tokens = not is_tokenized or any(map(keeps_texts, settings.tokenizers))

@@ -190,15 +190,16 @@ def publish(staging: Path, output: Path) -> None:
 
 def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> ReadResult:
     """Read the files into shards. Raises CorpusError, UserError."""
+    corpus = find_corpus(settings.corpus)
     tasks = plan_tasks(settings.corpus, settings.shard_settings, files)
     with ThreadPoolExecutor(1) as background:
         # Importing the engine takes as long as starting the reader processes.
         background.submit(_import_engine, settings.engine)
         reports = read_tasks(tasks, folder, settings.jobs)
-    result = ReadResult.from_reports(files, reports, folder, settings.tokenizers)
+    result = ReadResult.from_reports(files, reports, folder, settings.tokenizers, corpus.unit)
     result.check_damage(settings.max_bad)
     result.check_letters()
-    find_corpus(settings.corpus).check(settings.shard_settings, result.total)
+    corpus.check(settings.shard_settings, result.total, files)
     return result
 
 

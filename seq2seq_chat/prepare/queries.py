@@ -87,6 +87,12 @@ def reply_pairs(comments: ir.Table) -> ir.Table:
     return parents.join(replies, ["link", "parent"]).select("link", "key_1", "key_2")
 
 
+def paired_comments(pairs: ir.Table) -> ir.Table:
+    """The number of ``comments`` in the ``reply_pairs``."""
+    ordinals = pairs.select(ordinal="key_1").union(pairs.select(ordinal="key_2"), distinct=True)
+    return ordinals.agg(comments=ordinals.count())
+
+
 def within_splits(pairs: ir.Table, files: ir.Table, file_size: int) -> ir.Table:
     """The ``reply_pairs`` whose comments are in files of the same split, which becomes their ``file_split``.
 

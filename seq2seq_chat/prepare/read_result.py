@@ -39,18 +39,22 @@ class ReadingStatistics(_Counts, total=False):
     Some tokenizers count what they remove: ``thesis`` words, ``unicode`` invisible characters. If corpus files hold
     texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
 
-    Records of chats are messages: those of ``people``, whose number is given, and those ``left_out``, by reason.
+    What is ``left_out``, of the corpus's ``unit``, is counted by reason, with ``examples``. If records are units, they
+    are damaged, left out or ``used``. Records of chats are messages, of ``people``, whose number is given.
     ``first`` and ``last`` are the times of the first and the last utterance in ISO 8601, if they are known.
     """
 
     corpus: str
     lines: int
     unpacked_bytes: int
+    unit: str
+    left_out: dict[str, int]
+    examples: dict[str, list[str]]
+    used: int
     removed_words: int
     removed_characters: int
     replaced_characters: int
     people: int
-    left_out: dict[str, int]
     first: str
     last: str
 
@@ -65,6 +69,7 @@ class ReadResult:
     total: PieceReport  # summed for all files
     damages: Sequence[Damage]  # incomplete files first
     tokenizers: Sequence[TokenizerSettings]  # of source and target, see PrepareSettings
+    unit: str  # of what is left out, see RawCorpus
 
     @classmethod
     def from_reports(
@@ -73,6 +78,7 @@ class ReadResult:
         reports: Sequence[TaskReport],
         folder: Path,
         tokenizers: Sequence[TokenizerSettings],
+        unit: str,
     ) -> ReadResult:
         """Combine the reports of the tasks, whose shards are in ``folder``."""
         file_reports = [PieceReport(number) for number in range(len(files))]
@@ -83,7 +89,7 @@ class ReadResult:
                 total.add(piece)
         damages = [damage for report in reports for damage in report.damages]
         damages.sort(key=lambda damage: not damage.incomplete)
-        return cls(files, [folder / report.key for report in reports], file_reports, total, damages, tokenizers)
+        return cls(files, [folder / report.key for report in reports], file_reports, total, damages, tokenizers, unit)
 
     def check_damage(self, max_percent: float) -> None:
         """Raise TooMuchDamage if more than ``max_percent`` of the records or of the files are damaged."""
@@ -110,6 +116,15 @@ class ReadResult:
         check_letters("the sources" if target.raw else "the inputs", tokenizer.name, source)
         check_letters("the targets", target_tokenizer.name, target)
 
+    def describe_left_out(self) -> str:
+        """What is left out, by reason, with examples; empty if nothing is."""
+        reasons = []
+        for reason, count in sorted(self.total.left_out.items(), key=lambda item: -item[1]):
+            examples = " and ".join(f"“{text}”" for text in self.total.examples.get(reason, ()))
+            unit = self.unit if count > 1 else self.unit.removesuffix("s")
+            reasons.append(f"{count:,} {unit} ({reason}{f', such as {examples}' if examples else ''})")
+        return ", ".join(reasons)
+
     def statistics(self, copies: int = 0) -> ReadingStatistics:
         """The statistics of reading; ``copies`` is the number of files skipped as copies."""
         statistics: ReadingStatistics = {
@@ -131,7 +146,12 @@ class ReadResult:
             statistics["removed_characters"] = self.total.removed_characters
         if any(map(keeps_texts, self.tokenizers)):
             statistics["replaced_characters"] = self.total.replaced
-        if self.total.people or self.total.left_out:
+        statistics["unit"] = self.unit
+        statistics["left_out"] = dict(sorted(self.total.left_out.items(), key=lambda item: -item[1]))
+        statistics["examples"] = {reason: texts for reason, texts in self.total.examples.items() if texts}
+        if self.unit not in ("utterances", "sentences"):
+            damaged = self.total.damaged - statistics["incomplete_files"]  # the rest of a file is no record
+            statistics["used"] = self.total.records - damaged - sum(self.total.left_out.values())
+        if self.total.people:
             statistics["people"] = len(self.total.people)
-            statistics["left_out"] = dict(sorted(self.total.left_out.items(), key=lambda item: -item[1]))
         return statistics

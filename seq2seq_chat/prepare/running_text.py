@@ -67,6 +67,8 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         named = {name: [file for file, own in zip(files, official, strict=True) if own == name] for name in SPLITS[1:]}
     ensure_not_an_input(output, [file.parent for file in files])
     total = sum(len(piece) for piece in _read_all(divided))
+    if not total:
+        raise CorpusError(f"{divided[0]} is empty.")
     with working_folder(output) as folder:
         staging = folder / STAGING_FOLDER
         staging.mkdir()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ from seq2seq_chat.text.tokenizers import TokenizerSettings
 
 _FORMAT = 12  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
+MAX_EXAMPLES, MAX_EXAMPLE_LENGTH = 2, 60
+"""Examples for a reason why something was left out, and their length in characters."""
+NOTHING_KEPT = "nothing that the tokenizer keeps"
+"""Why an utterance is left out of which nothing is left."""
+MARKERS, BLANK, INCOMPLETE_PAIR = "ends of conversations", "empty", "the other line of the pair is missing"
+"""Why lines are left out; the first two are no utterances."""
+OTHER_SUBREDDITS, UNPAIRED = "in other subreddits", "without a parent or reply among the others"
+"""Why comments are left out."""
+EXPECTED = frozenset([MARKERS, BLANK, OTHER_SUBREDDITS, UNPAIRED])
+"""Reasons for which much may be left out of a good corpus."""
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""
 
@@ -172,19 +183,21 @@ class PieceReport:
     kept_letters: int = 0  # left of them by the tokenizer
     target_letters: int = 0  # of pairs: in the first raw targets
     kept_target_letters: int = 0  # left of them by the tokenizer of the target
-    without_tokens: int = 0  # pairs with a side that has no tokens
     removed_words: int = 0  # by tokenizers that clean
     removed_characters: int = 0  # by others
     replaced: int = 0  # characters that a line of a corpus file cannot hold
     single_conversation: bool = False  # whether the file has no markers between conversations
     people: dict[str, int] = field(default_factory=dict)  # of chats: the number of messages of each
-    left_out: dict[str, int] = field(default_factory=dict)  # of chats: the number of messages by reason
+    left_out: dict[str, int] = field(default_factory=dict)  # the number of units (see RawCorpus) by reason
+    examples: dict[str, list[str]] = field(default_factory=dict)  # the start of a few of those, by reason
 
     def add(self, other: PieceReport) -> None:
         """Add the counts of another piece of the same file; what is true of a piece is true of its file."""
         for name, value in vars(other).items():
             own = getattr(self, name)
-            if isinstance(value, dict):
+            if name == "examples":
+                self.examples |= {key: [*own.get(key, []), *texts][:MAX_EXAMPLES] for key, texts in value.items()}
+            elif isinstance(value, dict):
                 setattr(self, name, {key: own.get(key, 0) + value.get(key, 0) for key in {**own, **value}})
             elif name != "file":
                 setattr(self, name, type(value)(own + value))
@@ -262,6 +275,15 @@ class Shard:
                 self.piece.target_letters, self.piece.kept_target_letters = counts
             else:
                 self.piece.letters, self.piece.kept_letters = counts
+
+    def leave_out(self, reason: str, count: int = 1, examples: Iterable[str] = ()) -> None:
+        """Count what is left out for a reason, with a few of these texts as examples."""
+        if not count:
+            return
+        self.piece.left_out[reason] = self.piece.left_out.get(reason, 0) + count
+        shown = self.piece.examples.setdefault(reason, [])
+        starts = (text.strip()[:MAX_EXAMPLE_LENGTH] for text in islice(examples, MAX_EXAMPLES - len(shown)))
+        shown += [start if start.isprintable() else repr(start)[1:-1] for start in starts]
 
     def add_damage(self, position: str, reason: str, *, incomplete: bool = False) -> None:
         """Record that a record, or with ``incomplete`` the rest of the piece, was skipped."""

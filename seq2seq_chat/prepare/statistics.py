@@ -82,7 +82,10 @@ class PairSplitStatistics(TypedDict):
 
 
 class LeftOut(TypedDict):
-    """Pairs that were left out: a side has no tokens, or a filter applies; the first of these reasons counts."""
+    """Pairs that were left out: a side has no tokens, or a filter applies; the first of these reasons counts.
+
+    The statistics of reading have the same numbers, with the reasons in words.
+    """
 
     without_tokens: int
     duplicates: int

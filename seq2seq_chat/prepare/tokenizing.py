@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.prepare.arrow import strings
-from seq2seq_chat.prepare.shards import TOKENS, Shard
+from seq2seq_chat.prepare.shards import NOTHING_KEPT, TOKENS, Shard
 from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.tokenizers.english import clean_block
@@ -68,8 +68,12 @@ def shard_schema(schema: pa.Schema, settings: TokenizerSettings) -> pa.Schema:
     return schema.append(TOKENS) if has_tokens else schema
 
 
-def tokenize(raw: Sequence[str], settings: TokenizerSettings, shard: Shard, *, target: bool = False) -> TokenizedTexts:
+def tokenize(
+    raw: Sequence[str], settings: TokenizerSettings, shard: Shard, *, target: bool = False, pairs: bool = False
+) -> TokenizedTexts:
     """Tokenize raw utterances, and count in the report of the shard what is lost.
+
+    Utterances that are not blank, but of which nothing is left, are counted unless they are sides of ``pairs``.
 
     Texts that are kept as they are lose white space at both ends. Characters that would break the lines of corpus files
     are replaced. An utterance that is too long or reads like the marker between conversations is damage.
@@ -79,6 +83,8 @@ def tokenize(raw: Sequence[str], settings: TokenizerSettings, shard: Shard, *, t
         texts = tokenizer.encode_lines(raw)
         shard.piece.removed_words += tokenizer.count_removed(raw)
         shard.add_letters(raw, texts, target=target)
+        if not pairs:
+            _count_lost(raw, texts, shard)
         _drop_unwritable(texts, shard)
         return TokenizedTexts(texts, texts)
     texts, replaced = _as_lines(raw)
@@ -90,6 +96,8 @@ def tokenize(raw: Sequence[str], settings: TokenizerSettings, shard: Shard, *, t
         texts = [text if line else "" for text, line in zip(texts, tokens, strict=True)]
     kept = raw if tokenizer is None or tokens is None or tokenizer.lossless else tokens
     shard.add_letters(raw, kept, target=target)
+    if not pairs:
+        _count_lost(raw, texts, shard)
     _drop_unwritable(texts, shard)
     return TokenizedTexts(texts, tokens)
 
@@ -103,9 +111,17 @@ def tokenize_block(block: bytes, settings: TokenizerSettings, shard: Shard) -> t
     if settings.name == "english" and len(block) <= MAX_LINE_BYTES:
         cleaned = clean_block(block)  # without a string for each line
         shard.add_letters(_first_lines(block), _first_lines(cleaned))
+        if cleaned.startswith(b"\n") or cleaned.endswith(b"\n") or b"\n\n" in cleaned or not cleaned:
+            _count_lost(block.decode().split("\n"), cleaned.decode().split("\n"), shard)
         return cleaned, None
     texts, tokens = tokenize(block.decode().split("\n"), settings, shard)
     return _block(texts), None if tokens is None or tokens is texts else _block(tokens)
+
+
+def _count_lost(raw: Sequence[str], texts: Sequence[str], shard: Shard) -> None:
+    if "" in texts:
+        lost = [line for line, text in zip(raw, texts, strict=True) if not text and not line.isspace() and line]
+        shard.leave_out(NOTHING_KEPT, len(lost), lost)
 
 
 def _first_lines(block: bytes) -> list[str]:

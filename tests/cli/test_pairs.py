@@ -35,7 +35,7 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
     assert result.status == 0, result
     assert re.search(r"^read: 2 files, [\d,]+ bytes, 150 records$", result.out, re.MULTILINE)
     duplicates = 150 - len(set(translations(150, 1)))
-    assert f"left out: {duplicates:,} pairs that are duplicates\n" in result.out
+    assert f"left out: {duplicates:,} pairs (duplicates), more than a tenth of 150\n" in result.err
     settings = [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
     settings += ["model.encoder_steps=5", "model.decoder_steps=6"]
     settings += ["training.steps=3", "training.batch_size=4", "training.sampled_softmax=null"]

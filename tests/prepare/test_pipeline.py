@@ -11,11 +11,14 @@ import pytest
 
 from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
 from seq2seq_chat.prepare.pipeline import prepare
+from seq2seq_chat.prepare.readers.lines import LinesSettings
+from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.split import split_of
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from seq2seq_chat.text.vocabulary import VocabularyError
+from tests.conftest import Cli
 from tests.prepare.raw import comment, contents, dump, film
 
 Write = Callable[..., Path]
@@ -223,8 +226,11 @@ def test_errors(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"contains no \.txt"):
         prepare(PrepareSettings("lines"), [tmp_path / "empty"], output)
     (tmp_path / "symbols.txt").write_text("♪♪♪\n***\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="after cleaning"):
+    with pytest.raises(CorpusError, match=r"2 lines \(nothing that the tokenizer keeps, such as “♪♪♪” and “\*\*\*”\)"):
         prepare(PrepareSettings("lines"), [tmp_path / "symbols.txt"], output)
+    (tmp_path / "nothing.txt").touch()
+    with pytest.raises(CorpusError, match=r"nothing\.txt is empty\."):
+        prepare(PrepareSettings("lines"), [tmp_path / "nothing.txt"], output)
     with pytest.raises(UserError, match="is not a valid split"):
         prepare(PrepareSettings("dailydialog", split=(0, 1, 1)), [raw], output)
     with pytest.raises(UserError, match="contains input files"):
@@ -232,6 +238,136 @@ def test_errors(raw: Path, tmp_path: Path) -> None:
     assert not output.exists()
     with pytest.raises(UserError, match="could not be written"):
         prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "symbols.txt")
+
+
+LINES = "a\n\nb\n<<<<<END-CONV>>>>>\n♪\nc\n<<<<END-CONV>>>>\n \nd\n\xff\n".encode().replace(b"\xc3\xbf", b"\xff")
+REDDIT = "".join(
+    comment(number, parent).replace(f"comment {number}", body) + "\n"
+    for number, parent, body in [
+        (1, None, "hello"),
+        (2, 1, "well"),
+        (3, 1, "[deleted]"),
+        (4, 99, "alone"),
+        (5, 1, "♪"),
+        (6, 1, " "),
+        (7, 1, "so many words"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "records", "damaged", "left_out", "used"),
+    [
+        (
+            PrepareSettings("lines", max_bad=100),
+            LINES,
+            10,
+            2,
+            {"empty": 2, "ends of conversations": 1, "nothing that the tokenizer keeps": 1},
+            4,
+        ),
+        (
+            PrepareSettings("lines", LinesSettings("odd-even"), max_bad=100),
+            LINES,  # a, empty; b, ♪; c, empty; d, damaged
+            9,
+            2,
+            {"empty": 2, "nothing that the tokenizer keeps": 1, "the other line of the pair is missing": 4},
+            0,
+        ),
+        (
+            PrepareSettings("tweets", max_bad=100),
+            b"a\nb\nc\n",
+            3,
+            0,
+            {"the other line of the pair is missing": 1},
+            2,
+        ),
+        (
+            PrepareSettings("pairs", tokenizer=TokenizerSettings("english"), pairing="alternating", max_bad=100),
+            "a\tb\n♪\tc\nd\n".encode(),
+            3,
+            1,
+            {"without tokens on one side": 1},
+            1,
+        ),
+        (
+            PrepareSettings("reddit", RedditSettings(("movies",), 2)),
+            REDDIT.encode() + comment(8, None).replace("movies", "films").encode(),
+            8,
+            0,
+            {
+                "deleted or removed": 1,
+                "empty": 1,
+                "in other subreddits": 1,
+                "more than --max-words": 1,
+                "nothing that the tokenizer keeps": 1,
+                "without a parent or reply among the others": 1,
+            },
+            2,
+        ),
+    ],
+)
+def test_every_line_is_accounted_for(
+    tmp_path: Path,
+    settings: PrepareSettings,
+    text: bytes,
+    records: int,
+    damaged: int,
+    left_out: dict[str, int],
+    used: int,
+) -> None:
+    path = tmp_path / ("pairs.tsv" if settings.corpus == "pairs" else "corpus.txt")
+    path.write_bytes(text)
+    if not used:
+        with pytest.raises(CorpusError, match=r"4 lines \(the other line of the pair is missing\)"):
+            prepare(settings, [path], tmp_path / "output")
+        return
+    reading = prepare(settings, [path], tmp_path / "output")["reading"]
+    assert (reading["records"], reading["damaged"], reading["left_out"], reading["used"]) == (
+        records,
+        damaged,
+        left_out,
+        used,
+    )
+    assert records == damaged + sum(left_out.values()) + used
+    if settings.corpus == "lines":
+        assert reading["examples"] == {"nothing that the tokenizer keeps": ["♪"]}
+
+
+def test_many_lines_that_are_left_out_are_a_warning(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "chat.txt").write_text("hi\nho\n" * 40 + "♪\n" * 8 + "\n" * 50)
+    result = cli("prepare", "lines", tmp_path / "chat.txt", "--output", tmp_path / "output")
+    assert "left out: 8 lines (nothing that the tokenizer keeps)\n  ♪\n  ♪" in result.out
+    assert "left out: 50 lines (empty)" in result.out
+    (tmp_path / "chat.txt").write_text("hi\nho\n" * 40 + "♪\n" * 17)
+    result = cli("prepare", "lines", tmp_path / "chat.txt", "--output", tmp_path / "output")
+    assert "warning: left out: 17 lines (nothing that the tokenizer keeps), more than a tenth of 97" in result.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "message"),
+    [
+        (
+            PrepareSettings("reddit", RedditSettings(("flims",))),
+            REDDIT,
+            r"0 of 7 comments are in subreddit flims\. .* there is movies: 7\.",
+        ),
+        (
+            PrepareSettings("reddit", RedditSettings(min_score=1000)),
+            REDDIT,
+            r"7 comments \(below --min-score\)",
+        ),
+        (
+            PrepareSettings("opensubtitles"),
+            '<document><s id="1"><time id="T1S" value="00:00:01,000"/>Hello .</s><s id="2">You</s></document>',
+            r"2 sentences \(without <w>, such as “Hello \.” and “You”\)\. This is the `raw` archive .* take the `xml`",
+        ),
+    ],
+)
+def test_nothing_left(tmp_path: Path, settings: PrepareSettings, text: str, message: str) -> None:
+    (tmp_path / "corpus.xml").write_text(text)
+    with pytest.raises(CorpusError, match=message):
+        prepare(settings, [tmp_path / "corpus.xml"], tmp_path / "output")
 
 
 RUSSIAN = "Привет , как дела ?", "Хорошо , спасибо !"

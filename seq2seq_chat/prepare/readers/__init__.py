@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class RawCorpus:
     schema: pa.Schema  # of the rows
     file_names: str  # regular expression for the names of its files in a folder
     description: str  # of the file names, for error messages
+    unit: str = "lines"  # what is counted if it is left out; utterances if records consist of several
     threads: str = "conversations"  # what is never divided between splits
     settings: type[ReaderSettings] = ReaderSettings  # with the options of this reader
     recursive: bool = False  # whether to search subfolders
@@ -39,7 +40,7 @@ class RawCorpus:
     combine: Callable[[list[Piece]], list[Piece]] = list  # files that are read together into one
     companion: Callable[[Path], Path | None] = lambda path: None  # a file that is no input, but read with this one
     # Raises CorpusError if the settings do not suit what was read, which the sum of all reports tells.
-    check: Callable[[ReaderSettings, PieceReport], None] = lambda settings, report: None
+    check: Callable[[ReaderSettings, PieceReport, Sequence[Piece]], None] = lambda settings, report, files: None
 
 
 def find_corpus(name: str) -> RawCorpus:

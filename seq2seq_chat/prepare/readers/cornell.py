@@ -77,6 +77,7 @@ CORPUS = RawCorpus(
     UTTERANCES,
     rf".*conversations.*\.txt{COMPRESSED}",
     "movie_conversations.txt",
+    unit="utterances",
     expand=_conversation_files,
     companion=lines_file_of,
 )

@@ -35,5 +35,6 @@ CORPUS = RawCorpus(
     UTTERANCES,
     rf"(?!dialogues_(text|topic|act|emotion)).*\.txt{COMPRESSED}",
     "dialogues_train.txt (or .txt.gz)",
+    unit="utterances",
     recursive=True,
 )

@@ -9,7 +9,7 @@ from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, is_mistyped_marke
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.text import ConversationWriter, add_mistyped_marker, line_batches
 from seq2seq_chat.prepare.readers.tweets import read_tweets
-from seq2seq_chat.prepare.shards import UTTERANCES, Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import BLANK, MARKERS, UTTERANCES, Piece, ReaderSettings, Shard
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,23 @@ def read_lines(piece: Piece, settings: LinesSettings, shard: Shard) -> None:
         read_tweets(piece, settings, shard)
         return
     conversations = ConversationWriter(piece, settings, shard)
-    conversation = 0
+    conversation = markers = blank = 0
     for lines in line_batches(piece, shard):
         for number, line in lines:
             shard.piece.records += 1
             if line.strip() == END_OF_CONVERSATION:
                 conversation += 1
+                markers += 1
             elif is_mistyped_marker(line):
                 add_mistyped_marker(shard, number, line)
                 conversation += 1
             elif line.strip():
                 conversations.add(conversation, [line])
+            else:
+                blank += 1
         conversations.flush()
+    shard.leave_out(MARKERS, markers)
+    shard.leave_out(BLANK, blank)
     shard.piece.single_conversation = shard.piece.conversations == 1
 
 

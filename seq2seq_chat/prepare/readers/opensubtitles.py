@@ -28,6 +28,10 @@ SKETCH_SIZE = 32
 ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplementedError, RuntimeError, struct.error)
 """Exceptions that reading a damaged or modified archive may raise."""
 
+WITHOUT_WORDS = "without <w>"
+"""Why sentences are left out: they are not tokenized."""
+_SENTENCE = re.compile(rb"<s[ >].*?</s>", re.DOTALL)
+
 _LONG_SENTENCE = 8  # words; shorter sentences occur in many films
 
 
@@ -48,6 +52,9 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
         return
     finally:
         shard.add_bytes(piece.size)
+    if not sentences.lines and not len(sentences.starts):
+        shard.leave_out(WITHOUT_WORDS, len(_SENTENCE.findall(content)), _without_tags(content))
+        return
     block, tokens = tokenize_block(sentences.lines, settings.tokenizer, shard)
     starts, ends = sentences.starts, sentences.ends
     if block.startswith(b"\n") or block.endswith(b"\n") or b"\n\n" in block:  # nothing is left of some sentences
@@ -71,6 +78,11 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
     exact, sketch = film_fingerprints(block)
     shard.add_fingerprints(True, [exact])
     shard.add_fingerprints(False, sketch)
+
+
+def _without_tags(content: bytes) -> Iterator[str]:
+    """The texts of the sentences of a film that has no words."""
+    return (re.sub("<.*?>", "", match[0].decode(errors="replace")) for match in _SENTENCE.finditer(content))
 
 
 def film_fingerprints(block: bytes) -> tuple[int, list[int]]:
@@ -150,6 +162,7 @@ CORPUS = RawCorpus(
     SUBTITLES,
     rf".*(\.xml{COMPRESSED}|\.zip)",
     ".xml, .xml.gz or .zip",
+    unit="sentences",
     threads="films",
     recursive=True,
     file_is_film=True,

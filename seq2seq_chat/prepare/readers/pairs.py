@@ -20,6 +20,8 @@ from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, read_error
 _BATCH_PAIRS = 4096
 _START_BYTES = 1 << 14
 _TSV = re.compile(rf".*\.tsv{COMPRESSED}", re.IGNORECASE)
+WITHOUT_TOKENS = "without tokens on one side"
+"""Why pairs are left out that the reader has read."""
 _BREAKS = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """Tabs, and what some program takes for a line break; either would break a row of two columns."""
 
@@ -76,8 +78,8 @@ class _PairWriter:
     def flush(self) -> None:
         """Write the added pairs to the shard."""
         piece, shard, damaged = self._piece, self._shard, self._shard.piece.damaged
-        sources = tokenize(self._texts(0), self._settings.tokenizer, shard)
-        targets = tokenize(self._texts(1), self._settings.target_tokenizer, shard, target=True)
+        sources = tokenize(self._texts(0), self._settings.tokenizer, shard, pairs=True)
+        targets = tokenize(self._texts(1), self._settings.target_tokenizer, shard, target=True, pairs=True)
         kept = []
         for index, number in enumerate(self._numbers):
             source, target = sources.texts[index], targets.texts[index]
@@ -85,7 +87,9 @@ class _PairWriter:
                 shard.add_damage(line_position(piece, number), f"a row of both sides is {TOO_LONG}")
             elif source and target:
                 kept.append(index)
-        shard.piece.without_tokens += max(0, len(self._pairs) - len(kept) - (shard.piece.damaged - damaged))
+        without_tokens = max(0, len(self._pairs) - len(kept) - (shard.piece.damaged - damaged))
+        lost = set(range(len(self._pairs))).difference(kept) if without_tokens else ()
+        shard.leave_out(WITHOUT_TOKENS, without_tokens, ("\t".join(self._pairs[index]) for index in sorted(lost)))
         shard.piece.conversations += len(kept)
         shard.add_rows(
             file=piece.file,
@@ -147,6 +151,7 @@ CORPUS = RawCorpus(
     PAIRS,
     rf"(?i).*\.(tsv|txt){COMPRESSED}",
     ".tsv",
+    unit="pairs",
     threads="pairs with the same source",
     divisible=True,
     choose=_choose,

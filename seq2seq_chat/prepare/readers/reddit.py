@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,9 +25,9 @@ import pyarrow as pa
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
-from seq2seq_chat.prepare.shards import COMMENTS, Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import BLANK, COMMENTS, OTHER_SUBREDDITS, Piece, PieceReport, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
-from seq2seq_chat.system.compressed import DamagedFile, LineBlocks
+from seq2seq_chat.system.compressed import DamagedFile, LineBlocks, read_start
 
 MAX_FILE_BYTES = 1 << 44
 """The ordinal of a comment is the number of its file times this, plus the offset of its line."""
@@ -42,6 +43,7 @@ _LINE_FEED, _OPENING, _CLOSING = b"\n{}"
 _DELETED = frozenset(("[deleted]", "[removed]"))
 _ENTITIES = (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))  # the escapes in bodies; & must be the last
 _COMMENT_PREFIX = "t1_"
+_START_BYTES = 1 << 20  # of a dump, to name subreddits in it
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
     except DamagedFile as error:
         shard.add_damage(f"after byte {offset} and {shard.piece.records} lines", str(error), incomplete=True)
     comments.flush()
+    report = shard.piece
+    others = report.records - (report.damaged - report.incomplete) - report.rows - sum(report.left_out.values())
+    shard.leave_out(OTHER_SUBREDDITS, others)
 
 
 def files_of_years(files: Sequence[Piece], years: Collection[int]) -> list[Piece]:
@@ -155,6 +160,7 @@ class _CommentReader:
     def _parse(self, lines: Iterable[tuple[int, memoryview]]) -> None:
         """Collect the selected comments of the lines."""
         subreddits, min_score, max_words = self._subreddits, self._settings.min_score, self._settings.max_words
+        leave_out = self._shard.leave_out
         for offset, line in lines:
             comment = _parse_object(line)
             if comment is None:
@@ -169,12 +175,17 @@ class _CommentReader:
                 if type(body) is not str or not (link.isascii() and name.isascii() and parent.isascii()):
                     raise TypeError
                 if min_score is not None and (comment.get("score") or 0) < min_score:
+                    leave_out("below --min-score")
                     continue
                 created = _parse_time(comment.get("created_utc"))
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                 self._add_damage(offset, "not a comment: a field is missing or has the wrong type")
                 continue
-            if body in _DELETED or (max_words is not None and len(body.split()) > max_words):
+            if body in _DELETED:
+                leave_out("deleted or removed")
+                continue
+            if max_words is not None and len(body.split()) > max_words:
+                leave_out("more than --max-words")
                 continue
             if "&" in body:
                 for entity, character in _ENTITIES:
@@ -188,6 +199,7 @@ class _CommentReader:
         bodies = [comment.body for comment in self._pending]
         texts = tokenize(bodies, self._settings.tokenizer, self._shard)
         kept = texts.kept()
+        self._shard.leave_out(BLANK, sum(not body.strip() for body in bodies))
         comments = [self._pending[index] for index in kept]
         self._pending = []
         if comments:
@@ -248,12 +260,29 @@ def _is_utf8(data: bytes | memoryview) -> bool:
     return True
 
 
+def check_subreddits(settings: ReaderSettings, report: PieceReport, files: Sequence[Piece]) -> None:
+    """Raise CorpusError if there are no comments in the selected subreddits."""
+    if not isinstance(settings, RedditSettings) or not settings.subreddits or report.rows or not report.records:
+        return
+    if report.left_out.get(OTHER_SUBREDDITS, 0) + report.damaged < report.records:
+        return
+    lines = [line for file in files[:1] for line in read_start(file.path, _START_BYTES).splitlines()]
+    found = Counter((_parse_object(memoryview(line)) or {}).get("subreddit") for line in lines if line)
+    names = ", ".join(f"{name}: {count:,}" for name, count in found.most_common(6) if name)
+    raise CorpusError(
+        f"0 of {report.records:,} comments are in subreddit {' or '.join(settings.subreddits)}. "
+        f"At the start of {files[0].path}, there is {names or 'none'}."
+    )
+
+
 CORPUS = RawCorpus(
     read_reddit,
     COMMENTS,
     rf"(RC_[^.]*|.*\.(json|jsonl|ndjson)){COMPRESSED}",
     "RC_… or .json (.gz, .bz2, .xz, .zst)",
     settings=RedditSettings,
+    unit="comments",
     threads="submissions",
     divisible=True,
+    check=check_subreddits,
 )

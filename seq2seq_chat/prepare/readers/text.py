@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
-from seq2seq_chat.prepare.shards import Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import INCOMPLETE_PAIR, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile, LineBlocks
 from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
@@ -44,7 +44,9 @@ class ConversationWriter:
         kept = texts.kept()
         if self._complete_size is not None:
             sizes = Counter(self._raw_conversations[index] for index in kept)
-            kept = [index for index in kept if sizes[self._raw_conversations[index]] == self._complete_size]
+            complete = [index for index in kept if sizes[self._raw_conversations[index]] == self._complete_size]
+            self._shard.leave_out(INCOMPLETE_PAIR, len(kept) - len(complete))
+            kept = complete
         conversations = []
         for index in kept:
             if self._raw_conversations[index] != self._last_conversation:

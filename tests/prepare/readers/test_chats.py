@@ -177,7 +177,7 @@ def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
         ("chat.txt", b"Dear diary,\ntoday it rained.\n", "Dear diary"),
         ("WhatsApp Chat.txt", b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n", "<!DOCTYPE html>"),
         ("result.json", b'{"type": "personal_chat", "id": 1, "messages": [{"type": "mess', "after 0 messages"),
-        ("chat.txt", chat("13 09:05 Ada: <Media omitted>").encode(), "1 media"),
+        ("chat.txt", chat("13 09:05 Ada: <Media omitted>").encode(), "1 message (media)"),
         ("chat.txt", chat("13 09:05 Ada: one", "13 09:06 Ada: two").encode(), "no two consecutive utterances"),
         ("chat.txt", b"3/4/23, 9:05 - Ada: a\n3/5/23, 9:05 - Ben: b\n", "--date-order"),
     ],

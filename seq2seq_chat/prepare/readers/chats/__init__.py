@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,7 +21,7 @@ from seq2seq_chat.prepare.readers.chats.exports import (
     parts_of,
 )
 from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message, find_format
-from seq2seq_chat.prepare.shards import UTTERANCES, Piece, PieceReport, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import BLANK, UTTERANCES, Piece, PieceReport, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile
 
@@ -72,13 +72,13 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
                 people.update(message.author for message in messages)
                 raw = [clean(message.text.replace("\n", " ")) for message in messages]
                 texts = tokenize(raw, settings.tokenizer, shard)
-                unused["nothing that the tokenizer keeps"] += len(messages) - len(texts.kept())
+                unused[BLANK] += sum(not text.strip() for text in raw)
                 writer.add(messages, texts)
         finally:
             report.records = people.total() + export.left_out.total()
             writer.close()
             report.people = {name: count for name, count in people.items() if name}
-            report.left_out = dict(export.left_out + unused)
+            report.left_out = dict(export.left_out + unused + Counter(report.left_out))
     except DamagedFile as error:
         shard.add_damage(f"after {report.records:,} messages", str(error), incomplete=True)
     shard.add_bytes(max(0, piece.size - progress["bytes"]))
@@ -107,7 +107,7 @@ def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
         raise failure[0]
 
 
-def check_people(settings: ReaderSettings, report: PieceReport) -> None:
+def check_people(settings: ReaderSettings, report: PieceReport, files: Sequence[Piece]) -> None:
     """Raise CorpusError if ``me`` is nobody in the chats."""
     if not isinstance(settings, ChatSettings) or not settings.me or not report.people:
         return
@@ -125,6 +125,7 @@ CORPUS = RawCorpus(
     UTTERANCES,
     f"{FILE_NAMES[:-1]}|zip)",
     ".txt, .json, .csv, .xml, .srt, .vtt or .zip",
+    unit="messages",
     settings=ChatSettings,
     recursive=True,
     expand=expand_archive,
