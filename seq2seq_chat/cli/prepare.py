@@ -226,14 +226,20 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
     help="Skip comments of more than N words, as white space separates them.",
 )
 @click.option("--min-score", type=int, metavar="N", help="Skip comments with a lower score.")
+@click.option("--keep-bots", is_flag=True, help="Keep comments of bots.")
 @_corpus_options("alternating", "sliding")
 def reddit(
-    subreddits: tuple[str, ...], years: list[int], max_words: int | None, min_score: int | None, **options: Any
+    subreddits: tuple[str, ...],
+    years: list[int],
+    max_words: int | None,
+    min_score: int | None,
+    keep_bots: bool,
+    **options: Any,
 ) -> None:
     """Monthly dumps of comments, or their folder."""
     from seq2seq_chat.prepare.readers.reddit import RedditSettings
 
-    reader = RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score)
+    reader = RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score, keep_bots)
     _prepare_corpus("reddit", options, reader=reader, years=years)
 
 

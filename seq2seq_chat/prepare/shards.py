@@ -35,8 +35,9 @@ NOTHING_KEPT = "nothing that the tokenizer keeps"
 MARKERS, BLANK, INCOMPLETE_PAIR = "ends of conversations", "empty", "the other line of the pair is missing"
 """Why lines are left out; the first two are no utterances."""
 OTHER_SUBREDDITS, UNPAIRED = "in other subreddits", "without a parent or reply among the others"
-"""Why comments are left out."""
-EXPECTED = frozenset([MARKERS, BLANK, OTHER_SUBREDDITS, UNPAIRED])
+SUBMISSIONS = "submissions"
+"""Why comments are left out, or lines of dumps that are none."""
+EXPECTED = frozenset([MARKERS, BLANK, OTHER_SUBREDDITS, UNPAIRED, SUBMISSIONS])
 """Reasons for which much may be left out of a good corpus."""
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""

@@ -46,13 +46,18 @@ def oracle_reddit(
     """(submission, [comment, reply]) in the order of the comments, and of the replies to each."""
     known: dict[str, dict[str, Any]] = {}
     for comment in oracle_comments(files):
-        if subreddits and comment["subreddit"] not in subreddits:
+        if subreddits and comment["subreddit"].lower() not in subreddits:
             continue
         if comment["body"] in ("[deleted]", "[removed]"):
             continue
         if min_score is not None and comment.get("score", 0) < min_score:
             continue
+        if re.search(r"\bbot\b", comment["body"]) and re.search(r"I(.a|['’])m an? (\w+ )?bot\b", comment["body"], re.I):
+            continue
         body = comment["body"].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
+        body = re.sub(r"&#(\d+);", lambda match: chr(int(match[1])), body).replace("&nbsp;", " ")
+        lines = [line for line in body.split("\n") if not re.match(r"[ \t]*>(?!!)", line)]
+        body = re.split(r"\n[ \t]*\W{0,3}edit(?:ed)?\W{0,2}\d*\W{0,2}(?::|\s[-–])", "\n".join(lines), flags=re.I)[0]
         text = clean(body)
         if not text or (max_words is not None and len(comment["body"].split()) > max_words):
             continue

@@ -1,14 +1,15 @@
 """Reddit: monthly dumps of comments, one JSON object per line.
 
 The ``parent_id`` of a comment is the full name (``t1_`` and the id) of the comment it replies to, or that of the
-submission, which is also its ``link_id``. Early dumps have no ``name`` field, only the bare ``id``. Dumps are large and
-usually few of their comments are needed: a line is parsed only if it contains the name of a selected subreddit, or an
-escape that might hide one. Line ends and names are found with vector instructions, in blocks that fit into the
-processor's cache.
+submission, which is also its ``link_id``; the API of Pushshift wrote numbers. Early dumps have no ``name`` field, only
+the bare ``id``. Dumps are large and usually few of their comments are needed: a line is parsed only if it contains the
+name of a selected subreddit, in any case, or an escape that might hide one. Line ends and names are found with vector
+instructions, in blocks that fit into the processor's cache.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -25,7 +26,16 @@ import pyarrow as pa
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
-from seq2seq_chat.prepare.shards import BLANK, COMMENTS, OTHER_SUBREDDITS, Piece, PieceReport, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import (
+    BLANK,
+    COMMENTS,
+    OTHER_SUBREDDITS,
+    SUBMISSIONS,
+    Piece,
+    PieceReport,
+    ReaderSettings,
+    Shard,
+)
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile, LineBlocks, read_start
 
@@ -40,9 +50,18 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SEPARATE_SEARCHES = 16  # more names are searched for together, which does not use vector instructions
 _BATCH_COMMENTS = 4096
 _LINE_FEED, _OPENING, _CLOSING = b"\n{}"
-_DELETED = frozenset(("[deleted]", "[removed]"))
+_DELETED = re.compile(
+    r"\[\s*(?:deleted|removed|unavailable)(?:\s+(?:by|on account of|for|due to)\b.*)?\s*\]", re.IGNORECASE | re.DOTALL
+)
+_BOTS, _BOT_ENDS = frozenset(("AutoModerator", "autotldr", "TotesMessenger")), ("Bot", "BOT", "_bot", "-bot")
+_BOT_SAYS = re.compile(r"\bI(?: a|['’])m an? (?:\w+ )?bot\b|this action was performed automatically", re.IGNORECASE)
+_QUOTE = re.compile(r"^[ \t]*>(?!!).*\n?", re.MULTILINE)  # >! is a spoiler
+_EDIT = re.compile(r"\n[ \t]*\W{0,3}edit(?:ed)?\W{0,2}\d*\W{0,2}(?::|\s[-–]).*", re.IGNORECASE | re.DOTALL)
+_CHARACTERS = re.compile(r"&(?:#\d+|#x[\da-f]+|nbsp);", re.IGNORECASE)
+_INVISIBLE = re.compile("[\u200b\u2060\ufeff]+")
 _ENTITIES = (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))  # the escapes in bodies; & must be the last
 _COMMENT_PREFIX = "t1_"
+_LOWER = ord("a") ^ ord("A")
 _START_BYTES = 1 << 20  # of a dump, to name subreddits in it
 
 
@@ -53,14 +72,16 @@ class RedditSettings(ReaderSettings):
     subreddits: tuple[str, ...] = ()  # the subreddits to read; empty: all
     max_words: int | None = None  # skip comments of more words, which white space separates in the raw comment
     min_score: int | None = None  # skip comments with a lower score
+    keep_bots: bool = False  # whether to read what programs wrote
 
 
 def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
     """Read the comments of a dump, or of a byte range of one, into a shard of COMMENTS.
 
-    Skips comments of other subreddits, deleted and removed comments, those that have no words or too many, and those
-    with too low a score. Lines that are not UTF-8, not a JSON object or not a comment are damage. (Lines that do not
-    mention a selected subreddit are only checked for UTF-8 and braces.)
+    Skips submissions, comments of other subreddits or by bots, deleted and removed comments, those that have no words
+    or too many, and those with too low a score. Of the others, quotes and notes about edits are removed. Lines that are
+    not UTF-8, not a JSON object or not a comment are damage. (Lines that do not mention a selected subreddit are only
+    checked for UTF-8 and braces.)
 
     Raises:
         OSError: The file cannot be opened.
@@ -109,8 +130,8 @@ class _CommentReader:
         self._shard = shard
         self._settings = settings
         self._first_ordinal = piece.file * MAX_FILE_BYTES
-        self._subreddits = frozenset(settings.subreddits)
-        names = [f'"{name}"'.encode() for name in settings.subreddits]
+        self._subreddits = frozenset(name.lower() for name in settings.subreddits)
+        names = [bytes(code | _LOWER for code in f'"{name}"'.encode()) for name in self._subreddits]
         groups = [[name] for name in names] if len(names) <= _MAX_SEPARATE_SEARCHES else [names]
         if not all(_NAME.fullmatch(name) for name in settings.subreddits):
             groups = []  # such a name has several JSON encodings; parse every line
@@ -133,8 +154,10 @@ class _CommentReader:
         """The lines that may belong to a selected subreddit, with their offsets in the file; lines end at ``ends``."""
         lines: Any = range(len(ends))
         if self._searches:
-            searches = (*self._searches, _ESCAPES)
-            hits = [hit for search in searches for _, hit, _ in search.find_matches_as_indexes(block)]
+            # Lower case, and some marks that become others; a hit only means that the line is parsed.
+            folded = (np.frombuffer(block, np.uint8) | np.uint8(_LOWER)).data
+            hits = [hit for search in self._searches for _, hit, _ in search.find_matches_as_indexes(folded)]
+            hits += [hit for _, hit, _ in _ESCAPES.find_matches_as_indexes(block)]
             lines = np.unique(np.searchsorted(ends, hits)).tolist() if hits else ()
         for line in lines:
             start = int(ends[line - 1]) + 1 if line else 0
@@ -160,6 +183,7 @@ class _CommentReader:
     def _parse(self, lines: Iterable[tuple[int, memoryview]]) -> None:
         """Collect the selected comments of the lines."""
         subreddits, min_score, max_words = self._subreddits, self._settings.min_score, self._settings.max_words
+        keep_bots = self._settings.keep_bots
         leave_out = self._shard.leave_out
         for offset, line in lines:
             comment = _parse_object(line)
@@ -167,30 +191,35 @@ class _CommentReader:
                 self._add_damage(offset, "invalid JSON")
                 continue
             try:
-                if subreddits and comment["subreddit"] not in subreddits:
+                if subreddits and not (type(name := comment["subreddit"]) is str and name.lower() in subreddits):
                     continue
                 body, link = comment["body"], comment["link_id"]
-                name = comment.get("name") or _COMMENT_PREFIX + comment["id"]
+                name = comment.get("name") or _COMMENT_PREFIX + _base_36(comment["id"])
                 parent = comment["parent_id"] or link
+                if type(parent) is not str or type(link) is not str:
+                    link, parent = _full_names(link, parent)
                 if type(body) is not str or not (link.isascii() and name.isascii() and parent.isascii()):
                     raise TypeError
                 if min_score is not None and (comment.get("score") or 0) < min_score:
                     leave_out("below --min-score")
                     continue
                 created = _parse_time(comment.get("created_utc"))
-            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-                self._add_damage(offset, "not a comment: a field is missing or has the wrong type")
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                if "title" in comment and "body" not in comment:
+                    leave_out(SUBMISSIONS)
+                else:
+                    self._add_damage(offset, f"not a comment: {_wrong_field(comment, error)}")
                 continue
-            if body in _DELETED:
+            if body[:1] == "[" and _DELETED.fullmatch(body.strip()):
                 leave_out("deleted or removed")
                 continue
             if max_words is not None and len(body.split()) > max_words:
                 leave_out("more than --max-words")
                 continue
-            if "&" in body:
-                for entity, character in _ENTITIES:
-                    body = body.replace(entity, character)
-            self._pending.append(_Comment(self._first_ordinal + offset, link, name, parent, body, created))
+            if not keep_bots and _is_bot(comment.get("author"), body):
+                leave_out("by bots", examples=[body])
+                continue
+            self._pending.append(_Comment(self._first_ordinal + offset, link, name, parent, clean_body(body), created))
 
     def flush(self) -> None:
         """Tokenize the collected comments and add them to the shard."""
@@ -211,6 +240,49 @@ class _CommentReader:
                 **texts.columns(kept),
                 created=floats(np.array([comment.created for comment in comments], np.float64)),
             )
+
+
+def clean_body(body: str) -> str:
+    """A body without escapes, zero-width characters, quotes of the parent, and notes about edits at the end."""
+    if "&" in body:
+        for entity, character in _ENTITIES:
+            body = body.replace(entity, character)
+        if "&" in body:
+            body = _CHARACTERS.sub(lambda match: html.unescape(match[0]), body)
+    if not body.isascii():
+        body = _INVISIBLE.sub("", body).replace("\xa0", " ")
+    if ">" in body:
+        body = _QUOTE.sub("", body)
+    return _EDIT.sub("", body) if "\n" in body else body
+
+
+def _is_bot(author: Any, body: str) -> bool:
+    if type(author) is str and (author in _BOTS or author.endswith(_BOT_ENDS)):
+        return True
+    return "bot" in body and _BOT_SAYS.search(body.replace("^", "")) is not None  # ^ makes letters small
+
+
+def _full_names(link: Any, parent: Any) -> tuple[str, str]:
+    """The full names of the submission and of the parent, of which one is a number. Raises TypeError, ValueError."""
+    link = link if type(link) is str else f"t3_{_base_36(link)}"
+    if type(parent) is not str:
+        number = _base_36(parent)
+        parent = link if link == f"t3_{number}" else f"{_COMMENT_PREFIX}{number}"
+    return link, parent
+
+
+def _base_36(number: Any) -> str:
+    """An id, which is a number to the base of 36. Raises TypeError, ValueError."""
+    return number if type(number) is str else np.base_repr(number, 36).lower()
+
+
+def _wrong_field(comment: dict[str, Any], error: Exception) -> str:
+    """Which field is missing or has the wrong type."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    types = {"body": str, "link_id": str, "parent_id": str, "id": str, "subreddit": str, "score": int}
+    wrong = next((name for name, kind in types.items() if not isinstance(comment.get(name), kind)), "created_utc")
+    return f"{wrong} has the wrong type"
 
 
 def _ends_of_objects(block: memoryview) -> Any:
@@ -278,8 +350,8 @@ def check_subreddits(settings: ReaderSettings, report: PieceReport, files: Seque
 CORPUS = RawCorpus(
     read_reddit,
     COMMENTS,
-    rf"(RC_[^.]*|.*\.(json|jsonl|ndjson)){COMPRESSED}",
-    "RC_… or .json (.gz, .bz2, .xz, .zst)",
+    rf"(RC_[^.]*|.*_comments|.*\.(json|jsonl|ndjson)){COMPRESSED}",
+    "RC_…, …_comments or .json (.gz, .bz2, .xz, .zst)",
     settings=RedditSettings,
     unit="comments",
     threads="submissions",

@@ -85,3 +85,55 @@ def test_dumps_of_years(cli: Cli, tmp_path: Path) -> None:
     for wrong in ("2008-2006", "06"):
         assert f"{wrong} is neither a year nor a range of years" in cli(*command, wrong).err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("[ Removed by Reddit ]", None),
+        ("[ Removed by Reddit on account of violating the [content policy](/help/contentpolicy). ]", None),
+        ("[deleted by user]", None),
+        ("[deleted scenes](http://x.y)", "[deleted scenes](http://x.y)"),
+        ("&amp;#x200B;\n\nI liked&amp;nbsp;it&#39;s end", "I liked it's end"),
+        ("a\u200bb &amp;lt; c", "ab &lt; c"),
+        ("&gt; what you said\n\nwell, &gt;!no!&lt;", "well, >!no!<"),
+        ("&gt; only a quote", None),
+        ("fine\n\n**EDIT 2:** thanks\n\nfor the gold", "fine"),
+        ("credit: me", "credit: me"),
+        ("^^I ^^am ^^a ^^bot, beep", None),
+        ("*I am a bot, and this action was performed automatically.*", None),
+        ("the robot said so", "the robot said so"),
+    ],
+)
+def test_bodies_of_today(tmp_path: Path, body: str, text: str | None) -> None:
+    comments = [
+        {"id": "a", "link_id": "t3_x", "parent_id": "t3_x", "subreddit": "s", "body": "hello"},
+        {"id": "b", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": body},
+        {"id": "c", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "the end"},
+    ]
+    (tmp_path / "films_comments.zst").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
+    settings = PrepareSettings("reddit", tokenizer=TokenizerSettings("whitespace"))
+    prepare(settings, [tmp_path], tmp_path / "out")
+    lines = (tmp_path / "out" / "train.txt").read_text().splitlines()
+    assert lines[1::3] == ([] if text is None else [text]) + ["the end"]
+
+
+def test_numbers_as_ids_submissions_and_bots(tmp_path: Path) -> None:
+    """As the API of Pushshift wrote them: 33 and 360 are x and a0 to the base of 36."""
+    lines = [
+        {"id": "0", "name": "t3_x", "subreddit": "S", "title": "T", "selftext": "s"},
+        {"id": "a0", "link_id": "t3_x", "parent_id": 33, "subreddit": "S", "body": "hello", "author": "Abbot"},
+        {"id": 361, "link_id": 33, "parent_id": 360, "subreddit": "s", "body": "you", "author": "MirrorBot"},
+    ]
+    dump = tmp_path / "RC_2023-01"
+    dump.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(CorpusError, match=r"1 comment \(by bots, such as “you”\)"):
+        prepare(PrepareSettings("reddit", RedditSettings(("s",))), [dump], tmp_path / "out")
+    statistics = prepare(PrepareSettings("reddit", RedditSettings(("s",), keep_bots=True)), [dump], tmp_path / "out")
+    assert (statistics["total"]["utterances"], statistics["reading"]["left_out"]) == (2, {"submissions": 1})
+    for field, message in (("parent_id", "parent_id has the wrong type"), ("body", "body is missing")):
+        wrong = {key: value for key, value in lines[1].items() if key != "body" or field != "body"}
+        wrong |= {"parent_id": [1]} if field == "parent_id" else {}
+        dump.write_text(json.dumps(wrong))
+        with pytest.raises(CorpusError, match=f"not a comment: {message}"):
+            prepare(PrepareSettings("reddit"), [dump], tmp_path / "out")
