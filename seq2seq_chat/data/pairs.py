@@ -134,7 +134,7 @@ def parallel_lines(
     progress: bool = False,
     on_progress: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    """Yield the lines of two files side by side, each as (offset, line).
+    """Yield the lines of two files side by side, each as (offset, line). One may have another empty line at its end.
 
     Args:
         damaged: See ``located_lines``.
@@ -149,6 +149,9 @@ def parallel_lines(
         if source_line is None or target_line is None:
             source_count = number + (source_line is not None) + sum(1 for _ in sources)
             target_count = number + (target_line is not None) + sum(1 for _ in targets)
+            _, extra = source_line or target_line or (0, "")
+            if abs(source_count - target_count) == 1 and not (extra or damaged):
+                return  # a file of Moses may have an empty line at its end
             raise CorpusError(
                 f"{source} has {_lines(source_count)}, but {target} has {_lines(target_count)}. Each line of one "
                 "must correspond to the same line of the other."

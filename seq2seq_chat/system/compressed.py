@@ -164,11 +164,17 @@ def read_decompressed(path: Path) -> bytes:
     """
     with open(path, "rb", buffering=0) as file:
         try:
-            content = io.BytesIO(file.read())
+            content = file.read()
         except OSError as error:
             raise DamagedFile(f"could not be read: {error.strerror}") from error
-    make = _find_decompressor(content)
-    return content.getvalue() if make is None else b"".join(data for data, _ in _decompress(content, make))
+    return decompressed(content)
+
+
+def decompressed(content: bytes) -> bytes:
+    """The decompressed contents of a file, which may not be compressed. Raises DamagedFile."""
+    file = io.BytesIO(content)
+    make = _find_decompressor(file)
+    return content if make is None else b"".join(data for data, _ in _decompress(file, make))
 
 
 def read_start(path: Path, size: int) -> bytes:

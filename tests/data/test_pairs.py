@@ -76,6 +76,10 @@ def test_rows(tmp_path: Path, content: bytes, expected: list[tuple[str, str]]) -
 
 def test_parallel_lines(tmp_path: Path) -> None:
     assert rows(parallel(tmp_path, b"\xef\xbb\xbfa\r\nb\tb\r\n", b"\xef\xbb\xbfc\nd")) == [("a", "c"), ("b\tb", "d")]
+    assert rows(parallel(tmp_path, b"a\nb\n\n", b"c\nd\n")) == [("a", "c"), ("b", "d")]  # as in files of Moses
+    assert rows(parallel(tmp_path, b"a\nb\n", b"c\nd\n\r\n")) == [("a", "c"), ("b", "d")]
+    with pytest.raises(CorpusError, match=r"has 4 lines, but .* has 2 lines"):
+        rows(parallel(tmp_path, b"a\nb\n\n\n", b"c\nd\n"))
 
 
 BAD = {

@@ -1,10 +1,16 @@
-"""Cornell Movie-Dialogs: a file of conversations, which lists the ids of lines in a second file."""
+"""Cornell Movie-Dialogs: a file of conversations, which lists the ids of lines in a second file.
+
+ConvoKit distributes it as ``utterances.jsonl``, in which each utterance names the one that it replies to.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+
+import orjson
 
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
 from seq2seq_chat.prepare.readers.text import ConversationWriter, line_batches
@@ -12,16 +18,21 @@ from seq2seq_chat.prepare.shards import UTTERANCES, Piece, ReaderSettings, Shard
 
 _SEPARATOR = " +++$+++"  # followed by a space, unless the field is empty
 _MARKUP = re.compile(r"</?[A-Za-z]+>")  # <u>, <i>, <b> and a few more for emphasis
+_CONVOKIT = re.compile(rf"utterances\.jsonl{COMPRESSED}")
+_FLUSHED_CONVERSATIONS = 1000
 _LINE_ID = re.compile(r"L\d+")
 
 
 def read_cornell(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
-    """Read the file of conversations, with the file of lines next to it.
+    """Read the file of conversations, with the file of lines next to it, or the utterances of ConvoKit.
 
     Raises:
         OSError: One of the two files cannot be opened.
     """
-    lines_file = piece.companion or lines_file_of(piece.path)
+    if piece.companion is None:
+        _read_convokit(piece, settings, shard)
+        return
+    lines_file = piece.companion
     texts = _read_texts(piece, lines_file, shard)
     conversations = ConversationWriter(piece, settings, shard)
     for lines in line_batches(piece, shard, legacy=True):
@@ -56,6 +67,35 @@ def _read_texts(piece: Piece, lines_file: Path, shard: Shard) -> dict[str, str]:
     return texts
 
 
+def _read_convokit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+    """Read utterances in any order. A conversation goes on with the first reply to each of its utterances."""
+    texts: dict[str, str] = {}
+    replies: dict[str | None, list[str]] = defaultdict(list)
+    for lines in line_batches(piece, shard):
+        for number, line in lines:
+            if not line.strip():
+                continue
+            shard.piece.records += 1
+            try:
+                utterance = orjson.loads(line)
+                name, text = utterance["id"], _MARKUP.sub("", utterance["text"]).replace("\n", " ")
+                replies[utterance["reply-to" if "reply-to" in utterance else "reply_to"]].append(name)
+                texts.setdefault(name, text)
+            except (ValueError, KeyError, TypeError) as error:
+                shard.add_damage(f"line {number}", f"not an utterance as ConvoKit writes them: {error!r}")
+    conversations = ConversationWriter(piece, settings, shard)
+    for number, first in enumerate(replies[None]):
+        chain, name = [], first
+        while name in texts:
+            chain.append(texts.pop(name))
+            name = next(iter(replies.get(name, ())), "")
+        conversations.add(number, chain)
+        if number % _FLUSHED_CONVERSATIONS == 0:
+            conversations.flush()
+    conversations.flush()
+    shard.leave_out("beside the first reply to an utterance", len(texts), texts.values())
+
+
 def lines_file_of(conversations_file: Path) -> Path:
     """The file of lines that belongs to a file of conversations, compressed or not."""
     name = conversations_file.name.replace("conversations", "lines")
@@ -67,17 +107,21 @@ def lines_file_of(conversations_file: Path) -> Path:
 def _conversation_files(path: Path) -> Iterable[Piece]:
     """The file itself, or of a file of lines the files of conversations that belong to it. Raises OSError."""
     conversations: list[Path] = []
-    if "conversations" not in path.name:
+    if "conversations" not in path.name and not _CONVOKIT.fullmatch(path.name):
         conversations = [file for file in sorted(path.parent.glob("*conversations*")) if lines_file_of(file) == path]
     return [file for name in conversations or [path] for file in single_file(name)]
+
+
+def _companion(path: Path) -> Path | None:
+    return None if _CONVOKIT.fullmatch(path.name) else lines_file_of(path)
 
 
 CORPUS = RawCorpus(
     read_cornell,
     UTTERANCES,
-    rf".*conversations.*\.txt{COMPRESSED}",
-    "movie_conversations.txt",
+    rf".*conversations.*\.txt{COMPRESSED}|{_CONVOKIT.pattern}",
+    "movie_conversations.txt or utterances.jsonl",
     unit="utterances",
     expand=_conversation_files,
-    companion=lines_file_of,
+    companion=_companion,
 )

@@ -20,7 +20,7 @@ from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
 from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize_block
-from seq2seq_chat.system.compressed import DECOMPRESSION_ERRORS, DamagedFile, read_decompressed
+from seq2seq_chat.system.compressed import DECOMPRESSION_ERRORS, DamagedFile, decompressed, read_decompressed
 
 SKETCH_SIZE = 32
 """Fingerprints in the sketch of a film: the smallest hashes of its distinct long sentences."""
@@ -103,7 +103,7 @@ def _content(piece: Piece) -> bytes:
         return read_decompressed(piece.path)
     try:
         archive = open_archive(piece.path)
-        return archive.read(piece.member) if piece.member else b""
+        return decompressed(archive.read(piece.member)) if piece.member else b""
     except ZIP_ERRORS as error:
         raise DamagedFile(f"could not be decompressed: {error}") from error
 
@@ -141,7 +141,7 @@ def _members(path: Path) -> Iterable[Piece]:
             members = [
                 Piece(path, info.compress_size, info.filename)
                 for info in archive.infolist()
-                if info.filename.endswith(".xml")
+                if info.filename.endswith((".xml", ".xml.gz"))
             ]
     except ZIP_ERRORS:
         return single_file(path)  # reported as damage when it is read

@@ -46,7 +46,7 @@ def test_copies_are_detected_by_their_sentences(tmp_path: Path) -> None:
     assert (kept["reading"]["copies"], kept["total"]["conversations"]) == (0, 10)
 
 
-@pytest.mark.parametrize("form", ["plain", "gz", "zip", "list", "files"])
+@pytest.mark.parametrize("form", ["plain", "gz", "zip", "zip of gz", "list", "files"])
 def test_film_sources_are_equivalent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     def write_films(folder: Path, compress: Callable[[bytes], bytes], suffix: str) -> list[Path]:
         paths = []
@@ -59,9 +59,9 @@ def test_film_sources_are_equivalent(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     write_films(tmp_path / "plain", bytes, "")
     prepare(PrepareSettings("opensubtitles", split=(1, 1, 1)), [tmp_path / "plain"], tmp_path / "expected")
-    paths = write_films(tmp_path / "other", gzip.compress if form == "gz" else bytes, ".gz" if form == "gz" else "")
+    paths = write_films(tmp_path / "other", *((gzip.compress, ".gz") if "gz" in form else (bytes, "")))
     given = [tmp_path / "other"]
-    if form == "zip":
+    if "zip" in form:
         given = [tmp_path / "en.zip"]
         with zipfile.ZipFile(given[0], "w", zipfile.ZIP_DEFLATED) as archive:
             for path in reversed(paths):

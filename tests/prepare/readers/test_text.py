@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import json
 import lzma
 import re
 from collections.abc import Callable
@@ -153,6 +154,29 @@ def cornell(folder: Path, conversations: str, lines: bytes) -> Path:
     (folder / "movie_conversations.txt").write_text(conversations)
     (folder / "movie_lines.txt.gz").write_bytes(gzip.compress(lines))
     return folder
+
+
+def test_cornell_of_convokit(tmp_path: Path, read: Read) -> None:
+    """Replies come before what they reply to; a second reply to an utterance is left out."""
+    utterances = [
+        ("L3", "L1", "L2", "third", "reply-to"),
+        ("L2", "L1", "L1", "second <u>one</u>", "reply-to"),
+        ("L1", "L1", None, "first\nline", "reply-to"),
+        ("L9", "L8", "L8", "b", "reply_to"),
+        ("L4", "L1", "L1", "another", "reply-to"),
+        ("L8", "L8", None, "a", "reply_to"),
+    ]
+    lines = [
+        json.dumps({"id": name, "conversation_id": root, "text": text, "speaker": "u0", "meta": {}, key: parent})
+        for name, root, parent, text, key in utterances
+    ]
+    (tmp_path / "utterances.jsonl").write_text("\n".join([*lines, '{"id": "L5"}']) + "\n")
+    (tmp_path / "conversations.json").write_text("{}")
+    conversations, report = read("cornell", tmp_path)
+    assert conversations == [["first line", "second one", "third"], ["a", "b"]]
+    (piece,) = report.pieces
+    assert (piece.records, piece.damaged) == (7, 1)
+    assert piece.left_out == {"beside the first reply to an utterance": 1}
 
 
 def test_cornell(tmp_path: Path, read: Read) -> None:
