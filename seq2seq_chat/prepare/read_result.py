@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -12,6 +13,16 @@ from seq2seq_chat.data.samples import Letters, check_letters
 from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, Piece, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
 from seq2seq_chat.text.tokenizers import TokenizerSettings
+from seq2seq_chat.text.tokenizers.english import describe_marks
+
+logger = logging.getLogger(__name__)
+
+
+def warn_of_marks(words: Mapping[str, Sequence[str]]) -> None:
+    """Warn of what the English tokenizer removes within words, see ``words_with_marks``."""
+    logger.warning(
+        "the english tokenizer removes %s; --tokenizer unicode keeps them, also with --lowercase", describe_marks(words)
+    )
 
 
 class TooMuchDamage(CorpusError):
@@ -109,12 +120,18 @@ class ReadResult:
         )
 
     def check_letters(self) -> None:
-        """Warn if a tokenizer removed more than half of the letters. Raises CorpusError if it removed nearly all."""
+        """Warn of letters, accents, apostrophes and emoji that a tokenizer removed.
+
+        Raises:
+            CorpusError: It removed nearly all letters.
+        """
         (tokenizer, target_tokenizer), total = self.tokenizers, self.total
         source = Letters(total.letters, total.kept_letters)
         target = Letters(total.target_letters, total.kept_target_letters)
         check_letters("the sources" if target.raw else "the inputs", tokenizer.name, source)
         check_letters("the targets", target_tokenizer.name, target)
+        if total.marks:
+            warn_of_marks(total.marks)
 
     def describe_left_out(self) -> str:
         """What is left out, by reason, with examples; empty if nothing is."""

@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
 from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.read_result import warn_of_marks
 from seq2seq_chat.prepare.readers import COMPRESSED
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
-from seq2seq_chat.prepare.shards import Piece
+from seq2seq_chat.prepare.shards import MAX_EXAMPLES, Piece
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
 from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers.english import words_with_marks
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -77,6 +79,10 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         if not (staging / "train.txt").stat().st_size:
             raise CorpusError("train.txt would be empty. Use a longer text, or another --split.")
         codec = _build_codec(settings, staging)
+        if settings.tokenizer.name == "english":
+            start = next(read_text(staging / "train.txt"), "")
+            if marks := words_with_marks([start], MAX_EXAMPLES):
+                warn_of_marks(marks)
         statistics: dict[str, Any] = {name: _count(staging / f"{name}.txt", codec) for name in SPLITS}
         statistics |= {"vocabulary": len(codec.vocabulary), "tokenizer": settings.tokenizer.name}
         empty = [name for name, share in zip(SPLITS, shares, strict=True) if share and not statistics[name]["tokens"]]

@@ -184,6 +184,7 @@ class PieceReport:
     kept_letters: int = 0  # left of them by the tokenizer
     target_letters: int = 0  # of pairs: in the first raw targets
     kept_target_letters: int = 0  # left of them by the tokenizer of the target
+    marks: dict[str, list[str]] = field(default_factory=dict)  # words that lose some: see english.words_with_marks
     removed_words: int = 0  # by tokenizers that clean
     removed_characters: int = 0  # by others
     replaced: int = 0  # characters that a line of a corpus file cannot hold
@@ -196,8 +197,8 @@ class PieceReport:
         """Add the counts of another piece of the same file; what is true of a piece is true of its file."""
         for name, value in vars(other).items():
             own = getattr(self, name)
-            if name == "examples":
-                self.examples |= {key: [*own.get(key, []), *texts][:MAX_EXAMPLES] for key, texts in value.items()}
+            if name in ("examples", "marks"):
+                own |= {key: [*own.get(key, []), *texts][:MAX_EXAMPLES] for key, texts in value.items()}
             elif isinstance(value, dict):
                 setattr(self, name, {key: own.get(key, 0) + value.get(key, 0) for key in {**own, **value}})
             elif name != "file":

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
+from seq2seq_chat.data.samples import SAMPLE_UTTERANCES
 from seq2seq_chat.prepare.arrow import strings
-from seq2seq_chat.prepare.shards import NOTHING_KEPT, TOKENS, Shard
+from seq2seq_chat.prepare.shards import MAX_EXAMPLES, NOTHING_KEPT, TOKENS, Shard
 from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
-from seq2seq_chat.text.tokenizers.english import clean_block
+from seq2seq_chat.text.tokenizers.english import clean_block, words_with_marks
 
 _NOT_IN_LINES = re.compile("[\n\r\0\ud800-\udfff]")
 _BYTE_ORDER_MARK = "\ufeff"
@@ -82,6 +83,8 @@ def tokenize(
     if tokenizer is not None and tokenizer.cleans:
         texts = tokenizer.encode_lines(raw)
         shard.piece.removed_words += tokenizer.count_removed(raw)
+        if settings.name == "english":
+            _find_marks(raw, shard, target=target)
         shard.add_letters(raw, texts, target=target)
         if not pairs:
             _count_lost(raw, texts, shard)
@@ -110,12 +113,21 @@ def tokenize_block(block: bytes, settings: TokenizerSettings, shard: Shard) -> t
     """
     if settings.name == "english" and len(block) <= MAX_LINE_BYTES:
         cleaned = clean_block(block)  # without a string for each line
-        shard.add_letters(_first_lines(block), _first_lines(cleaned))
+        lines = _first_lines(block)
+        _find_marks(lines, shard)
+        shard.add_letters(lines, _first_lines(cleaned))
         if cleaned.startswith(b"\n") or cleaned.endswith(b"\n") or b"\n\n" in cleaned or not cleaned:
             _count_lost(block.decode().split("\n"), cleaned.decode().split("\n"), shard)
         return cleaned, None
     texts, tokens = tokenize(block.decode().split("\n"), settings, shard)
     return _block(texts), None if tokens is None or tokens is texts else _block(tokens)
+
+
+def _find_marks(raw: Sequence[str], shard: Shard, *, target: bool = False) -> None:
+    """Look for what the English tokenizer removes within words, in the utterances whose letters are counted."""
+    if not (shard.piece.target_letters if target else shard.piece.letters):
+        for name, words in words_with_marks(raw[:SAMPLE_UTTERANCES], MAX_EXAMPLES).items():
+            shard.piece.marks[name] = [*shard.piece.marks.get(name, ()), *words][:MAX_EXAMPLES]
 
 
 def _count_lost(raw: Sequence[str], texts: Sequence[str], shard: Shard) -> None:

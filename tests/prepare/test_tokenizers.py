@@ -135,6 +135,8 @@ def raw_conversations(corpus: str) -> list[list[str]]:
 def _without_markup(corpus: str, text: str) -> str:
     if corpus == "cornell":
         return re.sub("</?[A-Za-z]+>", "", text)
+    if corpus == "reddit":
+        return text.replace("\u200b", "").replace("\u00a0", " ")
     return " ".join(text.split()) if corpus == "opensubtitles" else text
 
 
@@ -218,12 +220,12 @@ def write_comments(path: Path, bodies: list[str]) -> Path:
 def test_losses_are_counted(tmp_path: Path, cli: Cli) -> None:
     bodies = ["a\nb\r\nc", "nul\0", "half \ud83d", "\ufeffmarked\u200b", "it's gro\u00df, yes", "bell\x07"]
     path = write_comments(tmp_path / "RC_1", bodies)
-    texts = ["a b  c", "nul", "half \ufffd", "marked\u200b", "it's gro\u00df, yes", "bell\x07"]
+    texts = ["a b  c", "nul", "half \ufffd", "marked", "it's gro\u00df, yes", "bell\x07"]
     expected: dict[str, tuple[dict[str, int], list[str]]] = {
         "english": ({}, ["a b c", "nul", "half", "marked", "it s gro , yes", "bell"]),
-        "thesis": ({"removed_words": 6}, ["a b c", "half", "yes"]),
-        # The byte order mark is no part of the text.
-        "unicode": ({"removed_characters": 2, "replaced_characters": 5}, texts),
+        "thesis": ({"removed_words": 5}, ["a b c", "half", "marked", "yes"]),
+        # The byte order mark and the zero-width space are no part of the text.
+        "unicode": ({"removed_characters": 1, "replaced_characters": 5}, texts),
         "character": ({"replaced_characters": 5}, texts),
     }
     for name, (losses, lines) in expected.items():
@@ -348,3 +350,16 @@ def test_training_reads_the_same_tokens(tmp_path: Path, cli: Cli, name: Tokenize
 )
 def test_options_of_other_tokenizers_are_refused(cli: Cli, options: str, message: str) -> None:
     assert message in cli("prepare", "lines", "in", "--output", "out", *options.split()).error_message
+
+
+@pytest.mark.parametrize("command", ["lines", "text"])
+def test_marks_that_the_english_tokenizer_removes(tmp_path: Path, cli: Cli, command: str) -> None:
+    (tmp_path / "chat.txt").write_text(
+        "I don't know\nIt’s 'quoted'\ncafe\u0301 and naïve\nfine 😂\nwe're\n" * 20, "utf-8"
+    )
+    options = ("prepare", command, tmp_path / "chat.txt", "--output", tmp_path / "out", "--tokenizer")
+    assert (
+        "warning: the english tokenizer removes apostrophes (don't becomes don t, It’s becomes it s) and "
+        "accents (cafe\u0301 becomes cafe, naïve becomes naive) and emoji (😂); --tokenizer unicode keeps them, also with --lowercase"
+    ) in cli(*options, "english").err
+    assert "removes" not in cli(*options, "unicode").err

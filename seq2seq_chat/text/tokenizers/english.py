@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -50,6 +51,29 @@ def clean(text: str) -> str:
     words are separated by single spaces. Cleaning is idempotent.
     """
     return " ".join(_TOKEN.findall(_to_ascii(text).lower()))
+
+
+_WORDS_WITH_MARKS = {
+    "apostrophes": re.compile(r"\w+['’]\w+|(?<!\S)['’](?:s|m|re|ve|ll|d|t)\b"),
+    "accents": re.compile(r"\w*(?:[À-ÖØ-öø-ɏḀ-ỿ]|\w[\u0300-\u036f])\w*"),
+    "emoji": re.compile("[\U0001f000-\U0001faff☹☺❤]"),
+}
+
+
+def words_with_marks(texts: Iterable[str], count: int) -> dict[str, list[str]]:
+    """The first words, up to ``count``, that lose apostrophes or accents when they are cleaned, and the first emoji."""
+    text = "\n".join(texts)
+    found = {name: islice(pattern.finditer(text), 8 * count) for name, pattern in _WORDS_WITH_MARKS.items()}
+    words = {name: list(dict.fromkeys(match[0] for match in matches))[:count] for name, matches in found.items()}
+    return {name: some for name, some in words.items() if some}
+
+
+def describe_marks(words: Mapping[str, Sequence[str]]) -> str:
+    """What cleaning does to ``words_with_marks``."""
+    return " and ".join(
+        f"{name} ({', '.join(f'{word} becomes {clean(word)}' if clean(word) else word for word in some)})"
+        for name, some in words.items()
+    )
 
 
 def join_lines(texts: Sequence[str]) -> str:
