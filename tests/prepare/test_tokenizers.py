@@ -360,6 +360,6 @@ def test_marks_that_the_english_tokenizer_removes(tmp_path: Path, cli: Cli, comm
     options = ("prepare", command, tmp_path / "chat.txt", "--output", tmp_path / "out", "--tokenizer")
     assert (
         "warning: the english tokenizer removes apostrophes (don't becomes don t, It’s becomes it s) and "
-        "accents (cafe\u0301 becomes cafe, naïve becomes naive) and emoji (😂); --tokenizer unicode keeps them, also with --lowercase"
+        "accents (cafe\u0301 becomes cafe, naïve becomes naive) and emoji (😂); --tokenizer unicode keeps them"
     ) in cli(*options, "english").err
     assert "removes" not in cli(*options, "unicode").err
