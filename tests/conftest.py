@@ -15,6 +15,7 @@ import resource
 import shutil
 import signal
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -312,6 +313,26 @@ def run_copy(tiny_run: Path, tmp_path: Path) -> Path:
     copied = tmp_path / "results" / tiny_run.name
     shutil.copytree(tiny_run, copied)
     return copied
+
+
+def edit_config(run: Path, section: str, **changes: Any) -> None:
+    """Change the stored settings of a run in one section, or at the top if it is empty."""
+    file = run / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    (config[section] if section else config).update(changes)
+    file.write_text(json.dumps(config), encoding="utf-8")
+
+
+def edit_checkpoints(run: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change the metadata in all weights of a run."""
+    from seq2seq_chat.checkpoint.arrays import METADATA, read_arrays, write_arrays
+
+    for path in run.rglob("*.npz"):
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name != METADATA]
+        arrays, metadata = read_arrays(path, names)
+        edit(metadata)
+        write_arrays(path, arrays, metadata)
 
 
 @pytest.fixture(scope="session")

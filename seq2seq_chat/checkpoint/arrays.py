@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import Shape, variable_shapes
+from seq2seq_chat.checkpoint.settings import changed_settings, resume_settings
+from seq2seq_chat.config import Config, flat_settings
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import Draft, as_user_error
@@ -118,6 +120,31 @@ def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) 
             raise MismatchError(f"{path} was trained with another {what}; restore the original {file} of the run")
 
 
+def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping[str, Any]) -> None:
+    """Compare the configuration of a run with the settings that a checkpoint was trained with.
+
+    Logs which decoding settings have changed since.
+
+    Raises:
+        MismatchError: Settings of the model or the data have changed.
+    """
+    trained, file = metadata.get("settings", {}), run.path / "config.json"
+    if changed := changed_settings(trained, resume_settings(config)):
+        now, before = (
+            ", ".join(f"{key} {json.dumps(values[side])}" for key, values in list(changed.items())[:4])
+            for side in (1, 0)
+        )
+        raise MismatchError(
+            f"{file} has {now}, but {path.name} was trained with {before}; restore the file, or train a new run with "
+            "other settings"
+        )
+    decoding = {key: value for key, value in flat_settings(config).items() if key.startswith("decoding.")}
+    for key, (before, now) in changed_settings(trained, decoding).items():
+        logger.info(
+            "%s has %s %s; when %s was saved, it was %s", file, key, json.dumps(now), path.name, json.dumps(before)
+        )
+
+
 class TrainedWeights(NamedTuple):
     """The weights of a run."""
 
@@ -140,11 +167,12 @@ def read_weights(run: Run, snapshot: str | None = None) -> TrainedWeights:
         RunError: There are no weights, or all files are damaged.
         MismatchError: The weights do not match the vocabulary or the configuration.
     """
-    codecs, files = run.codecs, run.weight_files(snapshot)
-    shapes = variable_shapes(run.config, *codecs.vocabulary_sizes)
+    config, codecs, files = run.config, run.codecs, run.weight_files(snapshot)
+    shapes = variable_shapes(config, *codecs.vocabulary_sizes)
     warnings: list[str] = []
     for path in files:
         try:
+            ensure_same_settings(run, config, path, read_arrays(path, [])[1])
             arrays, metadata = read_arrays(path, shapes)
             ensure_shapes(path, arrays, shapes)
             ensure_same_codecs(path, metadata, codecs)

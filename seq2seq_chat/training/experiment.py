@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.config import Config, flat_settings
+from seq2seq_chat.checkpoint.settings import resume_settings
+from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.runs.find import RunSnapshot
@@ -28,7 +29,7 @@ from seq2seq_chat.training.distribution.rendezvous import Cluster
 from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
 from seq2seq_chat.training.loop import Trainer
 from seq2seq_chat.training.reporter import Console
-from seq2seq_chat.training.resume import ensure_same_settings, resume_settings
+from seq2seq_chat.training.resume import ensure_same_settings
 from seq2seq_chat.training.time_plan import without_plan
 from seq2seq_chat.training.workers import TrainingDiverged
 
@@ -167,9 +168,13 @@ def _start(session: Session, stale_holder: str | None) -> Trainer | None:
 
 
 def _record_start(session: Session, trainer: Trainer) -> None:
-    """Append the changed settings and the initial weights to the run's history, and save the new configuration."""
+    """Append the changed settings and the initial weights to the run's history, and save the new configuration.
+
+    Settings are compared with those of the checkpoint, as the configuration may have been edited.
+    """
     run, config = session.run, session.config
     before, after = flat_settings(run.config), flat_settings(config)
+    before |= upgrade_flat_settings(trainer.state.trained_settings)
     changes = {} if session.new else {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v}
     for key, (old, value) in changes.items():
         trainer.console.log(f"changed: {key} from {json.dumps(old)} to {json.dumps(value)}")

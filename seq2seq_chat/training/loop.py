@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seq2seq_chat.config import Training
@@ -27,6 +27,7 @@ class TrainingState:
     meter: Meter
     best_loss: float = math.inf  # lowest validation loss so far, in nats per token
     best_bleu: float = -math.inf  # highest validation BLEU so far
+    trained_settings: Mapping[str, Any] = field(default_factory=dict)  # of the checkpoint to continue from, by path
 
     @property
     def step(self) -> int:
@@ -52,6 +53,7 @@ class TrainingState:
 
     def restore(self, metadata: Mapping[str, Any]) -> bool:
         """Restore what :meth:`metadata` returned; returns whether the order of samples continues as well."""
+        self.trained_settings = metadata.get("settings", {})
         self.best_loss = float(metadata["best_loss"])
         self.best_bleu = float(metadata.get("best_bleu", -math.inf))
         self.meter.restore(metadata["meter"])

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, ensure_same_codecs, read_arrays
-from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
+from seq2seq_chat.checkpoint.settings import changed_settings, resume_settings, trained_settings
+from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.model.language_model import LanguageModel
@@ -22,38 +23,15 @@ from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.initialize import InitialWeights
 from seq2seq_chat.training.learner import Learner
 
-FILES = (
-    *("train", "validation", "test"),
-    *("vocabulary", "target_vocabulary", "tokenizer_file", "target_tokenizer_file"),
-)  # may move; their contents are compared when they are read
-
-STREAM_SETTINGS = ("training.batch_size", "training.bptt_forward", "training.bptt_backward")  # they divide the text
-
-
-def resume_settings(config: Config) -> dict[str, Any]:
-    """The settings that must not change, by path: ``model.hidden_size``."""
-    return {
-        path: value
-        for path, value in flat_settings(config).items()
-        if path in ("seed", "task", "training.optimizer")  # another optimizer has other variables
-        or (path in STREAM_SETTINGS and config.task == "language_model")
-        or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
-    }
-
 
 def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Compare the settings of a run with those it is resumed with.
 
-    Settings that only one of the two has were added or removed by another version, and are ignored.
-
     Raises:
         UserError: some settings differ; the message lists them.
     """
-    before = upgrade_flat_settings(before)
     differing = [
-        f"{path} ({json.dumps(before[path])} → {json.dumps(now[path])})"
-        for path in now
-        if path in before and before[path] != now[path]
+        f"{path} ({json.dumps(old)} → {json.dumps(new)})" for path, (old, new) in changed_settings(before, now).items()
     ]
     if differing:
         raise UserError(
@@ -72,11 +50,11 @@ class TrainingInputs(NamedTuple):
     initial: InitialWeights | None = None  # for a new run
 
     def metadata(self) -> dict[str, Any]:
-        """What must not change when training is resumed, for a checkpoint."""
+        """What training is resumed with, for a checkpoint."""
         return {
             **self.codecs.fingerprints(),
             "corpus": self.corpus.fingerprint,
-            "settings": resume_settings(self.config),
+            "settings": trained_settings(self.config),
         }
 
 

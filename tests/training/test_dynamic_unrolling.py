@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.runs.json_lines import read_json_lines
-from tests.conftest import Cli
+from tests.conftest import Cli, edit_checkpoints, edit_config
 
 pytestmark = pytest.mark.slow
 
@@ -69,9 +69,8 @@ def test_training_resumes_and_the_run_is_evaluated_and_chats(
     assert (resumed.status, resumed.err) == (0, "")
     static = tmp_path / "static"
     shutil.copytree(run, static)
-    stored = json.loads((static / "config.json").read_text(encoding="utf-8"))
-    stored["model"]["unrolling"] = "static"
-    (static / "config.json").write_text(json.dumps(stored), encoding="utf-8")
+    edit_config(static, "model", unrolling="static")
+    edit_checkpoints(static, lambda metadata: metadata.pop("settings"))
     measured = []
     for folder in (run, static):
         evaluated = cli("evaluate", folder, "--json", tmp_path / "metrics.json")

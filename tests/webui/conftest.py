@@ -200,14 +200,6 @@ def error_of(response: Any, status: int) -> str:
     return message
 
 
-def edit_config(run: Path, section: str, **changes: Any) -> None:
-    """Change the stored settings of a run in one section, or at the top if it is empty."""
-    file = run / "config.json"
-    config = json.loads(file.read_text(encoding="utf-8"))
-    (config[section] if section else config).update(changes)
-    file.write_text(json.dumps(config), encoding="utf-8")
-
-
 def resident_memory() -> int:
     """Bytes of this process in memory."""
     fields = Path("/proc/self/statm").read_text(encoding="ascii").split()

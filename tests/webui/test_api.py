@@ -18,8 +18,9 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
+from tests.conftest import edit_checkpoints, edit_config
 from tests.random_runs import make_codec, random_run, small_config
-from tests.webui.conftest import MakeClient, edit_config, error_of
+from tests.webui.conftest import MakeClient, error_of
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.run_registry import strip_paths
@@ -326,6 +327,7 @@ def test_a_model_that_the_dynamic_decoder_does_not_support(client: FlaskClient, 
 def test_a_translation_has_no_history(client: FlaskClient, results: Path) -> None:
     edit_config(results / "tiny", "data", train="x.tsv", validation=None, test=None, shared_vocabulary=True)
     edit_config(results / "tiny", "", task="translation")
+    edit_checkpoints(results / "tiny", lambda metadata: metadata.pop("settings"))
     assert "history: a translation has no earlier turns" in error_of(chat(client, history=["hello"]), 400)
     assert chat(client, history=[]).status_code == 200
 

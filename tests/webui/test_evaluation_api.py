@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
-from tests.conftest import limited_file_size
-from tests.webui.conftest import edit_config, error_of
+from tests.conftest import edit_config, limited_file_size
+from tests.webui.conftest import error_of
 from webui.evaluation_schemas import EvaluationResults
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")

@@ -18,7 +18,8 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import Notes, read_notes, write_notes
 from seq2seq_chat.system.errors import UserError
-from tests.webui.conftest import MakeClient, Serve, edit_config, error_of
+from tests.conftest import edit_config
+from tests.webui.conftest import MakeClient, Serve, error_of
 from webui.api import compute_answers
 from webui.app import close_app
 from webui.limits import Limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -148,8 +148,11 @@ def load_trained_model(run: Run, snapshot: str | None = None) -> TrainedModel[Se
     config = run.config
     if config.task == "language_model":
         raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
-    target_size, source_size = run.codecs.vocabulary_sizes
-    return _load(Seq2Seq(config.model, target_size, config.seed, source_size), run, snapshot)
+
+    def build(target_size: int, source_size: int) -> Seq2Seq:
+        return Seq2Seq(config.model, target_size, config.seed, source_size)
+
+    return _load(build, run, snapshot)
 
 
 def load_language_model(run: Run, snapshot: str | None = None) -> TrainedModel[LanguageModel]:
@@ -162,11 +165,13 @@ def load_language_model(run: Run, snapshot: str | None = None) -> TrainedModel[L
     config = run.config
     if config.task != "language_model":
         raise RunError(f"run {run.name} is no language model: its task is {config.task}; use seq2seq-chat chat")
-    return _load(LanguageModel(config.model, run.codecs.vocabulary_sizes[0], config.seed), run, snapshot)
+    return _load(lambda size, _: LanguageModel(config.model, size, config.seed), run, snapshot)
 
 
-def _load(model: Model, run: Run, snapshot: str | None) -> TrainedModel[Model]:
+def _load(build: Callable[[int, int], Model], run: Run, snapshot: str | None) -> TrainedModel[Model]:
+    """Build a model for the numbers of words of target and source, once its weights are read."""
     arrays, codecs, step, warnings = read_weights(run, snapshot)
+    model = build(*codecs.vocabulary_sizes)
     for name, variable in by_name(model.trainable_variables).items():
         variable.assign(arrays[name])
     return TrainedModel(model, codecs, step, warnings)
