@@ -23,7 +23,7 @@ from seq2seq_chat.checkpoint.settings import changed_settings, resume_settings
 from seq2seq_chat.config import Config, flat_settings
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import Draft, as_user_error
+from seq2seq_chat.system.files import Draft, as_user_error, file_checksum
 from seq2seq_chat.text.codec import Codecs
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) 
 def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping[str, Any]) -> None:
     """Compare the configuration of a run with the settings that a checkpoint was trained with.
 
-    Logs which decoding settings have changed since.
+    Logs which decoding settings have changed since, or that the lexicon has.
 
     Raises:
         MismatchError: Settings of the model or the data have changed.
@@ -143,6 +143,9 @@ def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping
         logger.info(
             "%s has %s %s; when %s was saved, it was %s", file, key, json.dumps(now), path.name, json.dumps(before)
         )
+    checksum = metadata.get("lexicon")
+    if checksum is not None and run.lexicon_file.is_file() and file_checksum(run.lexicon_file) != checksum:
+        logger.info("%s has changed since %s was saved", run.lexicon_file, path.name)
 
 
 class TrainedWeights(NamedTuple):

@@ -23,13 +23,13 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import atomic_folder
+from seq2seq_chat.system.files import atomic_folder, part_checksums
 from seq2seq_chat.system.lines import TextFile, read_error
 from seq2seq_chat.text.codec import Codecs
 
 SAMPLES, TEXT = "seq2seq-chat encoded corpus", "seq2seq-chat encoded text"
 """Formats of a cache: the samples of a corpus, or running text."""
-_VERSION = 3  # increase it when cleaning, pairing or the layout of the arrays change
+_VERSION = 4  # increase it when cleaning, pairing or the layout of the arrays change
 _RECORD = "cache.json"
 _ABANDONED_SECONDS = 24 * 3600.0
 
@@ -181,15 +181,15 @@ def _roots(paths: Sequence[Path]) -> list[Path]:
 def _load(folder: Path, key: CacheKey) -> _Files | None:
     """Open the cache in ``folder``; None if it is incomplete or belongs to another key."""
     record = _read_record(folder)
-    described, sizes = record.pop("arrays", None), record.pop("copies", None)
+    described, texts = record.pop("arrays", None), record.pop("copies", None)
     if record != asdict(key):
         return None
     try:
         arrays = {name: StoredArray(folder / f"{name}.npy", value["crc32"]) for name, value in described.items()}
         is_complete = all(len(stored.array) == described[name]["length"] for name, stored in arrays.items())
         is_complete &= all(stored.parts == len(stored.checksums) for stored in arrays.values())
-        is_complete &= all((folder / name).stat().st_size == size for name, size in sizes.items())
-        copies = {name: TextFile(folder / name) for name in sizes}
+        is_complete &= all((folder / name).stat().st_size == text["bytes"] for name, text in texts.items())
+        copies = {name: TextFile(folder / name, text["crc32"]) for name, text in texts.items()}
         return _Files(folder, folder.stat().st_ino, arrays, copies) if is_complete else None
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError):
         return None  # missing, empty or truncated files, another record
@@ -220,7 +220,7 @@ def _build(root: Path, key: CacheKey, build: Callable[[Path], object]) -> _Files
                 stored = StoredArray(path)
                 record["arrays"][path.stem] = {"length": len(stored.array), "crc32": stored.checksums}
             else:
-                record["copies"][path.name] = path.stat().st_size
+                record["copies"][path.name] = {"bytes": path.stat().st_size, "crc32": part_checksums(path)}
         (building / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
         (building / _RECORD).chmod(0o600)
     files = _load(folder, key)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +26,10 @@ from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sent2vec_training import train_sent2vec
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import as_user_error
+from seq2seq_chat.system.files import as_user_error, file_checksum, write_atomically
 from seq2seq_chat.text.vocabulary import UNKNOWN
+
+logger = logging.getLogger(__name__)
 
 
 class SentenceDistances(NamedTuple):
@@ -84,7 +88,7 @@ def load_sentence_vectors(run: Run, folder: Path, model: str | Path | None = Non
     """Load the sentence vectors of a run, training them first if necessary.
 
     Args:
-        folder: for the trained model; runs may share it.
+        folder: for the trained model, which is trained again if it is damaged; runs may share it.
         model: a binary Sent2Vec model to use instead.
 
     Returns:
@@ -97,8 +101,15 @@ def load_sentence_vectors(run: Run, folder: Path, model: str | Path | None = Non
         vectors = Sent2Vec.load(model)
         return vectors, f"the Sent2Vec model {model} ({vectors.dim} dimensions)"
     path = folder / f"sent2vec_{_fingerprint(run)}.bin"
+    checksum_file = path.with_suffix(".crc32")
+    with suppress(FileNotFoundError):  # nothing is trained yet, or by a version that wrote no checksum
+        if checksum_file.read_bytes().decode(errors="replace") != file_checksum(path):
+            logger.warning("%s is damaged; training it again", path)
+            path.unlink()
     if not path.is_file():
+        checksum_file.unlink(missing_ok=True)
         _train(run, path)
+        write_atomically(checksum_file, file_checksum(path))
     vectors = Sent2Vec.load(path)
     return vectors, f"Sent2Vec vectors of {vectors.dim} dimensions, trained on this run's training corpus"
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, Letters
 from seq2seq_chat.prepare.arrow import booleans, integers
-from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.system.files import file_checksum, write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
@@ -207,20 +207,26 @@ class PieceReport:
 
 @dataclass
 class TaskReport:
-    """The report of a task: the key of its shard, its pieces, and the first damages and all incomplete pieces."""
+    """The report of a task: the key of its shard, its pieces, and the first damages and all incomplete pieces.
+
+    It is saved beside the folder of the shard, with the checksums of the files there.
+    """
 
     key: str = ""
     pieces: list[PieceReport] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        write_atomically(path, json.dumps(asdict(self)))
+        files = {file.name: file_checksum(file) for file in path.with_suffix("").iterdir()}
+        write_atomically(path, json.dumps({**asdict(self), "files": files}))
 
     @classmethod
     def load(cls, path: Path) -> TaskReport | None:
-        """The report of a finished task, or None if there is none or it is damaged."""
+        """The report of a finished task, or None if there is none, or it or its shard is damaged."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
+            if any(file_checksum(path.with_suffix("") / name) != crc32 for name, crc32 in content["files"].items()):
+                return None
             pieces = [PieceReport(**piece) for piece in content["pieces"]]
             return cls(content["key"], pieces, [Damage(**damage) for damage in content["damages"]])
         except (OSError, ValueError, TypeError, KeyError):

@@ -1,7 +1,8 @@
 """Replies and exact losses for every sample of a corpus, kept in a file.
 
 The first line of the file identifies the weights, the corpus and the settings; each further line is the JSON object of
-a sample, in the order of the samples. Lines are flushed to disk block by block, so an interrupted evaluation resumes.
+a sample, in the order of the samples, with a checksum. Lines are flushed to disk block by block, so an interrupted
+evaluation resumes; after a damaged line, it predicts the samples again.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import fcntl
 import hashlib
 import itertools
 import json
+import logging
 import os
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +41,9 @@ BLOCK = 640  # samples decoded together, and again after an interruption
 MAX_ROWS = 128  # samples scored together
 SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
 MAX_BUCKETS = 8
+CHECKSUM = ', "crc32": '  # of what precedes it in a line; earlier versions wrote none
+
+logger = logging.getLogger(__name__)
 
 
 class Prediction(NamedTuple):
@@ -68,7 +74,9 @@ class Predictions:
         with open(self.path, encoding="utf-8") as file:
             next(file)
             for line in file if self._selected is None else itertools.compress(file, self._selected):
-                yield Prediction(**json.loads(line))
+                values = json.loads(line)
+                values.pop("crc32", None)
+                yield Prediction(**values)
 
     def select(self, selected: npt.NDArray[np.bool_]) -> Predictions:
         """Some of the predictions in the file."""
@@ -172,6 +180,7 @@ def _truncate_to_complete(file: IO[bytes], header: dict[str, Any], samples: np.n
     Only complete blocks are kept, because losses are rounded differently with other block boundaries.
     """
     first_line = (json.dumps(header, sort_keys=True) + "\n").encode()
+    size = file.seek(0, os.SEEK_END)
     file.seek(0)
     done, end, position = 0, 0, len(first_line)
     if file.readline() == first_line:
@@ -182,6 +191,8 @@ def _truncate_to_complete(file: IO[bytes], header: dict[str, Any], samples: np.n
             position += len(line)
             if number % BLOCK == 0 or number == len(samples):
                 done, end = number, position
+    if size and done < len(samples):
+        logger.info("continuing after the first %s undamaged predictions in %s", f"{done:,}", file.name)
     file.truncate(end)
     if not end:
         file.write(first_line)
@@ -190,10 +201,15 @@ def _truncate_to_complete(file: IO[bytes], header: dict[str, Any], samples: np.n
 
 
 def _is_prediction(line: bytes, sample: int) -> bool:
+    text, _, checksum = line.rpartition(CHECKSUM.encode())
+    if text and checksum != b"%d}\n" % zlib.crc32(text):
+        return False
     try:
         values = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
         return False
+    if text and isinstance(values, dict):
+        values.pop("crc32", None)
     return isinstance(values, dict) and tuple(values) == Prediction._fields and values["sample"] == sample
 
 
@@ -236,8 +252,9 @@ def _predict_remaining(
                     int(tokens),
                     int(right),
                 )
-                lines.append(json.dumps(prediction._asdict(), ensure_ascii=False) + "\n")
-            file.write("".join(lines).encode())
+                text = json.dumps(prediction._asdict(), ensure_ascii=False)[:-1].encode()
+                lines.append(text + f"{CHECKSUM}{zlib.crc32(text)}}}\n".encode())
+            file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())
             bar.update(len(block))

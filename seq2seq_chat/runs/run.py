@@ -101,9 +101,9 @@ class Run:
         if overrides:
             config = load_config(file, overrides, warn=False, is_run=True)
         stored = original.decoding.lexicon
-        if stored is None or config.decoding.lexicon != stored or not self._lexicon.is_file():
+        if stored is None or config.decoding.lexicon != stored or not self.lexicon_file.is_file():
             return config
-        decoding = config.decoding.model_copy(update={"lexicon": str(self._lexicon)})
+        decoding = config.decoding.model_copy(update={"lexicon": str(self.lexicon_file)})
         return config.model_copy(update={"decoding": decoding})
 
     @property
@@ -244,12 +244,13 @@ class Run:
     def save_config(self, config: Config) -> None:
         """Save the configuration, and a copy of its lexicon if the file exists."""
         lexicon = config.decoding.lexicon
-        if lexicon is not None and Path(lexicon).is_file() and Path(lexicon) != self._lexicon:
-            write_atomically(self._lexicon, Path(lexicon).read_bytes())
+        if lexicon is not None and Path(lexicon).is_file() and Path(lexicon) != self.lexicon_file:
+            write_atomically(self.lexicon_file, Path(lexicon).read_bytes())
         write_atomically(self.path / "config.json", config.to_json())
 
     @property
-    def _lexicon(self) -> Path:
+    def lexicon_file(self) -> Path:
+        """The run's copy of ``decoding.lexicon``, if that is set."""
         return self.path / "lexicon.tsv"
 
 

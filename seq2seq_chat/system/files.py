@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from seq2seq_chat.system.errors import UserError
 Mode = Literal["w", "wb"]
 MIN_ABANDONED_SECONDS = 60  # a newer file or folder may not be locked yet
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{10}\.tmp")  # locked while in use; earlier versions had 8 digits and no lock
+CHECKED_BYTES = 1 << 20  # of a file, with a checksum each
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -92,6 +94,21 @@ def write_atomically(path: str | Path, contents: str | bytes) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Write a value as indented JSON atomically. Raises UserError if it could not be written."""
     write_atomically(path, json.dumps(value, indent=2) + "\n")
+
+
+def part_checksums(path: str | Path) -> list[int]:
+    """The CRC-32 of each part of a file, of ``CHECKED_BYTES``. Raises OSError if it cannot be read."""
+    with open(path, "rb") as file:
+        return [zlib.crc32(part) for part in iter(lambda: file.read(CHECKED_BYTES), b"")]
+
+
+def file_checksum(path: str | Path) -> str:
+    """A short checksum of a file. Raises OSError if it cannot be read."""
+    checksum = 0
+    with open(path, "rb") as file:
+        while part := file.read(CHECKED_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return f"{checksum:08x}"
 
 
 def copy_file(source: str | Path, path: str | Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import weakref
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +14,7 @@ from tqdm import tqdm
 
 from seq2seq_chat.system.compressed import DamagedFile, LineBlocks, read_start
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import CHECKED_BYTES
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks, also the beginning of the one of UTF-32
 
@@ -89,13 +91,15 @@ class TextFile:
 
     Args:
         path: The file.
+        checksums: Of its parts, from :func:`part_checksums`, which they are compared with when they are read.
 
     Raises:
         OSError: The file cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, checksums: Sequence[int] | None = None) -> None:
         self._path, self._descriptor = path, os.open(path, os.O_RDONLY)
+        self._unchecked = dict(enumerate(checksums or ()))
         weakref.finalize(self, os.close, self._descriptor)
         self._state = self._current_state()
 
@@ -103,7 +107,8 @@ class TextFile:
         """The line that begins at an offset of :func:`located_lines`.
 
         Raises:
-            UserError: The file has changed since it was opened, or cannot be read; an instance of ``error``.
+            UserError: The file is damaged, has changed since it was opened, or cannot be read; an instance of
+                ``error``.
         """
         line = b""
         try:
@@ -114,9 +119,19 @@ class TextFile:
                 line += piece
             if self._current_state() != self._state:
                 raise error(f"{self._path} has changed since it was opened. Start again once it is complete.")
+            for part in range(offset // CHECKED_BYTES, (offset + len(line)) // CHECKED_BYTES + 1):
+                self._check(part, error)
         except OSError as cause:
             raise read_error(self._path, cause, error) from cause
         return _without_marks((line[: end - 1] if end else line).decode(errors="replace"), offset)
+
+    def _check(self, part: int, error: type[UserError]) -> None:
+        """Compare a part with its checksum, once. Raises an ``error`` if they differ."""
+        checksum = self._unchecked.get(part)
+        if checksum is not None:
+            if zlib.crc32(os.pread(self._descriptor, CHECKED_BYTES, part * CHECKED_BYTES)) != checksum:
+                raise error(f"{self._path} is damaged. Delete it and run the command again, which creates it again.")
+            self._unchecked.pop(part, None)
 
     def _current_state(self) -> tuple[int, int]:
         state = os.fstat(self._descriptor)

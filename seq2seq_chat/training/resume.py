@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, ensure_same_codecs, read_arrays
@@ -19,6 +20,7 @@ from seq2seq_chat.model.variables import load_variables
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.runs.summary import read_end
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import file_checksum
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.initialize import InitialWeights
 from seq2seq_chat.training.learner import Learner
@@ -51,7 +53,9 @@ class TrainingInputs(NamedTuple):
 
     def metadata(self) -> dict[str, Any]:
         """What training is resumed with, for a checkpoint."""
+        lexicon = self.config.decoding.lexicon
         return {
+            "lexicon": file_checksum(lexicon) if lexicon is not None and Path(lexicon).is_file() else None,
             **self.codecs.fingerprints(),
             "corpus": self.corpus.fingerprint,
             "settings": trained_settings(self.config),

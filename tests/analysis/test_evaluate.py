@@ -192,6 +192,7 @@ def test_interrupted_evaluation_resumes(
         b"".join(lines[:11]) + lines[11][:20]: 33,  # in the middle of a line
         b"".join(lines[:11]) + lines[14]: 33,  # a line of another sample
         b"".join(lines[:11]) + b"\xff\xfe\n" + b"".join(lines[12:]): 33,
+        complete.replace(lines[11], lines[11].replace(b'"tokens": ', b'"tokens": 1')): 33,  # damaged, but plausible
         b'{"other": 1}\n' + b"".join(lines[1:]): 40,
         complete + b"more\n": 0,
         complete: 0,
@@ -202,6 +203,18 @@ def test_interrupted_evaluation_resumes(
         predict(loaded, data, tmp_path / "interrupted", limit=40)
         assert sum(block_sizes) == remaining
         assert path.read_bytes() == complete
+
+
+def test_predictions_of_a_version_without_checksums_are_used(
+    loaded: LoadedRun, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = predict(loaded, corpora / "train.txt", tmp_path, limit=5).path
+    expected = list(Predictions(path, 5))
+    old = re.sub(rb', "crc32": \d+', b"", path.read_bytes())
+    path.write_bytes(old)
+    monkeypatch.setattr(predictions_module, "decode_corpus", None)
+    assert list(predict(loaded, corpora / "train.txt", tmp_path, limit=5)) == expected
+    assert path.read_bytes() == old
 
 
 def test_each_setting_has_its_own_file(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:
@@ -284,6 +297,23 @@ def test_runs_with_the_same_output_have_their_own_sentence_vectors(
     )
     assert np.array_equal(first, again) and not np.array_equal(first, second)
     assert len(list(folder.glob("sent2vec_*.bin"))) == 2
+
+
+def test_damaged_sentence_vectors_are_trained_again(
+    tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(tiny_run)
+    expected = load_sentence_vectors(run, tmp_path)[0].embed(["you see it !"])
+    (path,) = tmp_path.glob("sent2vec_*.bin")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 64
+    path.write_bytes(content)
+    assert np.array_equal(load_sentence_vectors(run, tmp_path)[0].embed(["you see it !"]), expected)
+    assert caplog.messages == [f"{path} is damaged; training it again"]
+    path.with_suffix(".crc32").unlink()  # as a version without checksums left it
+    path.write_bytes(content)
+    load_sentence_vectors(run, tmp_path)
+    assert path.read_bytes() == content
 
 
 def test_invalid_sent2vec_file_fails_before_predicting(cli: Cli, run_copy: Path, corpora: Path) -> None:

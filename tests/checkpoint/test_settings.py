@@ -10,6 +10,7 @@ import pytest
 
 from seq2seq_chat.checkpoint.arrays import MismatchError, read_weights
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.files import file_checksum
 from tests.conftest import Cli, edit_checkpoints, edit_config
 
 
@@ -54,6 +55,18 @@ def test_other_defaults_of_decoding_are_used_and_reported(cli: Cli, run_copy: Pa
     assert result.status == 0
     note = "decoding.beam_width 4; when 0000000020.npz was saved, it was 5"
     assert result.err == f"{run_copy / 'config.json'} has {note}\n"
+
+
+def test_a_changed_lexicon_is_reported(run_copy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lexicon = run_copy / "lexicon.tsv"
+    lexicon.write_text("tree1\tBaum\n", encoding="utf-8")
+    edit_checkpoints(run_copy, lambda metadata: metadata.update(lexicon=file_checksum(lexicon)))
+    caplog.set_level("INFO")
+    read_weights(Run(run_copy))
+    assert caplog.messages == []
+    lexicon.write_text("tree1\tRaum\n", encoding="utf-8")
+    read_weights(Run(run_copy))
+    assert caplog.messages == [f"{lexicon} has changed since 0000000020.npz was saved"]
 
 
 def test_training_settings_edited_by_hand_are_recorded(cli: Cli, run_copy: Path) -> None:

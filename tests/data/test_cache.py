@@ -275,3 +275,15 @@ def test_only_the_owner_can_read_a_cache(corpus_file: Write, letters: Codecs) ->
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     (folder / "text0.txt").unlink()
     assert Dataset.open(path, letters).text(0) == ("a", "b")
+
+
+def test_a_damaged_copy_of_a_compressed_corpus_is_not_used(corpus_file: Write, letters: Codecs) -> None:
+    path = corpus_file("a / b / c", name="corpus.txt.gz")
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert Dataset.open(path, letters).text(0).source == "a"
+    (copy,) = Path(f"{path}.cache").rglob("*.txt")
+    copy.write_bytes(copy.read_bytes().replace(b"a", b"e"))
+    with pytest.raises(CorpusError, match=f"{copy} is damaged. Delete it and run the command again"):
+        Dataset.open(path, letters).text(0)
+    copy.unlink()
+    assert Dataset.open(path, letters).text(0).source == "a"

@@ -126,6 +126,24 @@ def test_killed_reader_process_keeps_finished_shards(
     assert contents(tmp_path / "out") == contents(tmp_path / "uninterrupted")
 
 
+def test_a_damaged_shard_is_read_again(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, output = PrepareSettings("reddit"), tmp_path / "output"
+    prepare(settings, [months], tmp_path / "expected")
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pipeline, "_assemble", stop)
+        prepare(settings, [months], output)
+    for shard in (output / ".preparing").glob("*/rows.parquet"):
+        content = bytearray(shard.read_bytes())
+        content[len(content) // 2] ^= 1
+        shard.write_bytes(content)
+    prepare(settings, [months], output)
+    assert contents(output) == contents(tmp_path / "expected")
+
+
 def test_file_modified_during_reading(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = reddit.CORPUS
 
