@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Literal
 
 from seq2seq_chat.config import Data, TextSettings, is_pairs
 from seq2seq_chat.data.corpus_file import read_utterances
-from seq2seq_chat.data.pairs import read_pairs
+from seq2seq_chat.data.pairs import corpus_paths, read_pairs
+from seq2seq_chat.data.prepared import ensure_published
 from seq2seq_chat.data.running_text import read_text, read_tokens
 from seq2seq_chat.data.samples import read_samples, read_tokenized_utterances
 from seq2seq_chat.text.codec import Codecs, TextCodec, ensure_fit, load_tokenizer, tokenizer_settings
@@ -17,6 +19,15 @@ from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary, VocabularyError
 
 _Side = Literal["both", "source", "target", "text"]  # text: running text, without sources and targets
+
+
+def named_files(settings: Data) -> list[Path]:
+    """The corpora, vocabularies and tokenizers that a configuration names."""
+    corpora = (settings.train, settings.validation, settings.test)
+    paths = [path for corpus in corpora if corpus is not None for path in corpus_paths(corpus)]
+    for text in (settings.source_text, settings.target_text):
+        paths += [Path(name) for name in (text.vocabulary, text.tokenizer_file) if name is not None]
+    return list(dict.fromkeys(paths))
 
 
 def build_codecs(settings: Data, running_text: bool = False) -> Codecs:
@@ -31,6 +42,7 @@ def build_codecs(settings: Data, running_text: bool = False) -> Codecs:
     Raises:
         CorpusError, VocabularyError, TokenizerError: A file cannot be used, or does not fit the others.
     """
+    ensure_published(named_files(settings))
     if running_text:
         tokenizer = _tokenizer(settings, settings.source_text, "text")
         return Codecs.shared(_codec(settings, settings.source_text, Tokenizers(tokenizer, tokenizer), "text"))

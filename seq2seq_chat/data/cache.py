@@ -21,6 +21,7 @@ from seq2seq_chat.config import Data
 from seq2seq_chat.data.array_files import CheckedArray, StoredArray
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
+from seq2seq_chat.data.prepared import ensure_published
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder, part_checksums
@@ -76,9 +77,10 @@ class CacheKey:
         """The key of a corpus in its current state.
 
         Raises:
-            CorpusError: A file does not exist or is inaccessible.
+            CorpusError: A file does not exist or is inaccessible, or is being replaced by a preparation.
         """
         states = []
+        ensure_published(corpus_paths(corpus))
         for path in corpus_paths(corpus):
             try:
                 states.append(path.stat())

@@ -7,15 +7,16 @@ import importlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.prepared import COMPLETE_FOLDER, STATISTICS_FILE, WORKING_FOLDER
 from seq2seq_chat.prepare.engine import EngineName, open_engine
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
@@ -26,7 +27,7 @@ from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
 from seq2seq_chat.system.compressed import is_compressed, line_starts
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import as_user_error, remove_temporary, write_json
+from seq2seq_chat.system.files import as_user_error, file_checksum, remove_temporary, write_json
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.text.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
@@ -115,7 +116,7 @@ def _divide(file: Piece, kind: RawCorpus) -> list[Piece]:
     return [replace(file, size=end - start, start=start, end=end) for start, end in pairwise([*edges, file.size])]
 
 
-STATISTICS_FILE, EXPERIMENT_FILE = "statistics.json", "experiment.json"
+EXPERIMENT_FILE = "experiment.json"
 OUTPUT_FILES = (
     *(corpus_file(name, as_pairs=as_pairs) for as_pairs in (False, True) for name in SPLITS),
     UTTERANCES_FILE,
@@ -123,7 +124,6 @@ OUTPUT_FILES = (
     STATISTICS_FILE,
     EXPERIMENT_FILE,
 )
-_WORKING_FOLDER = ".preparing"
 STAGING_FOLDER = "new"  # in the working folder: the results until they are complete
 
 
@@ -136,8 +136,8 @@ def prepare(
     may have a vocabulary and a tokenizer of its own.
 
     The same inputs and settings give the same files byte for byte, with either engine. The files are built in a folder
-    inside ``output`` and moved to their places at the end, the statistics last; after an error ``output`` is unchanged.
-    An interrupted preparation keeps its shards and resumes from them.
+    inside ``output`` and published at the end; after an error ``output`` is unchanged. An interrupted preparation keeps
+    its shards and resumes from them.
 
     Args:
         inputs: Files and folders. A folder stands for all files of the corpus in it, sorted by name.
@@ -162,8 +162,7 @@ def prepare(
         staging = folder / STAGING_FOLDER
         staging.mkdir()
         statistics = _assemble(settings, result, official, staging)
-        write_json(staging / STATISTICS_FILE, statistics)
-        publish(staging, output)
+        publish(output, statistics)
     return statistics
 
 
@@ -173,19 +172,36 @@ def ensure_not_an_input(output: Path, folders: Iterable[Path]) -> None:
         raise UserError(f"{output} contains input files, which could be overwritten. Choose another output folder.")
 
 
-def publish(staging: Path, output: Path) -> None:
-    """Move the results to their places, the statistics last, and delete those of an earlier preparation.
+def publish(output: Path, statistics: Mapping[str, Any]) -> None:
+    """Publish the results in the staging folder, with their statistics and checksums.
 
-    In a folder without statistics there was none, so files of these names are only replaced, not deleted.
+    They are complete once the folder is renamed. Whoever reads files of ``output`` refuses them from then on until all
+    of the results are in their places; see :func:`seq2seq_chat.data.prepared.ensure_published`.
     """
-    new = [name for name in OUTPUT_FILES if (staging / name).exists()]
-    if (output / STATISTICS_FILE).exists():
-        for name in OUTPUT_FILES:
-            if name not in new:
-                (output / name).unlink(missing_ok=True)
-        (output / STATISTICS_FILE).unlink()  # they do not describe a mixture of old and new files
-    for name in new:
-        os.replace(staging / name, output / name)
+    staging = output / WORKING_FOLDER / STAGING_FOLDER
+    files = {name: file_checksum(staging / name) for name in OUTPUT_FILES if (staging / name).exists()}
+    write_json(staging / STATISTICS_FILE, {**statistics, "files": files})
+    staging.rename(staging.with_name(COMPLETE_FOLDER))
+    finish_publishing(output)
+
+
+def finish_publishing(output: Path) -> None:
+    """Move complete results to their places, the statistics last, and delete those of an earlier preparation.
+
+    Some may have been moved before a preparation was killed. In a folder without statistics there was none, so files
+    of these names are only replaced, not deleted.
+    """
+    complete = output / WORKING_FOLDER / COMPLETE_FOLDER
+    if (complete / STATISTICS_FILE).exists():
+        new = [name for name in OUTPUT_FILES if name != STATISTICS_FILE and (complete / name).exists()]
+        if (output / STATISTICS_FILE).exists():
+            for name in OUTPUT_FILES:
+                if name not in new and name != STATISTICS_FILE:
+                    (output / name).unlink(missing_ok=True)
+            (output / STATISTICS_FILE).unlink()  # they do not describe a mixture of old and new files
+        for name in [*new, STATISTICS_FILE]:
+            os.replace(complete / name, output / name)
+    shutil.rmtree(complete, ignore_errors=True)
 
 
 def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> ReadResult:
@@ -226,10 +242,11 @@ def _import_engine(name: EngineName) -> None:
 def working_folder(output: Path) -> Iterator[Path]:
     """A folder inside ``output`` for intermediate files; it has no staging folder.
 
-    After an error or interruption, it is kept without the staging folder if a preparation can resume from its shards.
+    If an earlier preparation was killed while it published its results, that is finished first. After an error or
+    interruption, the folder is kept without the staging folder if a preparation can resume from its shards.
     """
     output_existed = output.exists()
-    folder = output.absolute() / _WORKING_FOLDER  # some libraries expand a relative ~ to the home folder
+    folder = output.absolute() / WORKING_FOLDER  # some libraries expand a relative ~ to the home folder
     with as_user_error(output):
         # Inside ``output``, so that it is on the same file system.
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,6 +258,7 @@ def working_folder(output: Path) -> Iterator[Path]:
         keep = True
         try:
             with as_user_error(output):
+                finish_publishing(output)
                 yield folder
             keep = False
         except CorpusError as error:
@@ -248,7 +266,8 @@ def working_folder(output: Path) -> Iterator[Path]:
             raise
         finally:
             shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)
-            if not (keep and any(folder.glob("*.json"))):  # the reports of shards
+            is_published = not (folder / COMPLETE_FOLDER / STATISTICS_FILE).exists()
+            if is_published and not (keep and any(folder.glob("*.json"))):  # the reports of shards
                 shutil.rmtree(folder, ignore_errors=True)
                 if not output_existed:
                     with suppress(OSError):

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
-from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, STATISTICS_FILE, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, ensure_not_an_input, publish, working_folder
 from seq2seq_chat.prepare.read_result import warn_of_marks
 from seq2seq_chat.prepare.readers import COMPRESSED
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
 from seq2seq_chat.prepare.shards import MAX_EXAMPLES, Piece
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
-from seq2seq_chat.system.files import atomic_write, write_atomically, write_json
+from seq2seq_chat.system.files import atomic_write, write_atomically
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.tokenizers.english import words_with_marks
@@ -93,8 +93,7 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
                 " and ".join(empty),
             )
         statistics["split"] = describe_split(official, shares, "at two positions")
-        write_json(staging / STATISTICS_FILE, statistics)
-        publish(staging, output)
+        publish(output, statistics)
     return statistics
 
 

@@ -1,6 +1,7 @@
 """An interrupted preparation resumes and writes the same files."""
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,16 @@ from typing import Any
 
 import pytest
 
+from seq2seq_chat.config import Data, parse_config
+from seq2seq_chat.data.build_codecs import named_files
+from seq2seq_chat.data.prepared import edited_files
 from seq2seq_chat.prepare import pipeline, workers
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers import opensubtitles, reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import ReadingStopped
 from seq2seq_chat.system.errors import UserError
+from tests.conftest import run_command
 from tests.prepare.raw import contents, film
 
 
@@ -124,6 +129,67 @@ def test_killed_reader_process_keeps_finished_shards(
     prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "out")
     prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "uninterrupted")
     assert contents(tmp_path / "out") == contents(tmp_path / "uninterrupted")
+
+
+@pytest.mark.parametrize("moves", range(5))
+def test_a_preparation_killed_while_it_replaces_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    """The new corpus is not used with the old vocabulary; the same command finishes."""
+    (tmp_path / "a.txt").write_text("an old text\nof few words\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("something else that was written later\nand is longer\n", encoding="utf-8")
+    output, command = tmp_path / "output", ("prepare", "text", "--tokenizer", "whitespace", "--split", "90,5,5")
+    for name, folder in (("a", "output"), ("b", "expected")):
+        result = run_command(*command, tmp_path / f"{name}.txt", "--output", tmp_path / folder)
+        assert result.status == 0, result
+    (output / "train.tsv").write_text("of the old preparation", encoding="utf-8")
+    replace, replaced = os.replace, []
+
+    def kill(source: Path, path: Path) -> None:
+        if Path(source).parent.name == "complete":
+            replaced.append(path)
+            if len(replaced) > moves:
+                raise KeyboardInterrupt
+        replace(source, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline.os, "replace", kill)
+        assert run_command(*command, tmp_path / "b.txt", "--output", output).status == 130
+    config = tmp_path / "config.json"
+    data = {"train": str(output / "train.txt"), "vocabulary": str(output / "vocabulary.txt")}
+    config.write_text(json.dumps({"name": "x", "task": "language_model", "data": data}), encoding="utf-8")
+    for path in (output / "train.txt", output / "vocabulary.txt"):
+        path.touch()  # as if nothing were missing
+    assert f"{output} has files of two preparations" in run_command("train", config).error_message
+    result = run_command(*command, tmp_path / "b.txt", "--output", output)
+    assert result.status == 0, result
+    assert contents(output).keys() == contents(tmp_path / "expected").keys()
+    for name in ("train.txt", "vocabulary.txt", "statistics.json"):
+        assert contents(output)[name] == contents(tmp_path / "expected")[name]
+
+
+def test_edited_files_of_a_preparation_are_used_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from seq2seq_chat.training import experiment
+
+    (tmp_path / "text.txt").write_text("a few words\nin lines\n", encoding="utf-8")
+    output = tmp_path / "output"
+    result = run_command("prepare", "text", tmp_path / "text.txt", "--output", output, "--tokenizer", "whitespace")
+    assert result.status == 0, result
+    vocabulary = str(output / "vocabulary.txt")
+    data = Data(train=str(output / "train.txt"), test=str(output / "test.txt"), vocabulary=vocabulary)
+    files = named_files(data)
+    assert list(edited_files(files)) == []
+    (output / "train.txt").write_text("other words\n", encoding="utf-8")
+    assert list(edited_files(files)) == [output / "train.txt"]
+    monkeypatch.setattr(experiment, "_set_up_devices", None)
+    with pytest.raises(TypeError):  # after the warning
+        experiment.train(parse_config({"name": "x", "task": "language_model", "data": data.model_dump()}, "x"))
+    message = f"{output / 'train.txt'} changed since `seq2seq-chat prepare` wrote it; it is used as it is"
+    assert message in caplog.messages
+    (output / "statistics.json").write_text('{"train": {}}', encoding="utf-8")  # of a version without checksums
+    assert list(edited_files(files)) == []
 
 
 def test_a_damaged_shard_is_read_again(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

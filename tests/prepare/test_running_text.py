@@ -81,15 +81,16 @@ def test_only_files_of_others_are_kept(source: Path) -> None:
 
 
 def test_statistics_do_not_describe_other_files(tmp_path: Path) -> None:
-    staging, output = tmp_path / "new", tmp_path / "output"
-    for folder, names in ((staging, ("train.txt", "vocabulary.txt")), (output, ("train.txt", "train.tsv"))):
-        folder.mkdir()
-        for name in (*names, "statistics.json"):
-            (folder / name).touch()
+    output = tmp_path / "output"
+    staging = output / ".preparing" / "new"
+    staging.mkdir(parents=True)
+    for file in (staging / "train.txt", staging / "vocabulary.txt", output / "train.txt", output / "train.tsv"):
+        file.touch()
+    (output / "statistics.json").touch()
     (output / "vocabulary.txt").mkdir()  # cannot be replaced
     with pytest.raises(IsADirectoryError):
-        publish(staging, output)
-    assert {path.name for path in output.iterdir()} == {"train.txt", "vocabulary.txt"}
+        publish(output, {})
+    assert {path.name for path in output.iterdir()} == {".preparing", "train.txt", "vocabulary.txt"}
 
 
 def test_each_input_begins_a_line(tmp_path: Path) -> None:
