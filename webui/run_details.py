@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from seq2seq_chat.config import Config, ConfigError
-from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.json_lines import finite_number, read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import MAX_BYTES, Summary
 from webui.decoding_options import decoding_options, default_settings
@@ -71,7 +71,7 @@ def learning_curves(run: Run) -> dict[str, Curve]:
     """
     lines: dict[str, list[dict[str, Any]]] = {kind: [] for kind in CURVES}
     for line in read_json_lines(run.metrics_file, MAX_BYTES):
-        if line.get("kind") in lines:
+        if str(line.get("kind")) in lines:
             lines[line["kind"]].append(line)
     return {kind: _curve(lines[kind], [*model.model_fields]) for kind, model in CURVES.items()}
 
@@ -87,7 +87,7 @@ def _curve(lines: list[dict[str, Any]], names: list[str]) -> Curve:
 
 
 def _mean(values: list[Any]) -> float | None:
-    finite = [value for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
+    finite = [number for number in map(finite_number, values) if number is not None]
     return float(f"{sum(finite) / len(finite):.6g}") if finite else None
 
 

@@ -109,7 +109,10 @@ def _load_onnx_model(run: Run, snapshot: str | None, options: EngineOptions | No
 
     if run.is_exported:
         run.weight_files(snapshot)  # raises RunError if there is no such snapshot
-        return OnnxModel.open(run.path), []
+        model = OnnxModel.open(run.path)
+        if model.vocabulary_size != run.codecs.vocabulary_sizes[0]:
+            raise UserError(f"{run.path} has a vocabulary of another size than its model; export the run again")
+        return model, []
     weights = read_weights(run, snapshot)
     return OnnxModel.build(run.config, weights, options.quantize if options else None), weights.warnings
 

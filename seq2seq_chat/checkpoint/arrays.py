@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import struct
 import tokenize
 import zipfile
@@ -21,6 +22,7 @@ import numpy as np
 from seq2seq_chat.architecture.variables import Shape, variable_shapes
 from seq2seq_chat.checkpoint.settings import changed_settings, resume_settings
 from seq2seq_chat.config import Config, flat_settings
+from seq2seq_chat.runs.json_lines import is_step
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import Draft, as_user_error, file_checksum
@@ -88,6 +90,7 @@ def read_arrays(
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            _ensure_stored(archive, path.stat().st_size)
             members = set(archive.namelist())
             missing = [name for name in names if f"{name}.npy" not in members]
             if missing:
@@ -96,9 +99,20 @@ def read_arrays(
                 raise MismatchError(f"{path} has no variable {missing[0]}; it belongs to another model or optimizer")
             present = [*names, *(name for name in optional if f"{name}.npy" in members)]
             arrays = {name: _read_array(archive, name) for name in present}
-            return arrays, json.loads(archive.read(METADATA))
+            metadata = json.loads(archive.read(METADATA))
+            if not isinstance(metadata, dict):
+                raise ValueError(f"{METADATA} is no object")
+            return arrays, metadata
     except DAMAGE_ERRORS as error:
         raise DamagedCheckpoint(f"{path}: {error}") from error
+
+
+def _ensure_stored(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise BadZipFile if the members are larger than the file, which only a crafted one can achieve."""
+    members = archive.infolist()
+    is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+    if not is_stored or sum(member.file_size for member in members) > size:
+        raise zipfile.BadZipFile("it is compressed, or its members overlap")
 
 
 def ensure_shapes(path: Path, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> None:
@@ -128,7 +142,8 @@ def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping
     Raises:
         MismatchError: Settings of the model or the data have changed.
     """
-    trained, file = metadata.get("settings", {}), run.path / "config.json"
+    trained, file = metadata.get("settings"), run.path / "config.json"
+    trained = trained if isinstance(trained, dict) else {}
     if changed := changed_settings(trained, resume_settings(config)):
         now, before = (
             ", ".join(f"{key} {json.dumps(values[side])}" for key, values in list(changed.items())[:4])
@@ -179,7 +194,9 @@ def read_weights(run: Run, snapshot: str | None = None) -> TrainedWeights:
             arrays, metadata = read_arrays(path, shapes)
             ensure_shapes(path, arrays, shapes)
             ensure_same_codecs(path, metadata, codecs)
-            return TrainedWeights(arrays, codecs, int(metadata["step"]), warnings)
+            if any(array.dtype != np.float32 for array in arrays.values()) or not is_step(metadata.get("step")):
+                raise DamagedCheckpoint(f"{path}: it has no weights of a step")
+            return TrainedWeights(arrays, codecs, metadata["step"], warnings)
         except DamagedCheckpoint as error:
             warnings.append(f"{error}; the file is damaged" + ("" if path == files[-1] else ", using the previous one"))
             logger.warning("%s", warnings[-1])
@@ -197,7 +214,12 @@ def format_shape(shape: Iterable[Any]) -> str:
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     with archive.open(f"{name}.npy") as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError(f"{name} has another version of the format")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        if member.tell() + math.prod(shape) * dtype.itemsize != archive.getinfo(f"{name}.npy").file_size:
+            raise ValueError(f"{name} has another size than its header says")  # before memory is allocated for it
+        member.seek(0)
         array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
-        if member.read(1):  # reading to the end also verifies the checksum
-            raise ValueError(f"{name} is longer than its header says")
+        member.read(1)  # reading to the end verifies the checksum
     return array

@@ -43,7 +43,7 @@ def _explain_one(error: Any, model: type[BaseModel]) -> str:
         location = [part for part in location if "[" not in part]
     path = ".".join(location)
     if error["type"] == "extra_forbidden":
-        return f"unknown key {path}{_suggestion(location, model)}"
+        return f"unknown key {cut(path)}{_suggestion(location, model)}"
     if error["type"] == "missing":
         return f"{path} is missing"
     if error["type"] == "value_error":

@@ -100,6 +100,14 @@ def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:
     return {key: convert(value) for key, value in line.items()}
 
 
+def finite_number(value: object) -> float | None:
+    """A number from JSON; None if it is another value, or too large, infinite or NaN."""
+    try:
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def is_step(value: object) -> bool:
     """Whether a value from JSON is a valid step."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

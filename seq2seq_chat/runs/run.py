@@ -101,7 +101,7 @@ class Run:
         if overrides:
             config = load_config(file, overrides, warn=False, is_run=True)
         stored = original.decoding.lexicon
-        if stored is None or config.decoding.lexicon != stored or not self.lexicon_file.is_file():
+        if stored is None or config.decoding.lexicon != stored:
             return config
         decoding = config.decoding.model_copy(update={"lexicon": str(self.lexicon_file)})
         return config.model_copy(update={"decoding": decoding})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seq2seq_chat.config import ConfigError, flat_settings
-from seq2seq_chat.runs.json_lines import append_durably, is_step, read_json_lines
+from seq2seq_chat.runs.json_lines import append_durably, finite_number, is_step, read_json_lines
 from seq2seq_chat.runs.run import Run, snapshot_step
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.tables import NO_VALUE, format_table
@@ -137,13 +137,12 @@ def read_end(run: Run) -> End | None:
 
 def _loss(line: dict[str, Any]) -> float:
     """The loss of a line of metrics; infinite if it is missing or was not finite."""
-    loss = line.get("loss")
-    return float(loss) if isinstance(loss, (int, float)) and math.isfinite(loss) else math.inf
+    loss = finite_number(line.get("loss"))
+    return math.inf if loss is None else loss
 
 
 def _bleu(line: dict[str, Any]) -> float | None:
-    bleu = line.get("bleu")
-    return float(bleu) if isinstance(bleu, (int, float)) and math.isfinite(bleu) else None
+    return finite_number(line.get("bleu"))
 
 
 def _negative_bleu(line: dict[str, Any]) -> float:
@@ -199,9 +198,8 @@ def compare(runs: Sequence[Run]) -> Comparison:
 def _figures(run: Run) -> dict[str, Any]:
     summary = summarize(run)
     lines = [line for line in read_json_lines(run.metrics_file, MAX_BYTES) if line.get("kind") == "train"]
-    seconds = sum(float(line.get("seconds", 0.0)) for line in lines)
-    tokens = sum(int(line.get("tokens", 0)) for line in lines)
-    best = summary.best_perplexity
+    seconds, tokens = (sum(finite_number(line.get(key)) or 0 for line in lines) for key in ("seconds", "tokens"))
+    best, last = summary.best_perplexity, finite_number(lines[-1].get("loss")) if lines else None
     return {
         "state": summary.state,
         "steps": summary.step,
@@ -210,7 +208,7 @@ def _figures(run: Run) -> dict[str, Any]:
         "best validation perplexity": None if best is None else round(best, 2),
         BLEU: None if summary.best_bleu is None else round(summary.best_bleu, 2),
         "reached at step": summary.best_step,
-        "last training loss": round(lines[-1]["loss"], 4) if lines and lines[-1].get("loss") is not None else None,
+        "last training loss": None if last is None else round(last, 4),
         "target tokens per second": round(tokens / seconds) if seconds else None,
         "hours of training": round(seconds / 3600, 3),
     }

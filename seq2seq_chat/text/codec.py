@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import Data, TextSettings
+from seq2seq_chat.config.section import cut
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import (
@@ -207,7 +208,8 @@ def ensure_fit(codec: TextCodec, vocabulary_name: str) -> None:
     if foreign:
         raise VocabularyError(
             f"{vocabulary_name} does not match the {tokenizer.name} tokenizer, whose tokens do not include "
-            f"{', '.join(map(repr, foreign[:3]))}. Use the vocabulary and tokenizer of the same prepared corpus."
+            f"{', '.join(cut(repr(word)) for word in foreign[:3])}. Use the vocabulary and tokenizer of the same "
+            "prepared corpus."
         )
 
 

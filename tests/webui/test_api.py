@@ -310,7 +310,7 @@ def test_damaged_weights_are_reported_and_do_not_affect_other_runs(client: Flask
 def test_the_lexicon_of_a_run_is_missing(client: FlaskClient, results: Path) -> None:
     edit_config(results / "tiny", "decoding", allow_unknown=True, replace_unknown=True, lexicon="words.tsv")
     message = error_of(chat(client), 503)
-    assert message.startswith("decoding.lexicon: words.tsv does not exist")
+    assert message.startswith("decoding.lexicon: tiny/lexicon.tsv does not exist")
     assert str(Path.cwd()) not in message
     assert chat(client, decoding={"replace_unknown": False}).status_code == 200
 

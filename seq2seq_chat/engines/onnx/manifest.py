@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from seq2seq_chat.config.section import cut
 from seq2seq_chat.runs.run import MODEL_FILE
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_json
@@ -21,6 +24,34 @@ RESTORE = "restore it from a backup, or export the run again"
 
 class ExportedModelError(UserError):
     """An exported model is damaged, or this version cannot read it."""
+
+
+def _inside(name: str) -> str:
+    """The name of a file in the folder. Raises ValueError if it leads out of it."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise ValueError("not a file in the folder")
+    return name
+
+
+class _File(BaseModel):
+    bytes: Annotated[int, Field(ge=0)]
+    sha256: str
+
+
+class _Manifest(BaseModel):
+    """What is read of ``model.json``."""
+
+    model_config = ConfigDict(strict=True)
+
+    files: dict[Annotated[str, Field(max_length=255), AfterValidator(_inside)], _File]
+    task: Literal["conversation", "translation", "language_model"]
+    step: Annotated[int, Field(ge=0)]
+    opset: int
+    vocabulary_size: Annotated[int, Field(gt=0)]
+    state: list[str]
+    state_sizes: list[Annotated[int, Field(gt=0, le=10**6)]]
+    memory: list[str]
 
 
 def write_manifest(folder: Path, contents: Mapping[str, Any]) -> None:
@@ -57,6 +88,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     if manifest.get(CHECKSUM) != _own_checksum(manifest):
         raise ExportedModelError(f"{path} was altered: it does not match its checksum; {RESTORE}")
+    try:
+        _Manifest.model_validate(manifest)
+    except ValidationError as error:
+        key = cut(".".join(map(str, error.errors()[0]["loc"])))
+        raise ExportedModelError(f"{path} is damaged: {key} is missing or invalid; {RESTORE}") from None
     for name, file in manifest["files"].items():
         _verify(folder / name, file)
     return manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -14,7 +15,15 @@ from seq2seq_chat.checkpoint.arrays import TrainedWeights
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.data.batches import Batches, Bucket
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.engines.onnx.manifest import CHECKSUM, ENCODER_FILE, STEP_FILE, ExportedModelError, read_manifest
+from seq2seq_chat.engines.onnx.manifest import (
+    CHECKSUM,
+    ENCODER_FILE,
+    RESTORE,
+    STEP_FILE,
+    ExportedModelError,
+    read_manifest,
+)
+from seq2seq_chat.runs.run import MODEL_FILE
 from seq2seq_chat.search.engine import SampleScores
 from seq2seq_chat.text.vocabulary import GO
 
@@ -69,7 +78,12 @@ class OnnxModel:
         """Open an exported model. Raises ExportedModelError if a file is damaged, or ONNX Runtime cannot read it."""
         manifest = read_manifest(folder)
         names = [STEP_FILE] if manifest["task"] == "language_model" else [ENCODER_FILE, STEP_FILE]
-        return cls(manifest, {name: open_session(folder / name, manifest) for name in names})
+        sessions = {name: open_session(folder / name, manifest) for name in names}
+        described = [*manifest["state"], *manifest["memory"]]
+        inputs = sorted(value.name for value in sessions[STEP_FILE].get_inputs())
+        if inputs != sorted(["words", *described]) or len(manifest["state_sizes"]) != len(manifest["state"]):
+            raise ExportedModelError(f"{folder / STEP_FILE} is not the graph that {MODEL_FILE} describes; {RESTORE}")
+        return cls(manifest, sessions)
 
     @classmethod
     def build(cls, config: Config, weights: TrainedWeights, quantize: str | None = None) -> OnnxModel:
@@ -162,8 +176,12 @@ def open_session(graph: Path | bytes, manifest: Mapping[str, Any]) -> onnxruntim
         manifest: Names the opset.
 
     Raises:
-        ExportedModelError: ONNX Runtime cannot read it.
+        ExportedModelError: ONNX Runtime cannot read it, or it has weights in other files, which may be any.
     """
+    if isinstance(graph, Path) and graph.stat().st_size:
+        with open(graph, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if content.find(b"location") >= 0:  # the key of such a file's name; exported models have none
+                raise ExportedModelError(f"{graph} refers to other files, which no exported model does; {RESTORE}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = _LIMITS["threads"]
     # between two steps, threads that wait in a loop would take the processor from the search
