@@ -28,7 +28,7 @@ from tests.conftest import shipped_configs
 REPOSITORY = Path(__file__).resolve().parent.parent
 README, DOCS = REPOSITORY / "README.md", REPOSITORY / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
-TEXTS = [*PAGES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md"]
+TEXTS = [*PAGES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md", REPOSITORY / "SECURITY.md"]
 SERVER = "127.0.0.1:9001"
 
 

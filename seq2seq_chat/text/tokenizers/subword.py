@@ -52,9 +52,9 @@ class SubwordTokenizer(Tokenizer):
         processor = SentencePieceProcessor()
         try:
             processor.load_from_serialized_proto(model)
-        except RuntimeError as error:
+            pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise TokenizerError(f"{source} has no valid SentencePiece model. Train the tokenizer again.") from error
-        pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
         tokens = pieces[1:] if tokens is None else tokens
         if sorted(tokens) != sorted(pieces[1:]) or not {*BYTES, WORD_START} <= set(tokens):
             raise TokenizerError(

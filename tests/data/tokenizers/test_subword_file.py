@@ -33,6 +33,11 @@ def with_checksum(model: bytes) -> dict[str, str]:
     return {"model": base64.b64encode(model).decode(), "sha256": hashlib.sha256(model).hexdigest()}
 
 
+def with_invalid_piece(model: str) -> dict[str, str]:
+    """A model with a token that is not UTF-8."""
+    return with_checksum(base64.b64decode(model).replace("▁hello".encode(), b"\x82\x82\x82hello"))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -53,6 +58,7 @@ def with_checksum(model: bytes) -> dict[str, str]:
         (lambda value: value["tokens"].append(value["tokens"][0]), "damaged"),
         (lambda value: value.update(with_checksum(b"")), "no valid SentencePiece model"),
         (lambda value: value.update(with_checksum(b"model")), "no valid SentencePiece model"),
+        (lambda value: value.update(with_invalid_piece(value["model"])), "no valid SentencePiece model"),
     ],
 )
 def test_another_file(content: bytes, change: Change, message: str) -> None:
