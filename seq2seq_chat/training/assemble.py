@@ -6,6 +6,7 @@ from typing import Protocol
 
 from seq2seq_chat.architecture.memory import ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.checkpoint.settings import trained_settings
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
@@ -58,7 +59,9 @@ def build_trainer(
     _restore(inputs, state, saver, reporter)
 
     def save_settings(settings: Training) -> None:
-        run.save_config(config.model_copy(update={"training": settings}))
+        planned = config.model_copy(update={"training": settings})
+        run.save_config(planned)
+        saver.metadata["settings"] = trained_settings(planned)
 
     synchronize(distribution, state)
     chief = Chief(state, setup.build_validator(), reporter, saver, save_settings)

@@ -173,7 +173,7 @@ class Saver:
     """
 
     def __init__(self, run: Run, learner: Learner, metadata: Mapping[str, Any], keep: int) -> None:
-        self._run, self._learner, self._metadata, self._keep = run, learner, metadata, keep
+        self._run, self._learner, self.metadata, self._keep = run, learner, dict(metadata), keep
         self._writer = BackgroundWriter([*learner.variables, *learner.loss_scale_variables])
         self.saved_step = -1  # of the newest checkpoint on disk; -1: there is none
 
@@ -219,7 +219,7 @@ class Saver:
         self._writer.write(self._learner.step, path, *contents)
 
     def _current_metadata(self) -> dict[str, Any]:
-        return {"step": self._learner.step, **self._metadata, **self._learner.sampler_state}
+        return {"step": self._learner.step, **self.metadata, **self._learner.sampler_state}
 
     def _delete_old(self, step: int) -> None:
         # later checkpoints were damaged when training resumed; they must not displace valid ones

@@ -92,6 +92,8 @@ def test_a_run_of_seconds_is_resumed_with_its_plan(cli: Cli, tiny_config: Path, 
     assert rates[-1] == pytest.approx(plan["learning_rate"] / plan["steps"])
     more = cli("train", "--resume", run, "--set", f"training.steps={plan['steps'] + 5}")
     assert more.status == 0, more
+    changes = [line for line in more.out.splitlines() if line.startswith("changed: ")]
+    assert changes == [f"changed: training.steps from {plan['steps']} to {plan['steps'] + 5}"]
     assert f"step {plan['steps'] + 5:,} of {plan['steps'] + 5:,}" in more.out
     refused = cli("train", "--resume", run, "--hours", "1")
     assert refused.status == 2 and "--hours is for a new run" in refused.err
