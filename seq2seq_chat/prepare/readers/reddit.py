@@ -61,7 +61,7 @@ _CHARACTERS = re.compile(r"&(?:#\d+|#x[\da-f]+|nbsp);", re.IGNORECASE)
 _INVISIBLE = re.compile("[\u200b\u2060\ufeff]+")
 _ENTITIES = (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))  # the escapes in bodies; & must be the last
 _COMMENT_PREFIX = "t1_"
-_LOWER = ord("a") ^ ord("A")
+_LOWER = np.uint8(ord("a") ^ ord("A"))
 _START_BYTES = 1 << 20  # of a dump, to name subreddits in it
 
 
@@ -131,11 +131,12 @@ class _CommentReader:
         self._settings = settings
         self._first_ordinal = piece.file * MAX_FILE_BYTES
         self._subreddits = frozenset(name.lower() for name in settings.subreddits)
-        names = [bytes(code | _LOWER for code in f'"{name}"'.encode()) for name in self._subreddits]
+        names = [bytes(code | int(_LOWER) for code in f'"{name}"'.encode()) for name in self._subreddits]
         groups = [[name] for name in names] if len(names) <= _MAX_SEPARATE_SEARCHES else [names]
         if not all(_NAME.fullmatch(name) for name in settings.subreddits):
             groups = []  # such a name has several JSON encodings; parse every line
         self._searches = [ahocorasick_rs.BytesAhoCorasick(group) for group in groups]
+        self._folded = np.empty(0, np.uint8)  # a block in lower case
         self._pending: list[_Comment] = []
 
     def read(self, offset: int, block: memoryview) -> None:
@@ -155,7 +156,9 @@ class _CommentReader:
         lines: Any = range(len(ends))
         if self._searches:
             # Lower case, and some marks that become others; a hit only means that the line is parsed.
-            folded = (np.frombuffer(block, np.uint8) | np.uint8(_LOWER)).data
+            if len(self._folded) < len(block):
+                self._folded = np.empty(len(block), np.uint8)
+            folded = np.bitwise_or(np.frombuffer(block, np.uint8), _LOWER, out=self._folded[: len(block)]).data
             hits = [hit for search in self._searches for _, hit, _ in search.find_matches_as_indexes(folded)]
             hits += [hit for _, hit, _ in _ESCAPES.find_matches_as_indexes(block)]
             lines = np.unique(np.searchsorted(ends, hits)).tolist() if hits else ()

@@ -53,19 +53,28 @@ def clean(text: str) -> str:
     return " ".join(_TOKEN.findall(_to_ascii(text).lower()))
 
 
-_WORDS_WITH_MARKS = {
-    "apostrophes": re.compile(r"\w+['’]\w+|(?<!\S)['’](?:s|m|re|ve|ll|d|t)\b"),
-    "accents": re.compile(r"\w*(?:[À-ÖØ-öø-ɏḀ-ỿ]|\w[\u0300-\u036f])\w*"),
+_REMOVED_MARKS = {
+    "apostrophes": re.compile(r"(?<=\w)['’](?=\w)|(?<!\S)['’](?=(?:s|m|re|ve|ll|d|t)\b)"),
+    "accents": re.compile("[À-ÖØ-öø-ɏḀ-ỿ]|(?<=\\w)[\u0300-\u036f]"),
     "emoji": re.compile("[\U0001f000-\U0001faff☹☺❤]"),
 }
+_BEFORE, _AFTER = re.compile("[\\w\u0300-\u036f]{0,30}$"), re.compile("['’\\w\u0300-\u036f]*")
 
 
 def words_with_marks(texts: Iterable[str], count: int) -> dict[str, list[str]]:
     """The first words, up to ``count``, that lose apostrophes or accents when they are cleaned, and the first emoji."""
     text = "\n".join(texts)
-    found = {name: islice(pattern.finditer(text), 8 * count) for name, pattern in _WORDS_WITH_MARKS.items()}
-    words = {name: list(dict.fromkeys(match[0] for match in matches))[:count] for name, matches in found.items()}
-    return {name: some for name, some in words.items() if some}
+    words: dict[str, list[str]] = {}
+    for name, pattern in _REMOVED_MARKS.items():
+        if name != "apostrophes" and text.isascii():
+            break
+        for mark in islice(pattern.finditer(text), 8 * count):  # some words may be the same
+            before = _BEFORE.search(text, max(0, mark.start() - 30), mark.start())
+            after = _AFTER.match(text, mark.start())
+            word = mark[0] if name == "emoji" or not (before and after) else before[0] + after[0]
+            if len(found := words.setdefault(name, [])) < count and word not in found:
+                found.append(word)
+    return words
 
 
 def describe_marks(words: Mapping[str, Sequence[str]]) -> str:
