@@ -53,7 +53,9 @@ _LINE_FEED, _OPENING, _CLOSING = b"\n{}"
 _DELETED = re.compile(
     r"\[\s*(?:deleted|removed|unavailable)(?:\s+(?:by|on account of|for|due to)\b.*)?\s*\]", re.IGNORECASE | re.DOTALL
 )
-_BOTS, _BOT_ENDS = frozenset(("AutoModerator", "autotldr", "TotesMessenger")), ("Bot", "BOT", "_bot", "-bot")
+_BOT = re.compile("AutoModerator|autotldr|TotesMessenger|.*(?:[-_]bot|Bot|BOT)")
+_BOT_ENDS = frozenset(("tor", "ldr", "ger", "bot", "Bot", "BOT"))  # of their names
+# "^" makes letters small.
 _BOT_SAYS = re.compile(r"\bI(?: a|['’])m an? (?:\w+ )?bot\b|this action was performed automatically", re.IGNORECASE)
 _QUOTE = re.compile(r"^[ \t]*>(?!!).*\n?", re.MULTILINE)  # >! is a spoiler
 _EDIT = re.compile(r"\n[ \t]*\W{0,3}edit(?:ed)?\W{0,2}\d*\W{0,2}(?::|\s[-–]).*", re.IGNORECASE | re.DOTALL)
@@ -186,8 +188,8 @@ class _CommentReader:
     def _parse(self, lines: Iterable[tuple[int, memoryview]]) -> None:
         """Collect the selected comments of the lines."""
         subreddits, min_score, max_words = self._subreddits, self._settings.min_score, self._settings.max_words
-        keep_bots = self._settings.keep_bots
-        leave_out = self._shard.leave_out
+        keep_bots, leave_out = self._settings.keep_bots, self._shard.leave_out
+        add, first_ordinal = self._pending.append, self._first_ordinal
         for offset, line in lines:
             comment = _parse_object(line)
             if comment is None:
@@ -206,23 +208,33 @@ class _CommentReader:
                 if min_score is not None and (comment.get("score") or 0) < min_score:
                     leave_out("below --min-score")
                     continue
-                created = _parse_time(comment.get("created_utc"))
+                created, author = comment.get("created_utc"), comment.get("author") or ""
+                if type(created) is not int or created >> 53:
+                    created = _parse_time(created)
+                may_be_bot = author[-3:] in _BOT_ENDS or "bot" in body
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-                if "title" in comment and "body" not in comment:
-                    leave_out(SUBMISSIONS)
-                else:
-                    self._add_damage(offset, f"not a comment: {_wrong_field(comment, error)}")
+                self._skip(offset, comment, error)
                 continue
-            if body[:1] == "[" and _DELETED.fullmatch(body.strip()):
+            first = body[:1]
+            if first == "[" and _DELETED.fullmatch(body.strip()):
                 leave_out("deleted or removed")
                 continue
             if max_words is not None and len(body.split()) > max_words:
                 leave_out("more than --max-words")
                 continue
-            if not keep_bots and _is_bot(comment.get("author"), body):
+            if may_be_bot and not keep_bots and _is_bot(author, body):
                 leave_out("by bots", examples=[body])
                 continue
-            self._pending.append(_Comment(self._first_ordinal + offset, link, name, parent, clean_body(body), created))
+            if "\n" in body or "&" in body or first == ">" or not body.isascii():
+                body = clean_body(body)
+            add(_Comment(first_ordinal + offset, link, name, parent, body, created))
+
+    def _skip(self, offset: int, entry: dict[str, Any], error: Exception) -> None:
+        """Count a submission, or what is no comment."""
+        if "title" in entry and "body" not in entry:
+            self._shard.leave_out(SUBMISSIONS)
+        else:
+            self._add_damage(offset, f"not a comment: {_wrong_field(entry, error)}")
 
     def flush(self) -> None:
         """Tokenize the collected comments and add them to the shard."""
@@ -231,7 +243,8 @@ class _CommentReader:
         bodies = [comment.body for comment in self._pending]
         texts = tokenize(bodies, self._settings.tokenizer, self._shard)
         kept = texts.kept()
-        self._shard.leave_out(BLANK, sum(not body.strip() for body in bodies))
+        if len(kept) < len(bodies):
+            self._shard.leave_out(BLANK, sum(not body.strip() for body in bodies))
         comments = [self._pending[index] for index in kept]
         self._pending = []
         if comments:
@@ -259,10 +272,8 @@ def clean_body(body: str) -> str:
     return _EDIT.sub("", body) if "\n" in body else body
 
 
-def _is_bot(author: Any, body: str) -> bool:
-    if type(author) is str and (author in _BOTS or author.endswith(_BOT_ENDS)):
-        return True
-    return "bot" in body and _BOT_SAYS.search(body.replace("^", "")) is not None  # ^ makes letters small
+def _is_bot(author: str, body: str) -> bool:
+    return _BOT.fullmatch(author) is not None or _BOT_SAYS.search(body.replace("^", "")) is not None
 
 
 def _full_names(link: Any, parent: Any) -> tuple[str, str]:
@@ -283,7 +294,7 @@ def _wrong_field(comment: dict[str, Any], error: Exception) -> str:
     """Which field is missing or has the wrong type."""
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing"
-    types = {"body": str, "link_id": str, "parent_id": str, "id": str, "subreddit": str, "score": int}
+    types = {"body": str, "link_id": str, "parent_id": str, "id": str, "subreddit": str, "score": int, "author": str}
     wrong = next((name for name, kind in types.items() if not isinstance(comment.get(name), kind)), "created_utc")
     return f"{wrong} has the wrong type"
 
