@@ -141,7 +141,7 @@ def apply_recipe(recipe: str, folder: Path) -> None:
 @pytest.fixture
 def patched(tmp_path: Path) -> Path:
     """A copy of the package with all recipes applied."""
-    for name in ("seq2seq_chat", "webui"):
+    for name in ("seq2seq_chat", "webui", "configs/sample"):
         shutil.copytree(REPOSITORY / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     assert len(RECIPES) == 4
     for recipe in RECIPES:
