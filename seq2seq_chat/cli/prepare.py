@@ -64,7 +64,7 @@ def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | 
     return float(match[1]) * _UNITS[match[2]]
 
 
-def _parse_years(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[int]:
+def _parse_years(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[int, ...]:
     """The years of texts such as 2015 or 2006-2015."""
     years: set[int] = set()
     for text in texts:
@@ -72,7 +72,7 @@ def _parse_years(context: click.Context, option: click.Parameter, texts: tuple[s
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise click.BadParameter(f"{text} is neither a year nor a range of years, such as 2006-2015.")
         years.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return sorted(years)
+    return tuple(sorted(years))
 
 
 def _refuse_level(context: click.Context, option: click.Parameter, level: str | None) -> None:
@@ -230,7 +230,7 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
 @_corpus_options("alternating", "sliding")
 def reddit(
     subreddits: tuple[str, ...],
-    years: list[int],
+    years: tuple[int, ...],
     max_words: int | None,
     min_score: int | None,
     keep_bots: bool,

@@ -13,8 +13,9 @@ from pydantic.fields import FieldInfo
 from seq2seq_chat.config.data import Data, is_pairs
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.model import Model
-from seq2seq_chat.config.section import FilePath, LanguageModelsRequire, Section, conditions, cut
+from seq2seq_chat.config.section import FilePath, LanguageModelsRequire, Section, conditions
 from seq2seq_chat.config.training import Training
+from seq2seq_chat.system.errors import cut
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.experiment import Config, unused_settings
 from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
-from seq2seq_chat.config.section import ConfigError, conditions, cut, explain
+from seq2seq_chat.config.section import ConfigError, conditions, explain
+from seq2seq_chat.system.errors import cut
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.errors import UserError, cut
 
 MAX_ERRORS = 5
 
@@ -30,11 +30,6 @@ def explain(error: ValidationError, where: str, model: type[BaseModel]) -> str:
     errors = [_explain_one(details, model) for details in error.errors()]
     more = f"; and {len(errors) - MAX_ERRORS} more" if len(errors) > MAX_ERRORS else ""
     return f"{where}: {'; '.join(errors[:MAX_ERRORS])}{more}"
-
-
-def cut(text: str) -> str:
-    """The text, or its start if it is long."""
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _explain_one(error: Any, model: type[BaseModel]) -> str:

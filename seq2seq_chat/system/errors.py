@@ -47,3 +47,8 @@ def explain_missing_packages(purpose: str) -> Iterator[None]:
             f"{purpose} needs the package {package}, which is not installed; install all that it needs with: "
             f"pip install {' '.join(EVALUATION_PACKAGES)}"
         ) from error
+
+
+def cut(text: str) -> str:
+    """The text, or its start if it is long."""
+    return text if len(text) <= 60 else text[:57] + "..."

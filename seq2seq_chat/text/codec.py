@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.config import Data, TextSettings
-from seq2seq_chat.config.section import cut
+from seq2seq_chat.system.errors import cut
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import (

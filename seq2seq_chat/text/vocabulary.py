@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from seq2seq_chat.config.section import cut
-from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.files import atomic_write
 from seq2seq_chat.system.lines import numbered_lines
 
@@ -132,13 +131,15 @@ def _check(words: list[str], source: str) -> None:
             )
     lines: dict[str, int] = {}
     for number, word in enumerate(words, start=1):
-        shown = cut(repr(word))
         if not word.strip():
             raise VocabularyError(f"{source}, line {number}: empty. Remove the line.")
         if len(word.split()) > 1 or word != word.strip():
             raise VocabularyError(
-                f"{source}, line {number}: {shown} is not a single word. Write one word per line, without white space."
+                f"{source}, line {number}: {cut(repr(word))} is not a single word. Write one word per line, without "
+                "white space."
             )
         first = lines.setdefault(word, number)
         if first != number:
-            raise VocabularyError(f"{source}, line {number}: {shown} is already on line {first}. Remove one of them.")
+            raise VocabularyError(
+                f"{source}, line {number}: {cut(repr(word))} is already on line {first}. Remove one of them."
+            )

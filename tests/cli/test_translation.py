@@ -97,10 +97,11 @@ def test_samples_and_default_questions(run: Path) -> None:
     pairs = translations(VALIDATION, 2)
     assert [list(line) for line in lines] == [["step", "source", "reply", "target"]] * 6
     assert [(line["source"], line["target"]) for line in lines[:2]] == [pairs[0], pairs[VALIDATION // 2]]
-    from seq2seq_chat.report.predictions import QUESTIONS, default_questions
+    from seq2seq_chat.data.corpus_file import bundled_questions
+    from seq2seq_chat.report.predictions import default_questions
     from seq2seq_chat.runs.find import find_run
 
-    sources = list(dict.fromkeys(source for source, _ in translations(VALIDATION, 2)[: len(QUESTIONS)]))
+    sources = list(dict.fromkeys(source for source, _ in translations(VALIDATION, 2)[: len(bundled_questions())]))
     assert default_questions(find_run(str(run))) == sources
 
 

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from seq2seq_chat.config.section import cut
 from seq2seq_chat.runs.run import MODEL_FILE
-from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.files import write_json
 
 ENCODER_FILE, STEP_FILE = "encoder.onnx", "decoder_step.onnx"
