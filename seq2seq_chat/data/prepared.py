@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.system.files import file_checksum
+
+logger = logging.getLogger(__name__)
 
 STATISTICS_FILE = "statistics.json"
 """Describes the prepared files, with a checksum of each."""
@@ -26,12 +30,13 @@ def ensure_published(paths: Iterable[Path]) -> None:
             )
 
 
-def edited_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files that ``prepare`` has written and that were changed since."""
+def warn_of_edits(paths: Iterable[Path]) -> None:
+    """Warn if files that ``prepare`` has written were changed since."""
+    edited = []
     for path in paths:
-        try:
+        with suppress(OSError, ValueError, TypeError, KeyError):  # not from `prepare`, or from an earlier version
             files = json.loads((path.parent / STATISTICS_FILE).read_text(encoding="utf-8"))["files"]
             if path.name in files and file_checksum(path) != files[path.name]:
-                yield path
-        except (OSError, ValueError, TypeError, KeyError):  # not from `prepare`, or from an earlier version
-            continue
+                edited.append(str(path))
+    if edited:
+        logger.warning("%s changed since `seq2seq-chat prepare` wrote it; it is used as it is", " and ".join(edited))

@@ -13,7 +13,8 @@ from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding, is_pairs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.pairs import Corpus, corpus_paths
+from seq2seq_chat.data.prepared import warn_of_edits
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.metrics.distance import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.metrics.ngrams import Diversity
@@ -73,6 +74,7 @@ def evaluate(
         baseline_corpus = evaluation_corpus(baseline.run, data)
         ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
     further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
+    warn_of_edits(corpus_paths(corpus_file))
     loaded = LoadedRun(run, snapshot)
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
@@ -269,6 +271,7 @@ def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: 
         UserError: There is no text to evaluate on, or the run cannot be loaded.
     """
     config, file = run.config, evaluation_text(run, data)
+    warn_of_edits([Path(file)])
     loaded = load_language_model_engine(run, snapshot)
     text = RunningText.open(file, loaded.codecs, config.data)
     score = LanguageModelScorer(loaded.engine).score(text.tokens)

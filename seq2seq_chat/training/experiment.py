@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shlex
 import signal
 import socket
@@ -17,7 +16,7 @@ import tensorflow as tf
 from seq2seq_chat.checkpoint.settings import resume_settings
 from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
 from seq2seq_chat.data.build_codecs import build_codecs, named_files
-from seq2seq_chat.data.prepared import edited_files
+from seq2seq_chat.data.prepared import warn_of_edits
 from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
@@ -34,8 +33,6 @@ from seq2seq_chat.training.reporter import Console
 from seq2seq_chat.training.resume import ensure_same_settings
 from seq2seq_chat.training.time_plan import without_plan
 from seq2seq_chat.training.workers import TrainingDiverged
-
-logger = logging.getLogger(__name__)
 
 
 class TrainingFailed(Exception):
@@ -89,8 +86,7 @@ def train(
         config = config.model_copy(update={"training": without_plan(config.training)})
     initial = read_initial_weights(origin, config) if origin else None
     codecs = build_codecs(config.data, running_text=config.task == "language_model")
-    if edited := [str(path) for path in edited_files(named_files(config.data))]:
-        logger.warning("%s changed since `seq2seq-chat prepare` wrote it; it is used as it is", " and ".join(edited))
+    warn_of_edits(named_files(config.data))
     distribution = _set_up_devices(config, cluster)
     run = create_run(results, config, codecs, describe_environment())
     try:

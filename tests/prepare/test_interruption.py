@@ -16,15 +16,17 @@ import pytest
 
 from seq2seq_chat.config import Data, parse_config
 from seq2seq_chat.data.build_codecs import named_files
-from seq2seq_chat.data.prepared import edited_files
+from seq2seq_chat.data.prepared import warn_of_edits
 from seq2seq_chat.prepare import pipeline, workers
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers import opensubtitles, reddit
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import ReadingStopped
+from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
 from tests.conftest import run_command
 from tests.prepare.raw import contents, film
+from tests.random_runs import random_language_run
 
 
 def test_concurrent_preparations_are_rejected(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +173,7 @@ def test_a_preparation_killed_while_it_replaces_another(
 def test_edited_files_of_a_preparation_are_used_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    from seq2seq_chat.report.evaluate import evaluate_language_model
     from seq2seq_chat.training import experiment
 
     (tmp_path / "text.txt").write_text("a few words\nin lines\n", encoding="utf-8")
@@ -179,17 +182,20 @@ def test_edited_files_of_a_preparation_are_used_with_a_warning(
     assert result.status == 0, result
     vocabulary = str(output / "vocabulary.txt")
     data = Data(train=str(output / "train.txt"), test=str(output / "test.txt"), vocabulary=vocabulary)
-    files = named_files(data)
-    assert list(edited_files(files)) == []
+    warn_of_edits(named_files(data))
+    assert caplog.messages == []
     (output / "train.txt").write_text("other words\n", encoding="utf-8")
-    assert list(edited_files(files)) == [output / "train.txt"]
     monkeypatch.setattr(experiment, "_set_up_devices", None)
     with pytest.raises(TypeError):  # after the warning
         experiment.train(parse_config({"name": "x", "task": "language_model", "data": data.model_dump()}, "x"))
-    message = f"{output / 'train.txt'} changed since `seq2seq-chat prepare` wrote it; it is used as it is"
-    assert message in caplog.messages
+    warning = f"{output / 'train.txt'} changed since `seq2seq-chat prepare` wrote it; it is used as it is"
+    assert caplog.messages.count(warning) == 1
+    with pytest.raises(RunError):  # after the warning
+        evaluate_language_model(random_language_run(tmp_path, "words", steps=()), output / "train.txt")
+    assert caplog.messages.count(warning) == 2
     (output / "statistics.json").write_text('{"train": {}}', encoding="utf-8")  # of a version without checksums
-    assert list(edited_files(files)) == []
+    warn_of_edits(named_files(data))
+    assert caplog.messages.count(warning) == 2
 
 
 def test_a_damaged_shard_is_read_again(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
