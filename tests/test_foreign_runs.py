@@ -120,7 +120,7 @@ def use(path: Path) -> None:
 
 
 KINDS = pytest.mark.parametrize("kind", ["run", "exported"])
-QUICK = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @KINDS
