@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import Shape, variable_shapes
-from seq2seq_chat.checkpoint.settings import changed_settings, resume_settings
+from seq2seq_chat.checkpoint.settings import describe_changes, resume_settings
 from seq2seq_chat.config import Config, flat_settings
 from seq2seq_chat.runs.json_lines import is_step
 from seq2seq_chat.runs.run import Run, RunError
@@ -142,22 +142,15 @@ def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping
     Raises:
         MismatchError: Settings of the model or the data have changed.
     """
-    trained, file = metadata.get("settings"), run.path / "config.json"
-    trained = trained if isinstance(trained, dict) else {}
-    if changed := changed_settings(trained, resume_settings(config)):
-        now, before = (
-            ", ".join(f"{key} {json.dumps(values[side])}" for key, values in list(changed.items())[:4])
-            for side in (1, 0)
-        )
+    settings, file = metadata.get("settings"), run.path / "config.json"
+    trained = settings if isinstance(settings, dict) else {}
+    if changes := describe_changes(trained, resume_settings(config)):
         raise MismatchError(
-            f"{file} has {now}, but {path.name} was trained with {before}; restore the file, or train a new run with "
-            "other settings"
+            f"{file} has other settings than {path.name} was trained with: {changes}; restore it, or train a new run"
         )
     decoding = {key: value for key, value in flat_settings(config).items() if key.startswith("decoding.")}
-    for key, (before, now) in changed_settings(trained, decoding).items():
-        logger.info(
-            "%s has %s %s; when %s was saved, it was %s", file, key, json.dumps(now), path.name, json.dumps(before)
-        )
+    if changes := describe_changes(trained, decoding):
+        logger.info("%s was changed since %s was saved: %s", file, path.name, changes)
     checksum = metadata.get("lexicon")
     if checksum is not None and run.lexicon_file.is_file() and file_checksum(run.lexicon_file) != checksum:
         logger.info("%s has changed since %s was saved", run.lexicon_file, path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,10 +32,14 @@ def resume_settings(config: Config) -> dict[str, Any]:
     }
 
 
-def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The settings that have changed, with both values.
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The settings that have changed: ``model.hidden_size (16 → 17), …``; "" if there are none.
 
     Settings that only one of the two has were added or removed by another version, and are ignored.
     """
     before = upgrade_flat_settings(before)
-    return {path: (before[path], now[path]) for path in now if path in before and before[path] != now[path]}
+    return ", ".join(
+        f"{path} ({json.dumps(before[path])} → {json.dumps(now[path])})"
+        for path in now
+        if path in before and before[path] != now[path]
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, ensure_same_codecs, read_arrays
-from seq2seq_chat.checkpoint.settings import changed_settings, resume_settings, trained_settings
+from seq2seq_chat.checkpoint.settings import describe_changes, resume_settings, trained_settings
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
@@ -32,12 +31,9 @@ def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, 
     Raises:
         UserError: some settings differ; the message lists them.
     """
-    differing = [
-        f"{path} ({json.dumps(old)} → {json.dumps(new)})" for path, (old, new) in changed_settings(before, now).items()
-    ]
-    if differing:
+    if changes := describe_changes(before, now):
         raise UserError(
-            f"run {run} cannot be resumed with other settings of {', '.join(differing)}; "
+            f"run {run} cannot be resumed with other settings of {changes}; "
             "restore them, or start a new run without --resume"
         )
 
