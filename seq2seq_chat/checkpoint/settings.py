@@ -6,12 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from seq2seq_chat.config import Config, flat_settings, upgrade_flat_settings
-
-FILES = (
-    *("train", "validation", "test"),
-    *("vocabulary", "target_vocabulary", "tokenizer_file", "target_tokenizer_file"),
-)  # may move; their contents are compared when they are read
+from seq2seq_chat.config import FILE_SETTINGS, Config, flat_settings, upgrade_flat_settings
 
 STREAM_SETTINGS = ("training.batch_size", "training.bptt_forward", "training.bptt_backward")  # they divide the text
 
@@ -28,7 +23,7 @@ def resume_settings(config: Config) -> dict[str, Any]:
         for path, value in flat_settings(config).items()
         if path in ("seed", "task", "training.optimizer")  # another optimizer has other variables
         or (path in STREAM_SETTINGS and config.task == "language_model")
-        or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILES)
+        or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILE_SETTINGS["data"])
     }
 
 

@@ -7,6 +7,7 @@ from seq2seq_chat.config.decoding import OPTIONS_OF_METHOD, Decoding
 from seq2seq_chat.config.experiment import LABELS, RUN_NAME, Config, Labels, unused_settings
 from seq2seq_chat.config.legacy import upgrade_flat_settings
 from seq2seq_chat.config.loading import (
+    FILE_SETTINGS,
     flat_settings,
     json_schema,
     load_config,
@@ -20,6 +21,7 @@ from seq2seq_chat.config.section import AppliesIf, ConfigError, Section, conditi
 from seq2seq_chat.config.training import Training, Truncation
 
 __all__ = [
+    "FILE_SETTINGS",
     "LABELS",
     "OPTIONS_OF_METHOD",
     "RUN_NAME",

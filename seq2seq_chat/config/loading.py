@@ -27,7 +27,7 @@ FILE_SETTINGS = {
     "model": ("pretrained_embeddings",),
     "decoding": ("lexicon",),
 }
-"""Settings that name files which may stand beside the configuration."""
+"""Settings that name files, by section; the files may move, also to beside the configuration."""
 
 
 def load_config(

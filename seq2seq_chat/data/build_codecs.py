@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from seq2seq_chat.config import Data, TextSettings, is_pairs
+from seq2seq_chat.config import FILE_SETTINGS, Data, TextSettings, is_pairs
 from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.data.pairs import corpus_paths, read_pairs
 from seq2seq_chat.data.prepared import ensure_published
@@ -23,11 +23,8 @@ _Side = Literal["both", "source", "target", "text"]  # text: running text, witho
 
 def named_files(settings: Data) -> list[Path]:
     """The corpora, vocabularies and tokenizers that a configuration names."""
-    corpora = (settings.train, settings.validation, settings.test)
-    paths = [path for corpus in corpora if corpus is not None for path in corpus_paths(corpus)]
-    for text in (settings.source_text, settings.target_text):
-        paths += [Path(name) for name in (text.vocabulary, text.tokenizer_file) if name is not None]
-    return list(dict.fromkeys(paths))
+    values = (getattr(settings, name) for name in FILE_SETTINGS["data"])
+    return [path for value in values if value is not None for path in corpus_paths(value)]
 
 
 def build_codecs(settings: Data, running_text: bool = False) -> Codecs:
