@@ -113,6 +113,7 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
             hidden=True,
         ),
         click.option("--lowercase", is_flag=True, help="unicode: convert tokens to lower case."),
+        click.option("--keep-apostrophes", is_flag=True, help="unicode: don’t and don't are different words."),
         click.option(
             "--subword-model",
             type=click.Choice(["unigram", "bpe"]),
@@ -330,7 +331,7 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
     if options["spark_master"] and options["engine"] != "spark":
         raise click.UsageError("--spark-master requires --engine spark")
     inputs, output = options.pop("inputs"), options.pop("output")
-    names = ("tokenizer", "target_tokenizer", "lowercase", "subword_model")
+    names = ("tokenizer", "target_tokenizer", "lowercase", "keep_apostrophes", "subword_model")
     options["tokenizer"], options["target_tokenizer"] = _tokenizers(**{name: options.pop(name, None) for name in names})
     given = {name: value for name, value in options.items() if value is not None}
     prepared = PrepareSettings(corpus, **given, **settings)
@@ -351,19 +352,21 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
 
 
 def _tokenizers(
-    tokenizer: str, lowercase: bool, subword_model: Any, target_tokenizer: str | None = None
+    tokenizer: str, lowercase: bool, keep_apostrophes: bool, subword_model: Any, target_tokenizer: str | None = None
 ) -> tuple[TokenizerSettings, TokenizerSettings | None]:
     """The settings of the tokenizers of source and target from the options. Raises click.UsageError."""
     from seq2seq_chat.text.tokenizers import TokenizerSettings
 
     names = {tokenizer, target_tokenizer or tokenizer}
-    if lowercase and "unicode" not in names:
-        raise click.UsageError(f"--lowercase applies to the unicode tokenizer only, not to {tokenizer}")
+    for option, is_given in (("--lowercase", lowercase), ("--keep-apostrophes", keep_apostrophes)):
+        if is_given and "unicode" not in names:
+            raise click.UsageError(f"{option} applies to the unicode tokenizer only, not to {tokenizer}")
     if subword_model and "subword" not in names:
         raise click.UsageError(f"--subword-model applies to the subword tokenizer only, not to {tokenizer}")
 
     def settings(name: Any) -> TokenizerSettings:
         model = subword_model if name == "subword" and subword_model else TokenizerSettings().subword_model
-        return TokenizerSettings(name, lowercase and name == "unicode", model)
+        is_unicode = name == "unicode"
+        return TokenizerSettings(name, lowercase and is_unicode, model, is_unicode and not keep_apostrophes)
 
     return settings(tokenizer), settings(target_tokenizer) if target_tokenizer else None

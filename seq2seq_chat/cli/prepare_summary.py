@@ -44,6 +44,8 @@ def write_experiment(
             values[f"{side.prefix}vocabulary_size"] = side.vocabulary_size
         if side.tokenizer.lowercase:
             values["lowercase"] = True
+        if side.tokenizer.normalize_apostrophes:
+            values["normalize_apostrophes"] = True
     experiment = fit_experiment(task, values, amount, Path(output).absolute().name)
     for reason in experiment.reasons:
         click.echo(f"experiment: {reason}")

@@ -52,6 +52,7 @@ class TextSettings(NamedTuple):
     tokenizer_file: str | None
     subword_model: Literal["unigram", "bpe"]
     lowercase: bool
+    normalize_apostrophes: bool
     vocabulary: str | None
     vocabulary_size: int
 
@@ -87,6 +88,10 @@ class Data(Section):
         bool, AppliesIf("data.tokenizer", "unicode", when=lambda c: "unicode" in c.data.tokenizers)
     ] = False
     """convert text to lower case"""
+    normalize_apostrophes: Annotated[
+        bool, AppliesIf("data.tokenizer", "unicode", when=lambda c: "unicode" in c.data.tokenizers)
+    ] = False
+    """read typographic apostrophes within words (don’t) as those of typewriters (don't)"""
     vocabulary: FilePath | None = None
     """vocabulary file, one word per line; null: built from the training corpus"""
     vocabulary_size: VocabularySize = 50_000
@@ -134,7 +139,13 @@ class Data(Section):
     @property
     def source_text(self) -> TextSettings:
         """The tokenizer and the vocabulary of the source, or of both sides."""
-        processing = (self.tokenizer, self.tokenizer_file, self.subword_model, self.lowercase)
+        processing = (
+            self.tokenizer,
+            self.tokenizer_file,
+            self.subword_model,
+            self.lowercase,
+            self.normalize_apostrophes,
+        )
         return TextSettings(*processing, self.vocabulary, self.vocabulary_size)
 
     @property
@@ -147,6 +158,7 @@ class Data(Section):
             self.target_tokenizer_file,
             self.subword_model,
             self.lowercase,
+            self.normalize_apostrophes,
             self.target_vocabulary,
             self.target_vocabulary_size or self.vocabulary_size,
         )

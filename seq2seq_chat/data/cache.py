@@ -90,7 +90,10 @@ class CacheKey:
             sum(state.st_size for state in states),
             sum(state.st_mtime_ns for state in states),
             codecs.fingerprints(),
-            [[codec.tokenizer.name, codec.tokenizer.lowercase] for codec in codecs],
+            [
+                [codec.tokenizer.name, codec.tokenizer.lowercase, *[True] * codec.tokenizer.normalize_apostrophes]
+                for codec in codecs
+            ],
             settings.pairing,
             settings.swap_source_target,
             settings.context_turns,

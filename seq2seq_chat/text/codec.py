@@ -155,7 +155,7 @@ class Codecs(NamedTuple):
 
 def tokenizer_settings(text: TextSettings) -> TokenizerSettings:
     """The settings of the tokenizer."""
-    return TokenizerSettings(text.tokenizer, text.lowercase, text.subword_model)
+    return TokenizerSettings(text.tokenizer, text.lowercase, text.subword_model, text.normalize_apostrophes)
 
 
 def replace_surrogates(text: str) -> str:
@@ -165,7 +165,9 @@ def replace_surrogates(text: str) -> str:
 
 def are_equal(tokenizer: Tokenizer, other: Tokenizer) -> bool:
     """Whether two tokenizers return the same tokens for every text."""
-    one, two = ((each.name, each.lowercase, each.file_content) for each in (tokenizer, other))
+    one, two = (
+        (each.name, each.lowercase, each.normalize_apostrophes, each.file_content) for each in (tokenizer, other)
+    )
     return one == two
 
 

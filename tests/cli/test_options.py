@@ -28,8 +28,9 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], MagicMock]:
     return replace
 
 
-READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2)
-LOWERCASE, SUBWORDS = TokenizerSettings("unicode", lowercase=True), TokenizerSettings("subword", subword_model="bpe")
+READER = RedditSettings(subreddits=("a", "b"), max_words=30, min_score=-2, keep_bots=True)
+LOWERCASE = TokenizerSettings("unicode", lowercase=True, normalize_apostrophes=True)
+SUBWORDS = TokenizerSettings("subword", subword_model="bpe")
 SIZES = {"vocabulary_size": 900, "encoder_steps": 20, "decoder_steps": 25, "max_bad": 3}
 SPARK = {"engine": "spark", "spark_master": "local[2]", "memory": "4GB"}
 
@@ -38,7 +39,7 @@ SPARK = {"engine": "spark", "spark_master": "local[2]", "memory": "4GB"}
     ("arguments", "expected"),
     [
         (
-            "reddit in --subreddit b --subreddit a --max-words 30 --min-score -2 --split 8,1,1 --seed 7 "
+            "reddit in --subreddit b --subreddit a --max-words 30 --min-score -2 --keep-bots --split 8,1,1 --seed 7 "
             "--vocabulary-size 900 --tokenizer unicode --lowercase --encoder-steps 20 --decoder-steps 25 --max-bad 3",
             {"reader": READER, "split": (8, 1, 1), "seed": 7, "tokenizer": LOWERCASE, "pairing": "alternating"} | SIZES,
         ),
@@ -49,6 +50,7 @@ SPARK = {"engine": "spark", "spark_master": "local[2]", "memory": "4GB"}
         ("opensubtitles in --max-gap 2.5 --pairing alternating", {"max_gap": 2.5, "pairing": "alternating"}),
         ("cornell in --tokenizer subword --subword-model bpe", {"tokenizer": SUBWORDS}),
         ("dailydialog in", {}),
+        ("dailydialog in --tokenizer unicode --keep-apostrophes", {"tokenizer": TokenizerSettings("unicode")}),
         ("tweets in", {"pairing": "alternating"}),
         ("lines in --turns odd-even", {"reader": LinesSettings("odd-even")}),
     ],

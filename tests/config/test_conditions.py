@@ -33,6 +33,8 @@ CASES = [
     for row in """\
 data.lowercase=true | .tokenizer=english | | .tokenizer=unicode
 data.lowercase=true | .tokenizer=english | | .target_tokenizer=unicode
+data.normalize_apostrophes=true | .tokenizer=english | | .tokenizer=unicode
+data.normalize_apostrophes=true | .tokenizer=english | | .target_tokenizer=unicode
 data.subword_model=bpe | .tokenizer=english | | .tokenizer=subword
 data.pairing=alternating | task=translation | PAIRS | task=conversation
 data.max_buckets=3 | .buckets=null | | .buckets=auto

@@ -363,3 +363,18 @@ def test_marks_that_the_english_tokenizer_removes(tmp_path: Path, cli: Cli, comm
         "accents (cafe\u0301 becomes cafe, naïve becomes naive) and emoji (😂); --tokenizer unicode keeps them"
     ) in cli(*options, "english").err
     assert "removes" not in cli(*options, "unicode").err
+
+
+def test_apostrophes_of_phones_and_typewriters_are_one_character(tmp_path: Path, cli: Cli) -> None:
+    """The experiment of the corpus reads them in the same way, and the corpus file has them as they were."""
+    (tmp_path / "chat.txt").write_text("I’m fine\nI'm not\ndon’t\n" * 20, "utf-8")
+    options = ("prepare", "lines", tmp_path / "chat.txt", "--split", "1,0,0", "--tokenizer", "unicode", "--output")
+    for name, option, words in (("one", (), {"I'm"}), ("two", ("--keep-apostrophes",), {"I'm", "I’m"})):
+        assert cli(*options, tmp_path / name, *option).status == 0
+        vocabulary = Vocabulary.load(tmp_path / name / "vocabulary.txt").words
+        assert {word for word in vocabulary if word.startswith("I")} == words
+        config = load_config(tmp_path / name / "experiment.json")
+        assert config.data.normalize_apostrophes == (name == "one")
+        codec = build_codecs(config.data).source
+        assert codec.tokenizer.encode("don’t") == (["don't"] if name == "one" else ["don’t"])
+        assert "I’m fine" in (tmp_path / name / "train.txt").read_text("utf-8")

@@ -191,7 +191,11 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     """The description for ``createTokenizer`` of ``tokenizers.js``."""
     description: dict[str, Any] = {"name": tokenizer.name}
     if isinstance(tokenizer, UnicodeTokenizer):
-        description |= {"lowercase": tokenizer.lowercase, "patterns": _unicode_patterns()}
+        description |= {
+            "lowercase": tokenizer.lowercase,
+            "normalize_apostrophes": tokenizer.normalize_apostrophes,
+            "patterns": _unicode_patterns(),
+        }
     if isinstance(tokenizer, SubwordTokenizer):
         scores = tokenizer.scores()
         # byte pair encoding numbers its subwords 0, -1, -2 …; the scores of a unigram model are log-probabilities

@@ -105,6 +105,7 @@ def _describe_text(text: TextSettings, prefix: str) -> dict[str, Any]:
     return {
         "tokenizer": text.tokenizer,
         "lowercase": text.lowercase,
+        "normalize_apostrophes": text.normalize_apostrophes,
         "vocabulary": f"{prefix}{VOCABULARY_FILE}",
         "tokenizer_file": f"{prefix}{TOKENIZER_FILE}" if text.tokenizer == "subword" else None,
     }

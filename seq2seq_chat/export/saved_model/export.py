@@ -91,6 +91,7 @@ def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict
         "vocabulary_size": len(codec.vocabulary),
         "tokenizer": data.source_text.tokenizer,
         "lowercase": data.lowercase,
+        "normalize_apostrophes": data.normalize_apostrophes,
         "input": running_text_format(codec),
         "output": running_text_format(codec),
         "parameters": sum(parameter_counts(run.config, len(codec.vocabulary)).values()),
@@ -131,6 +132,7 @@ def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
         "tokenizer": data.source_text.tokenizer,
         "target_tokenizer": data.target_text.tokenizer,
         "lowercase": data.lowercase,
+        "normalize_apostrophes": data.normalize_apostrophes,
         "input": text_format(data.source_text.tokenizer),
         "output": text_format(data.target_text.tokenizer),
         "context_turns": config.data.context_turns,
@@ -252,7 +254,8 @@ def generation_example(folder: str | Path, about: dict[str, Any]) -> str:
 def _tokenizer(folder: str | Path, about: dict[str, Any], key: str) -> str:
     """Python that creates a tokenizer."""
     if about[key] != "subword":
-        return f"create_tokenizer(TokenizerSettings({about[key]!r}, lowercase={about['lowercase']}))"
+        options = "".join(f", {name}=True" for name in ("lowercase", "normalize_apostrophes") if about[name])
+        return f"create_tokenizer(TokenizerSettings({about[key]!r}{options}))"
     own_file = Path(folder, f"{TARGET_PREFIX}{TOKENIZER_FILE}")
     file = own_file if key == "target_tokenizer" and own_file.is_file() else Path(folder, TOKENIZER_FILE)
     return f"load_tokenizer(TokenizerSettings({about[key]!r}), {str(file)!r})"

@@ -53,6 +53,7 @@ class TokenizerSettings(NamedTuple):
     name: TokenizerName = "english"
     lowercase: bool = False  # unicode only
     subword_model: SubwordModel = "unigram"  # subword only, when it is trained
+    normalize_apostrophes: bool = False  # unicode only
 
 
 def create_tokenizer(settings: TokenizerSettings, file: bytes | None = None, origin: str = "") -> Tokenizer:
@@ -66,7 +67,7 @@ def create_tokenizer(settings: TokenizerSettings, file: bytes | None = None, ori
         ValueError: There is no such tokenizer, or it needs a file.
     """
     if settings.name == "unicode":
-        return UnicodeTokenizer(settings.lowercase)
+        return UnicodeTokenizer(settings.lowercase, settings.normalize_apostrophes)
     if settings.name == "subword" and file is not None:
         return SubwordTokenizer.load(file, origin)
     try:

@@ -24,6 +24,7 @@ class Tokenizer(ABC):
         cleans: Whether `prepare` writes the tokens rather than the text into corpus files, since nothing that
             ``encode`` removes is of use. Then ``encode`` splits these lines at the spaces.
         lowercase: Whether ``encode`` converts letters to lower case because of ``data.lowercase``.
+        normalize_apostrophes: Whether it makes typographic apostrophes those of typewriters.
         tokens: All tokens that ``encode`` can return, most frequent first; None if there is no limit.
         file_content: The contents of the tokenizer's file; None if it does not need one.
     """
@@ -33,6 +34,7 @@ class Tokenizer(ABC):
     keeps_line_breaks: ClassVar[bool] = False
     cleans: ClassVar[bool] = False
     lowercase: bool = False
+    normalize_apostrophes: bool = False
     tokens: Sequence[str] | None = None
     file_content: bytes | None = None
 

@@ -59,6 +59,9 @@ _WORD = rf"{_WORD_CHARACTER}++(?:{_CONNECTOR}{_WORD_CHARACTER}++)*+"
 TOKEN = rf"{_EMOJI}{_MARK}*|{IDEOGRAPH}{_MARK}*|{_CLUSTER}|{_TIBETAN}|{_WORD}|.{_MARK}*"
 
 
+APOSTROPHE = r"(?<=[\p{L}\p{M}\p{N}])[’ʼ](?=[\p{L}\p{N}])"
+"""A typographic apostrophe within a word."""
+
 _nfc = functools.partial(unicodedata.normalize, "NFC")
 
 
@@ -102,6 +105,11 @@ def _encode_plain(chunk: str) -> list[str]:
     return _ASCII_TOKEN.findall(chunk) if chunk.isascii() else _compile(TOKEN).findall(chunk)
 
 
+def _plain_apostrophes(chunk: str) -> str:
+    """A string without white space, in which apostrophes within words are those of typewriters."""
+    return chunk if chunk.isascii() else _compile(APOSTROPHE).sub("'", _normalize(chunk))
+
+
 def encode_lower_case(chunk: str) -> list[str]:
     """The tokens of a string without white space, in lower case."""
     return encode_chunk(_normalize(chunk).lower())
@@ -112,7 +120,8 @@ class UnicodeTokenizer(Tokenizer):
 
     Text is normalized to NFC and split at white space; then these are tokens:
 
-    - letters and digits together, also around an apostrophe, and around . , : between digits: ``don't``, ``10:30``;
+    - letters and digits together, also around an apostrophe, and around . , : between digits: ``don't``, ``10:30``
+      (``normalize_apostrophes`` makes the typographic apostrophe of ``don’t`` the one of the typewriter);
     - a character of Chinese and Japanese, and a syllable or cluster of Thai, Lao, Khmer, Burmese or Tibetan;
     - a web address that starts with http://, https:// or www.;
     - an emoji with its modifiers, a flag, a sequence of emoji with joiners;
@@ -123,14 +132,15 @@ class UnicodeTokenizer(Tokenizer):
 
     name = "unicode"
 
-    def __init__(self, lowercase: bool = False) -> None:
+    def __init__(self, lowercase: bool = False, normalize_apostrophes: bool = False) -> None:
         """With ``lowercase``, all tokens are in lower case."""
-        self.lowercase = lowercase
-        self._encode_chunk = encode_lower_case if lowercase else encode_chunk
+        self.lowercase, self.normalize_apostrophes = lowercase, normalize_apostrophes
+        encode = encode_lower_case if lowercase else encode_chunk
+        self._encode_chunk = (lambda chunk: encode(_plain_apostrophes(chunk))) if normalize_apostrophes else encode
         self._cache = TokenCache(self._encode_chunk)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.lowercase,)
+        return type(self), (self.lowercase, self.normalize_apostrophes)
 
     def encode(self, text: str) -> list[str]:
         """The tokens."""

@@ -1,5 +1,6 @@
 """What is a token in which language. All expected tokens are written by hand."""
 
+import pickle
 import unicodedata
 
 import pytest
@@ -52,6 +53,7 @@ SCRIPTS = {
 ENCODED = [
     ("mother-in-law", "mother - in - law"),
     ("rock'n'roll 'tis dogs'", "rock'n'roll ' tis dogs '"),
+    ("rock’n’roll ’tis dogs’ l’été don\u200b’t", "rock’n’roll ’ tis dogs ’ l’été don’t"),
     ("MP3 2nd m² 3,x v1.2.3 e.g. 3.It 1,2.", "MP3 2nd m² 3 , x v1.2.3 e . g . 3 . It 1,2 ."),
     ("wait...what?! --no", "wait . . . what ? ! - - no"),
     ("a_b #tag @you x@y.org <eos>", "a _ b # tag @ you x @ y . org < eos >"),
@@ -160,3 +162,15 @@ def test_all_but_white_space_and_removed_characters_is_kept(text: str) -> None:
 )
 def test_ascii_lines(texts: list[str], tokenizer: UnicodeTokenizer) -> None:
     assert tokenizer.encode_lines(texts) == [" ".join(tokenizer.encode(text)) for text in texts]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_typographic_apostrophes_within_words(lowercase: bool) -> None:
+    tokenizer = UnicodeTokenizer(lowercase, normalize_apostrophes=True)
+    text = "Rock’n’roll ’tis dogs’ “l’été” cafe\u0301’s п’ять пʼять don\u200b’t I'm"
+    expected = "Rock'n'roll ’ tis dogs ’ “ l'été ” café's п'ять п'ять don't I'm"
+    tokens = (expected.lower() if lowercase else expected).split()
+    assert tokenizer.encode(text) == tokens
+    assert tokenizer.encode_lines([text]) == [" ".join(tokens)]
+    assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == tokens
+    assert tokenizer.decode(["don't", "dogs", "’"]) == "don't dogs’"

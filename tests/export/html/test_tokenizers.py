@@ -48,9 +48,10 @@ def check(javascript: Evaluate, tokenizer: Tokenizer) -> None:
         assert theirs == ours, text
 
 
-@pytest.mark.parametrize("lowercase", [False, True])
-def test_unicode(javascript: Evaluate, lowercase: bool) -> None:
-    check(javascript, create_tokenizer(TokenizerSettings("unicode", lowercase)))
+@pytest.mark.parametrize("settings", [(False, False), (True, False), (True, True)])
+def test_unicode(javascript: Evaluate, settings: tuple[bool, bool]) -> None:
+    lowercase, apostrophes = settings
+    check(javascript, create_tokenizer(TokenizerSettings("unicode", lowercase, normalize_apostrophes=apostrophes)))
 
 
 @pytest.mark.parametrize("name", ["english", "english_character", "thesis", "whitespace", "character"])

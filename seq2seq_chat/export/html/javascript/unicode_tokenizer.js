@@ -5,8 +5,9 @@ import { splitWords } from "./text.js";
 const URL_PATTERN = /(?<![\p{L}\p{N}])(?:https?:\/\/|www\.)\S*[\p{L}\p{N}]\/?/gu;
 
 export class UnicodeTokenizer {
-  constructor({ lowercase, patterns }) {
+  constructor({ lowercase, normalize_apostrophes, patterns }) {
     this.lowercase = lowercase;
+    this.apostrophe = normalize_apostrophes ? /(?<=[\p{L}\p{M}\p{N}])[’ʼ](?=[\p{L}\p{N}])/gu : null;
     this.token = new RegExp(patterns.token, "gsv");
     this.invisible = new RegExp(patterns.kept_or_invisible, "gsv");
     this.kinds = Object.entries(patterns.kinds).map(([kind, pattern]) => [kind, new RegExp(`^(?:${pattern})`, "sv")]);
@@ -23,6 +24,7 @@ export class UnicodeTokenizer {
   /** The tokens of a string without white space. */
   encodeChunk(chunk) {
     let text = this.normalize(chunk);
+    if (this.apostrophe) text = text.replaceAll(this.apostrophe, "'");
     if (this.lowercase) text = this.normalize(text.toLowerCase());
     const tokens = [];
     let end = 0;
