@@ -257,16 +257,19 @@ class Assembly:
 
     def _warn_of_empty_splits(self, samples: Sequence[int]) -> None:
         """Warn of splits that should have samples, but have none; ``samples`` are the numbers of all splits."""
-        shares = zip(SPLITS, self._shares, samples, strict=True)
-        empty = [name for name, share, number in shares if share and not number]
-        if not empty or "train" in empty:
+        named = self._official or ()
+        wanted = [bool(share) or name in named for name, share in zip(SPLITS, self._shares, strict=True)]
+        empty = [name for name, is_wanted, number in zip(SPLITS, wanted, samples, strict=True) if is_wanted > number]
+        if not empty:
             return
+        reason = f"there are too few {self._corpus.threads}, which are never divided between splits"
+        if set(empty) <= set(named):
+            reason = "there are none in the files of this name"
         marked = f", mark where conversations end by {END_OF_CONVERSATION}" if self._settings.corpus == "lines" else ""
         logger.warning(
-            "%s no samples: there are too few %s, which are never divided between splits. Prepare more text%s, or "
-            "train without validation (data.validation: null)",
+            "%s no samples: %s. Prepare more text%s, or train without validation (data.validation: null)",
             f"{' and '.join(empty)} {'has' if len(empty) == 1 else 'have'}",
-            self._corpus.threads,
+            reason,
             marked,
         )
 

@@ -308,6 +308,20 @@ def test_a_source_is_in_one_split_only(tmp_path: Path) -> None:
     assert sum(map(len, words.values())) == 40
 
 
+def test_parallel_files_of_an_official_split(tmp_path: Path) -> None:
+    """As in the tutorial of nmt: a source and a target for each split."""
+    names = [f"{name}.{language}" for name in ("train", "tst2012", "tst2013") for language in ("en", "vi")]
+    files = [write(tmp_path, "".join(f"{name} {n}\n" for n in range(9)), name) for name in names]
+    settings = pair_settings(split=None, tokenizer=WORDS)
+    prepare(settings, files, tmp_path / "out")
+    rows = {name: (tmp_path / "out" / f"{name}.tsv").read_text().splitlines() for name in SPLITS}
+    assert [len(rows[name]) for name in SPLITS] == [8, 1, 18]
+    assert sorted(rows["train"] + rows["validation"]) == [f"train.en {n}\ttrain.vi {n}" for n in range(9)]
+    assert rows["test"][9] == "tst2013.en 0\ttst2013.vi 0"
+    with pytest.raises(CorpusError, match="has no tab-separated columns"):
+        prepare(settings, [*files[:3], files[5]], tmp_path / "out")
+
+
 def test_official_split_and_duplicates(tmp_path: Path) -> None:
     """Duplicates are dropped within a split of an official one; those of other splits are leakage."""
     folder = tmp_path / "raw"

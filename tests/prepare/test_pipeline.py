@@ -117,6 +117,14 @@ def test_a_missing_split_is_taken_from_train(official: Path, tmp_path: Path) -> 
     )
 
 
+def test_an_official_split_that_is_empty_is_a_warning(
+    official: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (official / "dialogues_test.txt").write_text("")
+    prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
+    assert caplog.messages[-1].startswith("test has no samples: there are none in the files of this name.")
+
+
 def test_official_splits_of_dumps_and_films(tmp_path: Path) -> None:
     """A reply to a comment in a file of another split is in none."""
     dumps, films = tmp_path / "dumps", tmp_path / "films"

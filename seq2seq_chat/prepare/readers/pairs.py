@@ -126,13 +126,19 @@ def _combine(files: list[Piece]) -> list[Piece]:
     lines = [file for file in files if not _has_columns(file.path)]
     if not lines:
         return files
-    if len(files) != 2 or len(lines) != 2:
+    # Two files, or a source and a target for each split, such as train.en train.fr test.en test.fr.
+    pairs = list(zip(files[::2], files[1::2], strict=False))
+    languages = {(source.path.suffix, target.path.suffix) for source, target in pairs}
+    if len(lines) < len(files) or len(files) % 2 or (len(pairs) > 1 and (len(languages) > 1 or not _same_names(pairs))):
         raise CorpusError(
             f"{lines[0].path} has no tab-separated columns. Name .tsv files of two columns, or exactly two files "
             f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
         )
-    source, target = files
-    return [Piece(source.path, source.size + target.size, companion=target.path)]
+    return [Piece(source.path, source.size + target.size, companion=target.path) for source, target in pairs]
+
+
+def _same_names(pairs: Sequence[tuple[Piece, Piece]]) -> bool:
+    return all(source.path.with_suffix("") == target.path.with_suffix("") for source, target in pairs)
 
 
 def _has_columns(path: Path) -> bool:
