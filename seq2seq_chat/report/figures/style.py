@@ -66,7 +66,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def line_style(index: int, marker: bool = True) -> dict[str, Any]:
     """Color, line style and marker of the index-th line of a figure, as arguments of ``plot``."""
-    style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "linestyle": LINE_STYLES[index % len(LINE_STYLES)]}
+    color, line = index % len(COLORS), (index + index // len(COLORS)) % len(LINE_STYLES)  # each pair only once
+    style: dict[str, Any] = {"color": COLORS[color], "linestyle": LINE_STYLES[line]}
     return style | ({"marker": MARKERS[index % len(MARKERS)], "markersize": 5} if marker else {})
 
 
