@@ -28,7 +28,7 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 logger = logging.getLogger(__name__)
 
 DEFAULT_TEXT_SHARES: Shares = (90.0, 5.0, 5.0)
-_TEXT_NAMES = re.compile(rf".*\.(txt|text|tokens|raw){COMPRESSED}", re.IGNORECASE)
+_TEXT_NAMES = re.compile(rf"[^.].*\.(txt|text|tokens|raw){COMPRESSED}", re.IGNORECASE)
 
 
 class RunningTextSettings(NamedTuple):
