@@ -110,7 +110,8 @@ def print_left_out(reading: dict[str, Any], used: int) -> None:
     total = used + sum(reading["left_out"].values())
     for reason, count in reading["left_out"].items():
         examples = "".join(f"\n  {text}" for text in reading["examples"].get(reason, ()))
-        text = f"left out: {count:,} {reading['unit']} ({reason})"
+        unit = reading["unit"] if count > 1 else reading["unit"].removesuffix("s")
+        text = f"left out: {count:,} {unit} ({reason})"
         if 10 * count > total and reason not in EXPECTED:
             logger.warning("%s, more than a tenth of %s%s", text, f"{total:,}", examples)
         else:

@@ -198,7 +198,8 @@ class PieceReport:
         for name, value in vars(other).items():
             own = getattr(self, name)
             if name in ("examples", "marks"):
-                own |= {key: [*own.get(key, []), *texts][:MAX_EXAMPLES] for key, texts in value.items()}
+                for key, texts in value.items():
+                    own[key] = list(dict.fromkeys([*own.get(key, []), *texts]))[:MAX_EXAMPLES]
             elif isinstance(value, dict):
                 setattr(self, name, {key: own.get(key, 0) + value.get(key, 0) for key in {**own, **value}})
             elif name != "file":
@@ -290,8 +291,10 @@ class Shard:
             return
         self.piece.left_out[reason] = self.piece.left_out.get(reason, 0) + count
         shown = self.piece.examples.setdefault(reason, [])
-        starts = (text.strip()[:MAX_EXAMPLE_LENGTH] for text in islice(examples, MAX_EXAMPLES - len(shown)))
-        shown += [start if start.isprintable() else repr(start)[1:-1] for start in starts]
+        for text in islice(examples, 4 * MAX_EXAMPLES) if len(shown) < MAX_EXAMPLES else ():
+            start = text.strip()[:MAX_EXAMPLE_LENGTH]
+            shown.append(start if start.isprintable() else repr(start)[1:-1])
+        self.piece.examples[reason] = list(dict.fromkeys(shown))[:MAX_EXAMPLES]
 
     def add_damage(self, position: str, reason: str, *, incomplete: bool = False) -> None:
         """Record that a record, or with ``incomplete`` the rest of the piece, was skipped."""
