@@ -253,6 +253,8 @@ class Assembly:
             own = prepared.filter(prepared.split.isin(divided)).select("thread").distinct()
             threads = [row["thread"] for row in fetch_rows(self._engine, own)]
             moved = (apportion if self._has_small_blocks else fill_empty_splits)(threads, shares, seed)
+            if self._has_small_blocks:
+                utterances = queries.join_blocks(utterances, moved)
             self._write(queries.assign_splits(utterances, shares, seed, moved))
 
     def _warn_of_empty_splits(self, samples: Sequence[int]) -> None:

@@ -214,6 +214,7 @@ def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> Re
         reports = read_tasks(tasks, folder, settings.jobs)
     result = ReadResult.from_reports(files, reports, folder, settings.tokenizers, corpus.unit)
     result.check_damage(settings.max_bad)
+    result.warn_of_empty_files()
     result.check_letters()
     corpus.check(settings.shard_settings, result.total, files)
     return result

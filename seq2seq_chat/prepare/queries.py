@@ -55,6 +55,21 @@ def conversations(rows: ir.Table, files: ir.Table, block_utterances: int = BLOCK
     )
 
 
+def join_blocks(utterances: ir.Table, splits: Mapping[str, str]) -> ir.Table:
+    """Let a conversation go on from block to block where both are in the same split.
+
+    Args:
+        splits: Of the blocks of a small corpus, by thread.
+    """
+    starts: dict[str, int] = {}
+    for thread in sorted(splits, key=int):
+        previous = str(int(thread) - 1)
+        starts[thread] = starts[previous] if splits.get(previous) == splits[thread] else int(thread)
+    conversation = utterances.key_2 // _MAX_BLOCKS_PER_FILE * _MAX_BLOCKS_PER_FILE
+    cases = ((utterances.thread == thread, conversation + start) for thread, start in starts.items())
+    return utterances.mutate(key_2=ibis.cases(*cases, else_=utterances.key_2))
+
+
 def cut_at_silences(utterances: ir.Table, max_gap: float) -> ir.Table:
     """Start a new conversation (``cut``) at each gap of more than ``max_gap`` seconds within a film.
 

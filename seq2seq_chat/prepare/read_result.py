@@ -119,6 +119,14 @@ class ReadResult:
             f"{self.damages[0]}. In total, {summary}; repair them, or allow more than {max_percent:g} % (--max-bad)."
         )
 
+    def warn_of_empty_files(self) -> None:
+        """Warn if some of the files have no records."""
+        reports = zip(self.files, self.file_reports, strict=True)
+        empty = [file for file, report in reports if not report.records and not report.incomplete]
+        if empty and len(empty) < len(self.files):
+            others = f", and so are {len(empty) - 1:,} others" if len(empty) > 1 else ""
+            logger.warning("%s is empty%s", empty[0], others)
+
     def check_letters(self) -> None:
         """Warn of letters, accents, apostrophes and emoji that a tokenizer removed.
 

@@ -122,6 +122,7 @@ def test_an_official_split_that_is_empty_is_a_warning(
 ) -> None:
     (official / "dialogues_test.txt").write_text("")
     prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
+    assert caplog.messages[-2] == f"{official / 'dialogues_test.txt'} is empty"
     assert caplog.messages[-1].startswith("test has no samples: there are none in the files of this name.")
 
 
@@ -165,6 +166,9 @@ def test_small_corpora_are_split_in_smaller_blocks(
     ]
     assert sorted(word for block in blocks for word in block) == sorted(re.findall(r"w\d+", text))
     assert not any({"w30", "w31"} <= set(block) for block in blocks if "END" in text)
+    numbers = [[int(word[1:]) for word in block] for block in blocks]
+    assert all(block == list(range(block[0], block[0] + len(block))) for block in numbers)
+    assert len(blocks) <= 6, "neighbors in the same split are one conversation"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 10])
