@@ -22,7 +22,7 @@ from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import Piece, ReaderSettings, ReadingStopped, Task
-from seq2seq_chat.prepare.split import SPLITS, official_splits
+from seq2seq_chat.prepare.split import SPLITS, is_split_name, official_splits
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, corpus_file
 from seq2seq_chat.prepare.workers import read_tasks
 from seq2seq_chat.system.compressed import is_compressed, line_starts
@@ -72,7 +72,8 @@ def _files_in_folder(folder: Path, kind: RawCorpus) -> list[Path]:
     for top, folders, names in os.walk(folder, onerror=_raise):
         files += [Path(top, name) for name in names if not name.startswith(".") and re.fullmatch(kind.file_names, name)]
         if not kind.recursive:
-            folders.clear()
+            if top == str(folder):
+                folders[:] = [name for name in folders if is_split_name(name)]
             files = [path for path in files if path.is_file()]
     files = kind.choose(sorted(files, key=lambda path: path.parts))
     if not files:

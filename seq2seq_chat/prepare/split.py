@@ -140,6 +140,11 @@ def _names_of_files(files: Sequence[Piece], inputs: Sequence[Path]) -> Iterator[
         yield names if len(entries) == 1 and names else [entry.name, *names]
 
 
+def is_split_name(name: str) -> bool:
+    """Whether the name of a folder is that of a split and nothing else."""
+    return _NAME_PART.fullmatch(name) is not None and _split_in_names([name]) != ""
+
+
 def _split_in_names(names: Iterable[str]) -> str:
     parts = {part.rstrip(digits) for name in names for part in _NAME_PART.findall(name.lower())}
     return next((split for split, words in _SPLIT_NAMES.items() if parts & words), "")

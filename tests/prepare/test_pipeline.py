@@ -117,6 +117,16 @@ def test_a_missing_split_is_taken_from_train(official: Path, tmp_path: Path) -> 
     )
 
 
+def test_folders_named_after_splits(tmp_path: Path) -> None:
+    """They are searched even if other folders are not."""
+    for name in ("train", "Dev", "test", "more", "test_more"):
+        (folder := tmp_path / "test" / name / "en").mkdir(parents=True)
+        (folder / "a.txt").write_text(f"{name}\n" * 4)
+    prepare(PrepareSettings("lines"), [tmp_path / "test"], tmp_path / "output")
+    found = [conversations(tmp_path / "output" / f"{name}.txt") for name in ("train", "validation", "test")]
+    assert found == [[(name,) * 4] for name in ("train", "dev", "test")]
+
+
 def test_an_official_split_that_is_empty_is_a_warning(
     official: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
