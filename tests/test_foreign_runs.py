@@ -23,7 +23,7 @@ from seq2seq_chat.engines.onnx import manifest
 from seq2seq_chat.engines.onnx.manifest import ExportedModelError, write_manifest
 from seq2seq_chat.export.onnx.export import export_onnx
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import compare, read_answers
+from seq2seq_chat.runs.summary import add_answer, compare, read_answers
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
@@ -220,6 +220,14 @@ def test_an_exported_model_cannot_name_files_outside(tmp_path: Path, exported: P
     write_manifest(folder, about((exported / "model.json").read_bytes()))
     with pytest.raises(ExportedModelError, match=r"encoder.onnx refers to other files"):
         Chatbot.load(Run(folder))
+
+
+def test_nothing_is_appended_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("", encoding="utf-8")
+    (tmp_path / "answers.jsonl").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match=r"answers.jsonl could not be written: Too many levels of symbolic links"):
+        add_answer(Run(tmp_path), 7, "question", "reply")
+    assert (tmp_path / "outside").read_text(encoding="utf-8") == ""
 
 
 def test_the_lexicon_is_the_one_in_the_folder(run: Path, tmp_path: Path) -> None:

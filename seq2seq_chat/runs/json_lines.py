@@ -51,9 +51,10 @@ def append_durably(path: Path, line: dict[str, Any]) -> None:
     """Append a line, and return once it is on the disk: a crash loses at most the line being written.
 
     Raises:
-        UserError: The line could not be written completely; nothing of it remains in the file.
+        UserError: The line could not be written completely, and nothing of it remains in the file; or the file is a
+            symbolic link, which somebody else may have put into a run.
     """
-    with as_user_error(path), open(path, "a+b", buffering=0) as file:
+    with as_user_error(path), open(path, "a+b", buffering=0, opener=_open_no_link) as file:
         with suppress(OSError):  # some network file systems have no locks
             fcntl.flock(file, fcntl.LOCK_EX)  # a failed write must not remove the line of another process
         text = json.dumps(line).encode() + b"\n"
@@ -68,6 +69,10 @@ def append_durably(path: Path, line: dict[str, Any]) -> None:
             with suppress(OSError):
                 file.truncate(size)
             raise
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def read_objects(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
