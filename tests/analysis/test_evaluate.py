@@ -26,7 +26,7 @@ from seq2seq_chat.report.scoring import score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.validation import corpus_loss
-from tests.conftest import Cli
+from tests.conftest import Cli, edit_checkpoints, edit_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -112,9 +112,8 @@ def test_what_is_measured_is_what_replies(
     overrides: list[str], loaded: LoadedRun, run_copy: Path, corpora: Path, tmp_path: Path
 ) -> None:
     """The backward run of the reranking is a copy that claims to be one."""
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["swap_source_target"] = True
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "data", swap_source_target=True)
+    edit_checkpoints(run_copy, lambda metadata: metadata.pop("settings"))
     backward = [f"backward_run={run_copy}"] if "rerank=bidirectional" in overrides else []
     decoding = evaluation_decoding(loaded.config, [f"decoding.{each}" for each in [*overrides, *backward]])
     results = list(predict(loaded, corpora / "validation.txt", tmp_path, decoding=decoding))

@@ -176,7 +176,7 @@ def test_edited_files_of_a_preparation_are_used_with_a_warning(
     from seq2seq_chat.report.evaluate import evaluate_language_model
     from seq2seq_chat.training import experiment
 
-    (tmp_path / "text.txt").write_text("a few words\nin lines\n", encoding="utf-8")
+    (tmp_path / "text.txt").write_text("a few words\nin lines\n" * 50, encoding="utf-8")
     output = tmp_path / "output"
     result = run_command("prepare", "text", tmp_path / "text.txt", "--output", output, "--tokenizer", "whitespace")
     assert result.status == 0, result
