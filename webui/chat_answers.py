@@ -63,7 +63,7 @@ class ChatQuestion:
         check_step(run, body.step, answer.step)
         warnings = [*answer.warnings, *self._newly_unused(), *notes(answer.reply)]
         count = len(self._history)
-        if count < len(body.history):
+        if count < min(len(body.history), self._config.data.context_turns - 1):
             warnings.append(f"the conversation is too long; only its last {count} turns were sent to the model")
         seed = self._seed if self._decoding.method == "sample" else None
         seconds = time.perf_counter() - self._started

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +30,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import Seeds
 from seq2seq_chat.search.engine import Hypotheses, OnStep
-from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 
@@ -65,6 +66,7 @@ class Reply(NamedTuple):
     seconds: float  # time for all utterances of the call
     unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
     unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; see Chatbot._unknown_share
+    removed_letters: str = ""  # letters of the utterance that the tokenizer removes, each once
 
 
 class Chatbot:
@@ -161,7 +163,8 @@ class Chatbot:
             candidates = self._hypotheses(results[row], read, reader) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
-            replies.append(Reply(text, candidates, source, unknown, seconds, unread, self._unknown_share(words)))
+            share, removed = self._unknown_share(words), self._removed_letters(texts[row], words)
+            replies.append(Reply(text, candidates, source, unknown, seconds, unread, share, removed))
         return replies
 
     def _report(self, on_step: OnTexts, rows: list[int], count: int) -> OnStep:
@@ -197,6 +200,14 @@ class Chatbot:
             letters = set(filter(str.isalpha, "".join(words)))
             return float(bool(letters) and letters.isdisjoint(self._known_letters))
         return sum(word not in self.codecs.source.vocabulary for word in words) / len(words)
+
+    def _removed_letters(self, text: str, words: list[str]) -> str:
+        """The letters of a text that its tokens lack, even without accents; only some tokenizers remove any."""
+        if text.isascii() or not words or self.codecs.source.tokenizer.name not in READABLE:
+            return ""
+        read = set("".join(words))
+        letters = dict.fromkeys(filter(str.isalpha, text))
+        return "".join(one for one in letters if read.isdisjoint(unicodedata.normalize("NFKD", one).casefold()))
 
     @functools.cached_property
     def _known_letters(self) -> frozenset[str]:
@@ -321,8 +332,12 @@ UNKNOWN_LANGUAGE = 0.8
 
 def notes(reply: Reply) -> list[str]:
     """What a person should know about how the model reads an utterance."""
-    unread = [unread_note(reply)] if reply.unread_words else []
-    return [*unread, *([f"the text has {unknown_note(reply)}"] if reply.unknown_share >= UNKNOWN_LANGUAGE else [])]
+    found = [unread_note(reply)] if reply.unread_words else []
+    if reply.removed_letters:
+        found.append(f"the model cannot read some letters: {cut(reply.removed_letters)}")
+    if reply.unknown_share >= UNKNOWN_LANGUAGE:
+        found.append(f"the text has {unknown_note(reply)}")
+    return found
 
 
 def unknown_note(reply: Reply) -> str:

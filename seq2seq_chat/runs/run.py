@@ -171,6 +171,10 @@ class Run:
     @property
     def newest_step(self) -> int | None:
         """Training steps of the newest weights; None if nothing is saved yet."""
+        if self.is_exported:
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                return int(json.loads((self.path / MODEL_FILE).read_text(encoding="utf-8"))["step"])
+            return None
         return max((step for step, _ in self._saved()), default=None)
 
     def saved_steps(self) -> list[int]:

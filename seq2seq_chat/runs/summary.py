@@ -84,7 +84,9 @@ def summarize(run: Run) -> Summary:
         if line.get("kind") == "validation" and (best is None or cost(line) < cost(best)):
             best = line
     end = read_end(run)
-    state: State = "interrupted"
+    state: State = "finished" if run.is_exported else "interrupted"
+    if run.is_exported:
+        step = run.newest_step or 0
     if run.is_locked():
         state = "training"
     elif error is not None:

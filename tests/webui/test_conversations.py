@@ -101,6 +101,39 @@ def test_another_reply_is_a_sample_and_both_are_kept(page: Any, shared_server: s
     assert texts(page) == ["a", "A 1", "b", "B 2"]
 
 
+def test_further_replies_are_samples_and_say_if_they_are_the_same(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    requests = echo(page)
+    send(page, "a")
+    for _ in range(3):
+        page.get_by_role("button", name="Another reply").click()
+        expect(page.get_by_role("button", name="Another reply")).to_be_visible()
+    assert [request["decoding"]["method"] for request in requests] == ["greedy", "sample", "sample", "sample"]
+    page.unroute("**/api/chat**")
+    page.route("**/api/chat**", lambda route: fulfill_reply(route, ANSWER | {"reply": "A 2"}))
+    page.get_by_role("button", name="Another reply").click()
+    expect(page.locator("#note")).to_have_text("The same words as in reply 2.")
+
+
+def test_two_tabs_keep_the_messages_of_both(page: Any, shared_server: str, expect: Any) -> None:
+    """A new tab opens the last conversation; each then knows messages that the other does not show."""
+    open_page(page, shared_server)
+    echo(page)
+    send(page, "a")
+    other = page.context.new_page()
+    other.set_default_timeout(60_000)
+    open_page(other, shared_server)
+    echo(other)
+    assert texts(other) == ["a", "A 1"]
+    send(page, "b")
+    send(other, "c")
+    other.reload()
+    other.locator("#log .message-text").nth(3).wait_for()
+    assert texts(other) == ["a", "A 1", "c", "C 1"]
+    other.get_by_label(re.compile("(Previous|Next) version of the message")).and_(other.locator(":enabled")).click()
+    assert texts(other) == ["a", "A 1", "b", "B 2"]
+
+
 def test_a_link_shows_the_same_reply_or_says_why_not(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     with serve(results) as address:
         open_page(page, address)

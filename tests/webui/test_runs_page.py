@@ -64,6 +64,19 @@ def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, ex
         expect(page.locator("#run-note")).to_have_text("much <b>better</b>")
 
 
+def test_clipping_spikes_hides_no_beginning_end_or_best_value(page: Any, serve: Serve, three_runs: Path) -> None:
+    few, falling = [0.85, 0.0115, 0.03], [4.46 * 0.9**n for n in range(40)]
+    spiky = [*falling[:30], 1e6, *falling[30:]]
+    with serve(three_runs) as address:
+        page.goto(f"{address}/runs")
+        script = "async (all) => all.map((await import('/static/js/series.js')).rangeWithoutSpikes)"
+        ranges = page.evaluate(script, [few, falling, spiky])
+    assert ranges[0] == [0.0115, 0.85]
+    assert ranges[1] == pytest.approx([falling[-1], 4.46])
+    assert ranges[2][0] == pytest.approx(falling[-1])
+    assert 4.46 <= ranges[2][1] < 10
+
+
 def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
     chart = page.locator(".chart")
     with serve(three_runs) as address:

@@ -147,6 +147,13 @@ def test_errors(shared_client: FlaskClient, body: dict[str, Any], status: int, m
     assert message in error_of(post(shared_client, **body), status)
 
 
+def test_an_exported_model_is_a_finished_run(make_client: MakeClient, tiny_run: Path, tmp_path: Path) -> None:
+    export_onnx(Run(tiny_run), tmp_path / "exported" / "tiny")
+    (run,) = make_client(tmp_path / "exported").get("/api/runs").get_json()["runs"]
+    step = Run(tiny_run).newest_step
+    assert (run["state"], run["step"], run["newest_step"]) == ("finished", step, step)
+
+
 def test_the_search_of_an_exported_model_is_that_of_its_run(
     shared_client: FlaskClient, make_client: MakeClient, tiny_run: Path, tmp_path: Path
 ) -> None:

@@ -24,10 +24,10 @@ def talk(page: Any, text: str, turns: int) -> list[str]:
     return page.locator(".talk-turn p").all_inner_texts()[1:]
 
 
-def loop_by_definition(texts: str) -> list[int] | None:
+def loop_by_definition(texts: str, speakers: int = 1, times: int = 2) -> list[int] | None:
     """[length, start] of the shortest end that repeats what is before it, extended backwards as far as it repeats."""
-    for length in range(1, len(texts) // 2 + 1):
-        for start in range(len(texts) - 2 * length + 1):
+    for length in range(speakers, len(texts) // times + 1, speakers):
+        for start in range(len(texts) - times * length + 1):
             if all(texts[i] == texts[i + length] for i in range(start, len(texts) - length)):
                 return [length, start]
     return None
@@ -40,13 +40,16 @@ def test_loops_equal_their_definition(page: Any, shared_server: str) -> None:
     texts += ["abcabc", "xabcabc", "abcab", "xyabab"]
     script = """async (texts) => {
         const { findLoop, repeatedTurn } = await import("/static/js/repetition.js");
+        const loopOf = (loop) => loop && [loop.length, loop.start];
         return texts.map((text) => {
-            const loop = findLoop([...text]);
-            return [loop && [loop.length, loop.start], [...text].map((_, index) => repeatedTurn([...text], index))];
+            const loops = [[], [2], [1, 3]].map((options) => loopOf(findLoop([...text], ...options)));
+            return [...loops, [...text].map((_, index) => repeatedTurn([...text], index))];
         });
     }"""
-    for text, (loop, repeated) in zip(texts, page.evaluate(script, texts), strict=True):
+    for text, (loop, of_two, thrice, repeated) in zip(texts, page.evaluate(script, texts), strict=True):
         assert loop == loop_by_definition(text), text
+        assert of_two == loop_by_definition(text, speakers=2), text
+        assert thrice == loop_by_definition(text, times=3), text
         assert repeated == [None if text.index(one) == n else text.index(one) for n, one in enumerate(text)]
     assert loop_by_definition("xyabab") == [2, 2]
 

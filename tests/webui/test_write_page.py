@@ -114,5 +114,4 @@ def test_a_run_of_another_task_opens_its_own_page(page: Any, server: str, expect
     open_page(page, server, "/write?run=writer")
     open_page(page, server, "/compare")
     expect(page.locator("#run")).to_have_value("tiny")
-    page.locator("#run").select_option("writer")
-    page.wait_for_url(f"{server}/write?run=writer")
+    expect(page.locator("#run option", has_text="writer")).to_have_count(0)  # it cannot be compared

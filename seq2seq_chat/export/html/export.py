@@ -130,6 +130,7 @@ def _render(run: Run, model: str, assets: Assets) -> str:
     template = environment.get_template(f"{page}.html")
     content = {
         "layout": "layout.html",
+        "run": run.name,
         "title": re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", run.name),
         "icon": f"data:image/svg+xml,{quote(_read(assets.static / 'icon.svg'))}",
         "labels": {task: names._asdict() for task, names in LABELS.items()},

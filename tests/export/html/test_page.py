@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,23 @@ def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, e
     expect(send(offline_page, "***").locator(".message-text")).to_have_text("I cannot read this.")
     offline_page.reload()
     expect(offline_page.locator(".message.model")).to_have_count(8)  # restored
+
+
+def test_another_file_in_the_same_tab_has_its_own_model(
+    offline_page: Any, offline_chat: Path, tiny_run: Path, tmp_path: Path, cli: Cli, expect: Any
+) -> None:
+    """It has other conversations, too, as a browser may take all files for one site."""
+    open_file(offline_page, offline_chat)
+    send(offline_page, "we like it")
+    other = shutil.copytree(tiny_run, tmp_path / "other")
+    assert cli("export", other, "--output", tmp_path / "page", "--format", "html").status == 0
+    open_file(offline_page, tmp_path / "page" / PAGE)
+    expect(offline_page.locator(".message")).to_have_count(0)
+    expect(offline_page.locator("#note")).to_have_text("")
+    assert send(offline_page, "we like it").locator(".message-text").inner_text()
+    expect(offline_page.get_by_role("link", name="Watch the search")).to_have_count(0)
+    open_file(offline_page, offline_chat)
+    expect(offline_page.locator(".message.model")).to_have_count(1)
 
 
 @pytest.mark.nightly

@@ -133,7 +133,7 @@ function decodingFor(turn, another) {
   const decoding = form.value;
   if (!another) return decoding;
   const { run, snapshot } = picker.selection;
-  const previous = replyOf(turn);
+  const previous = turn.replies.findLast((reply) => !reply.isAnother) ?? replyOf(turn); // which the form gave
   const isSame = previous.run === run && previous.snapshot === snapshot && JSON.stringify(previous.decoding) === JSON.stringify(decoding);
   return isSame || decoding.method === "sample" ? { ...form.valueFor("sample"), seed: null } : decoding;
 }
@@ -144,7 +144,10 @@ async function requestReply(turn, another = false) {
   const decoding = decodingFor(turn, another);
   const { context_turns: contextTurns = 1 } = picker.details ?? {};
   const body = { run, snapshot: snapshot === "latest" ? null : snapshot, text: turn.text, history: recentHistory(turn), decoding };
-  await answer(turn, body, (reply) => ({ run, snapshot, decoding, contextTurns, answer: reply, time: new Date().toISOString() }));
+  const earlier = turn.replies.map((reply) => reply.answer.reply);
+  await answer(turn, body, (reply) => ({ run, snapshot, decoding, contextTurns, answer: reply, time: new Date().toISOString(), isAnother: another }));
+  const same = another ? earlier.indexOf(replyOf(turn)?.answer.reply) : -1;
+  if (same >= 0 && turn.replies.length > earlier.length) note.textContent = `The same words as in reply ${same + 1}.`;
 }
 
 /** Request a reply to a turn; `asReply(answer)` is what is stored. Returns the error, if there is one. */
@@ -250,10 +253,10 @@ for (const text of STARTERS) {
   byId("starters").append(button);
 }
 composer.resize();
-const link = openedLink("reply", isReplyLink);
+const link = openedLink("reply", isReplyLink, note);
 const saved = link ? null : await loadConversation(String(loadState("conversation")));
 if (saved) open(saved);
 composer.text.focus({ preventScroll: true });
-if (link) form.use(link.decoding);
+if (link) form.use({ ...link.decoding, seed: null }); // later replies have seeds of their own
 await picker.start(link);
 if (link) openLink(link);

@@ -13,6 +13,7 @@ export class ConversationList {
       this.note.replaceChildren();
       this.draw();
     });
+    this.panel.addEventListener("hidden.bs.offcanvas", () => { if (document.activeElement === document.body) byId("text").focus(); });
     byId("import").addEventListener("change", (event) => this.importFiles(event.target));
   }
 

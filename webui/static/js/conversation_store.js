@@ -1,7 +1,7 @@
 // The conversations that this browser keeps, in IndexedDB; without it, for as long as the page is open.
-import { address } from "./dom.js";
+import { OWNER } from "./dom.js";
 
-const NAME = `conversations:${address("/")}`;
+const NAME = `conversations:${OWNER}`;
 const STORE = "conversations";
 const inMemory = new Map(); // what could not be stored
 
@@ -39,10 +39,28 @@ export async function loadConversation(id) {
   return inMemory.get(id) ?? store().then((one) => result(one.get(id))).catch(() => undefined);
 }
 
-/** Returns whether it is kept when the page is closed. */
+/** A record with the turns and replies that another tab has added to the stored one. */
+export function merged(record, stored) {
+  const turns = new Map(record.turns.map((turn) => [turn.id, turn]));
+  for (const other of stored?.turns ?? []) {
+    const turn = turns.get(other.id);
+    if (!turn) {
+      const hasCurrent = [...turns.values()].some((one) => one.isCurrent && one.parent === other.parent && one.follows === other.follows);
+      turns.set(other.id, hasCurrent ? { ...other, isCurrent: false } : other);
+    } else {
+      const known = new Set(turn.replies.map(({ time }) => time));
+      const added = other.replies.filter(({ time }) => !known.has(time));
+      if (added.length) turns.set(turn.id, { ...turn, replies: [...turn.replies, ...added] });
+    }
+  }
+  return { ...record, turns: [...turns.values()] };
+}
+
+/** Returns whether it is kept when the page is closed. What other tabs have stored of it is kept, too. */
 export async function saveConversation(record) {
   try {
-    await result((await store("readwrite")).put(record));
+    const conversations = await store("readwrite");
+    await result(conversations.put(merged(record, await result(conversations.get(record.id)))));
     inMemory.delete(record.id);
     return true;
   } catch {

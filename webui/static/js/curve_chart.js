@@ -76,7 +76,10 @@ export class CurveChart {
       dash: isValidation && !single ? [6, 4] : undefined,
       points: { show: steps.length < 2 || (isValidation && steps.length <= 60), size: 5 },
       spanGaps: true,
-      value: (_, value) => (value === null || value === undefined ? "–" : formatNumber(value)),
+      value: (plot, value, _, index) => {
+        if (value === null || value === undefined) return "–";
+        return formatNumber(value) + (index === plot.cursor.idx ? "" : ` at ${formatNumber(plot.data[0][index])}`); // the nearest one
+      },
     };
   }
 

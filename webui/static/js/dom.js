@@ -83,10 +83,14 @@ export async function copyToClipboard(text, name, otherwise) {
   }
 }
 
-/** Load a value from the session storage of this tab; null if there is none. */
+/** Whose pages keep something in this browser: the run of an exported file, or the server and its root path. */
+export const OWNER = document.body.dataset.run ?? address("/");
+
+/** Load what this tab has kept, or else what was kept last in any tab; null if there is nothing. */
 export function loadState(name) {
   try {
-    return JSON.parse(sessionStorage.getItem(name));
+    const key = `${OWNER}:${name}`;
+    return JSON.parse(sessionStorage.getItem(key) ?? localStorage.getItem(key));
   } catch {
     return null;
   }
@@ -94,7 +98,7 @@ export function loadState(name) {
 
 export function saveState(name, value) {
   try {
-    sessionStorage.setItem(name, JSON.stringify(value));
+    for (const storage of [sessionStorage, localStorage]) storage.setItem(`${OWNER}:${name}`, JSON.stringify(value));
   } catch {
     // storage is full or disabled: nothing is restored after a reload
   }

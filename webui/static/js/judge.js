@@ -54,7 +54,8 @@ function addColumn() {
 async function start() {
   if (columns.length < 2) throw new Error("Add at least two columns to compare.");
   if (!lines().length) throw new Error("Write at least one prompt, or take some from a corpus or a file.");
-  const body = { name: byId("evaluation-name").value, columns, prompts: lines() };
+  const title = byId("evaluation-name").value.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-._]+|-+$/g, "");
+  const body = { name: title || "evaluation", columns, prompts: lines() };
   const { name } = await fetchJson("/api/evaluations", { body });
   location.assign(address(`/judge/${encodeURIComponent(name)}`));
 }

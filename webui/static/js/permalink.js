@@ -6,18 +6,26 @@ export function linkTo(name, value) {
   return `${location.href.replace(/[?#].*$/, "")}#${new URLSearchParams({ [name]: JSON.stringify(value) })}`;
 }
 
-/** The value of the link that was opened; null if there is none, or `isValid` does not accept it. */
-export function openedLink(name, isValid) {
-  const text = new URLSearchParams(location.hash.slice(1)).get(name);
+/**
+ * The value of the link that was opened; null if there is none, or `isValid` does not accept it, which `note` says then.
+ * A link that is pasted into the address of an open page is opened as well.
+ */
+export function openedLink(name, isValid, note) {
+  addEventListener("hashchange", () => { if (linked(name) !== null) location.reload(); });
+  const text = linked(name);
   if (text === null) return null;
   history.replaceState(null, "", location.pathname + location.search); // a reload shows the page as it is then
   try {
     const value = JSON.parse(text);
-    return isValid(value) ? value : null;
+    if (isValid(value)) return value;
   } catch {
-    return null;
+    // it was cut
   }
+  note.textContent = "This link is incomplete. Copy it again.";
+  return null;
 }
+
+const linked = (name) => new URLSearchParams(location.hash.slice(1)).get(name);
 
 /** Copy a link to `what` to the clipboard, and show it in an element. */
 export async function offerLink(note, link, what) {

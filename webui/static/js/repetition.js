@@ -7,14 +7,16 @@ export function repeatedTurn(texts, index) {
 }
 
 /**
- * The loop in which a conversation ends: its shortest end that has just been said once before, as {start, length};
- * null if there is none. `start` is the first turn of the loop, which goes as far back as it has been going on.
+ * The loop in which a conversation ends: its shortest end that has just been said before, as {start, length}; null if
+ * there is none. `start` is the first turn of the loop, which goes as far back as it has been going on. Two different
+ * models loop only after each has spoken, so `speakers` divides the length; with sampling, words that are said twice by
+ * chance are no loop, so that they must be said `times`.
  */
-export function findLoop(texts) {
-  for (let length = 1; 2 * length <= texts.length; length++) {
+export function findLoop(texts, speakers = 1, times = 2) {
+  for (let length = speakers; times * length <= texts.length; length += speakers) {
     let start = texts.length - length;
     while (start > 0 && texts[start - 1] === texts[start - 1 + length]) start--;
-    if (texts.length - start >= 2 * length) return { start, length };
+    if (texts.length - start >= times * length) return { start, length };
   }
   return null;
 }

@@ -118,7 +118,8 @@ export class RunPicker {
     const selected = initial ?? this.runSelect.value; // may have changed during the request
     this.updatedAt = Date.now();
     this.runs = new Map(runs.map((run) => [run.name, run]));
-    const options = runs.map((run) => [run.name, runTitle(run)]);
+    const offered = runs.filter((run) => this.path !== null || this.accepts(run.task)); // other pages open that of the run
+    const options = offered.map((run) => [run.name, runTitle(run)]);
     const isMissing = Boolean(selected) && !this.runs.has(selected);
     if (isMissing) options.unshift([selected, `${selected} (deleted)`]);
     setOptions(this.runSelect, options);

@@ -163,6 +163,7 @@ function select(node) {
 function force(prefix) {
   request = { ...request, prefix };
   search();
+  byId("text").focus({ preventScroll: true }); // the button is gone
   byId("view").scrollIntoView({ block: "start" }); // the tree alone would be below the source, which stays at the top
 }
 

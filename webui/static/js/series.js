@@ -33,15 +33,18 @@ export function rangeOf(values) {
   return [Math.min(...numbers), Math.max(...numbers)];
 }
 
-/** The range of values, without spikes: those outside of twice the range of running medians of five. */
+const MIN_CLIPPED = 20; // values; of fewer, none is a spike
+
+/** The range of values, without spikes: those far above the running medians of five, but for the first and the last. */
 export function rangeWithoutSpikes(values) {
   const numbers = values.filter((value) => value !== null);
+  if (numbers.length <= MIN_CLIPPED) return rangeOf(numbers);
   const medians = numbers.map((_, index) => {
     const start = Math.max(0, Math.min(index - 2, numbers.length - 5));
     const window = numbers.slice(start, start + 5).sort((one, other) => one - other);
     return window[Math.floor(window.length / 2)];
   });
   const [low, high] = rangeOf(medians);
-  const margin = (high - low) / 2;
-  return rangeOf(numbers.map((value) => Math.min(high + margin, Math.max(low - margin, value))));
+  const limit = high + (high - low) / 2;
+  return rangeOf([numbers[0], numbers.at(-1), ...numbers.map((value) => Math.min(limit, value))]);
 }

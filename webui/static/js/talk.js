@@ -18,7 +18,7 @@ const partnerSnapshot = byId("partner-snapshot");
 const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/");
 
-const link = openedLink("talk", isTalk);
+const link = openedLink("talk", isTalk, byId("summary"));
 let wantedPartner = link?.models[1]; // until the user chooses another
 let talk = null; // the conversation that is shown, as in talk_record.js
 let pending = null; // the AbortController of a conversation
@@ -80,7 +80,7 @@ async function converse(conversation, count, linked = null) {
       const answer = await chat(nextRequest(linked?.replies[number].step), controller.signal);
       if (pending !== controller) return;
       addReply({ text: answer.reply, step: answer.step });
-      if (!linked && byId("ends").checked && findLoop(texts())) break;
+      if (!linked && byId("ends").checked && loopOf(texts())) break;
     }
     finish(linked && comparison(linked));
   } catch (error) {
@@ -109,6 +109,12 @@ function comparison(linked) {
     : `From turn ${first + 1} on, the models reply differently than when the link was made, perhaps because the program has changed.`;
 }
 
+/** The loop at the end of replies; see findLoop(). */
+function loopOf(replies) {
+  const isOne = ["run", "snapshot"].every((name) => speakerOf(talk, 0)[name] === speakerOf(talk, 1)[name]);
+  return findLoop(replies, isOne ? 1 : 2, talk.decoding.method === "sample" ? 3 : 2);
+}
+
 const texts = () => talk.replies.map(({ text }) => text);
 
 function addReply(reply) {
@@ -117,7 +123,7 @@ function addReply(reply) {
   const node = addTurn(reply.text, speakerOf(talk, all.length - 1));
   const earlier = repeatedTurn(all, all.length - 1);
   if (earlier !== null) node.append(element("span", { class: "tag" }, `as in turn ${earlier + 1}`));
-  const loop = findLoop(all);
+  const loop = loopOf(all);
   [...log.children].forEach((turn, index) => turn.classList.toggle("in-loop", loop !== null && index > loop.start));
 }
 
@@ -138,7 +144,7 @@ function finish(remark) {
   byId("stop").hidden = true;
   byId("actions").hidden = !talk.replies.length;
   const all = texts();
-  const loop = findLoop(all);
+  const loop = loopOf(all);
   const parts = [`${counted(all.length, "reply", "replies")}, ${new Set(all).size} of them distinct`];
   if (loop) parts.push(`a loop of ${counted(loop.length, "turn")} since turn ${loop.start + 1}`);
   if (talk.decoding.method === "sample") parts.push(`seed ${talk.seed}`);
