@@ -13,7 +13,7 @@ import click
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.cli.options import run_command
-from seq2seq_chat.data.prepared import STATISTICS_FILE
+from seq2seq_chat.data.corpus_file import STATISTICS_FILE
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.prepare.queries import split_statistics
 from seq2seq_chat.prepare.split import SPLITS

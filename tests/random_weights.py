@@ -12,7 +12,7 @@ def randomize(module: tf.Module, seed: int, scale: float = 1.0) -> np.random.Gen
     Rectified units get smaller ones, as they would amplify the rounding of each step.
     """
     if getattr(getattr(module, "config", None), "activation", "tanh") == "relu":
-        scale /= 3
+        scale /= 6
     rng = np.random.default_rng(seed)
     for variable in module.trainable_variables:
         variable.assign(rng.normal(size=variable.shape) * scale)

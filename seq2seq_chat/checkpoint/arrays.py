@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import Shape, variable_shapes
-from seq2seq_chat.checkpoint.settings import describe_changes, resume_settings
-from seq2seq_chat.config import Config, flat_settings
+from seq2seq_chat.config import Config, describe_changes, flat_settings, resume_settings
 from seq2seq_chat.runs.json_lines import is_step
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError

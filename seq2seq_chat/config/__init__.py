@@ -8,12 +8,15 @@ from seq2seq_chat.config.experiment import LABELS, RUN_NAME, Config, Labels, unu
 from seq2seq_chat.config.legacy import upgrade_flat_settings
 from seq2seq_chat.config.loading import (
     FILE_SETTINGS,
+    describe_changes,
     flat_settings,
     json_schema,
     load_config,
     override_decoding,
     parse_config,
+    resume_settings,
     set_decoding,
+    trained_settings,
 )
 from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
@@ -41,14 +44,17 @@ __all__ = [
     "Truncation",
     "conditions",
     "describe",
+    "describe_changes",
     "flat_settings",
     "is_pairs",
     "json_schema",
     "load_config",
     "override_decoding",
     "parse_config",
+    "resume_settings",
     "set_decoding",
     "settings_reference",
+    "trained_settings",
     "unused_settings",
     "upgrade_flat_settings",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.experiment import Config, unused_settings
-from seq2seq_chat.config.legacy import upgrade_override, upgrade_settings
+from seq2seq_chat.config.legacy import upgrade_flat_settings, upgrade_override, upgrade_settings
 from seq2seq_chat.config.section import ConfigError, conditions, explain
 from seq2seq_chat.system.errors import cut
 
 logger = logging.getLogger(__name__)
 
-
+STREAM_SETTINGS = ("training.batch_size", "training.bptt_forward", "training.bptt_backward")  # they divide the text
 FILE_SETTINGS = {
     "data": (
         *("train", "validation", "test", "vocabulary", "target_vocabulary"),
@@ -254,3 +254,32 @@ def _apply_override(settings: dict[str, Any], override: str) -> None:
 def _json_type(value: Any) -> str:
     names: dict[type, str] = {list: "list", str: "string", bool: "boolean", int: "number", float: "number"}
     return "null" if value is None else names[type(value)]
+
+
+def trained_settings(config: Config) -> dict[str, Any]:
+    """The settings that a checkpoint keeps, by path: all but where the lexicon is, of which the run has a copy."""
+    return {path: value for path, value in flat_settings(config).items() if path != "decoding.lexicon"}
+
+
+def resume_settings(config: Config) -> dict[str, Any]:
+    """The settings that must not change, by path: ``model.hidden_size``."""
+    return {
+        path: value
+        for path, value in flat_settings(config).items()
+        if path in ("seed", "task", "training.optimizer")  # another optimizer has other variables
+        or (path in STREAM_SETTINGS and config.task == "language_model")
+        or (path.startswith(("data.", "model.")) and path.partition(".")[2] not in FILE_SETTINGS["data"])
+    }
+
+
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The settings that have changed: ``model.hidden_size (16 → 17), …``; "" if there are none.
+
+    Settings that only one of the two has were added or removed by another version, and are ignored.
+    """
+    before = upgrade_flat_settings(before)
+    return ", ".join(
+        f"{path} ({json.dumps(before[path])} → {json.dumps(now[path])})"
+        for path in now
+        if path in before and before[path] != now[path]
+    )

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.array_files import CheckedArray, StoredArray
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import CorpusError, ensure_published
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
-from seq2seq_chat.data.prepared import ensure_published
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_folder, part_checksums

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import atomic_write
+from seq2seq_chat.system.files import atomic_write, file_checksum
 from seq2seq_chat.system.lines import located_lines
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,11 @@ logger = logging.getLogger(__name__)
 END_OF_CONVERSATION = "<<<<<END-CONV>>>>>"
 _MARKER_WORDS = ("endconv", "endconversation")
 _LONGEST_LIKE_MARKER = 40
+STATISTICS_FILE = "statistics.json"
+"""Beside the files that ``seq2seq-chat prepare`` has written: describes them, with a checksum of each."""
+WORKING_FOLDER = ".preparing"
+COMPLETE_FOLDER = "complete"
+"""In the working folder: complete results, until they have replaced those of an earlier preparation."""
 
 
 class CorpusError(UserError):
@@ -113,6 +119,28 @@ def write_conversations(path: str | Path, conversations: Iterable[Iterable[str]]
                     )
             if utterances:
                 stream.writelines(f"{line}\n" for line in [*utterances, END_OF_CONVERSATION])
+
+
+def ensure_published(paths: Iterable[Path]) -> None:
+    """Raise CorpusError if a preparation was killed while it replaced files in a folder of one of the paths."""
+    for folder in {path.parent for path in paths}:
+        if (folder / WORKING_FOLDER / COMPLETE_FOLDER / STATISTICS_FILE).exists():
+            raise CorpusError(
+                f"{folder} has files of two preparations, because seq2seq-chat prepare was stopped while it replaced "
+                "them. Run the same command again."
+            )
+
+
+def warn_of_edits(paths: Iterable[Path]) -> None:
+    """Warn if files that ``prepare`` has written were changed since."""
+    edited = []
+    for path in paths:
+        with suppress(OSError, ValueError, TypeError, KeyError):  # not from `prepare`, or from an earlier version
+            files = json.loads((path.parent / STATISTICS_FILE).read_text(encoding="utf-8"))["files"]
+            if path.name in files and file_checksum(path) != files[path.name]:
+                edited.append(str(path))
+    if edited:
+        logger.warning("%s changed since `seq2seq-chat prepare` wrote it; it is used as it is", " and ".join(edited))
 
 
 PACKAGE = Path(__file__).resolve().parents[1]

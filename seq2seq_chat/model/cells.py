@@ -165,7 +165,7 @@ CELLS: dict[str, Any] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
 
 def make_cell(config: Model, name: str, input_size: int, step_input_size: int, seed: int) -> Cell:
     """A cell of the configured kind; see :class:`Cell` for the arguments."""
-    kind = ReLUCell if config.activation == "relu" else CELLS[config.cell]
+    kind = ReLUCell if (config.cell, config.activation) == ("rnn", "relu") else CELLS[config.cell]
     return kind(name, input_size, step_input_size, config.hidden_size, seed, config.recurrent_initializer)
 
 

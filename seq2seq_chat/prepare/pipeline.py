@@ -15,8 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.prepared import COMPLETE_FOLDER, STATISTICS_FILE, WORKING_FOLDER
+from seq2seq_chat.data.corpus_file import COMPLETE_FOLDER, STATISTICS_FILE, WORKING_FOLDER, CorpusError
 from seq2seq_chat.prepare.engine import EngineName, open_engine
 from seq2seq_chat.prepare.read_result import ReadResult, TooMuchDamage
 from seq2seq_chat.prepare.readers import RawCorpus, find_corpus
@@ -177,7 +176,7 @@ def publish(output: Path, statistics: Mapping[str, Any]) -> None:
     """Publish the results in the staging folder, with their statistics and checksums.
 
     They are complete once the folder is renamed. Whoever reads files of ``output`` refuses them from then on until all
-    of the results are in their places; see :func:`seq2seq_chat.data.prepared.ensure_published`.
+    of the results are in their places; see :func:`seq2seq_chat.data.corpus_file.ensure_published`.
     """
     staging = output / WORKING_FOLDER / STAGING_FOLDER
     files = {name: file_checksum(staging / name) for name in OUTPUT_FILES if (staging / name).exists()}

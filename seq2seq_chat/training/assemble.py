@@ -6,8 +6,7 @@ from typing import Protocol
 
 from seq2seq_chat.architecture.memory import ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.checkpoint.settings import trained_settings
-from seq2seq_chat.config import Config, Training
+from seq2seq_chat.config import Config, Training, trained_settings
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.model.seq2seq import Seq2Seq

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, ensure_same_codecs, read_arrays
-from seq2seq_chat.checkpoint.settings import describe_changes, resume_settings, trained_settings
-from seq2seq_chat.config import Config
+from seq2seq_chat.config import Config, describe_changes, resume_settings, trained_settings
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.model.language_model import LanguageModel

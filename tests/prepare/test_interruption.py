@@ -16,7 +16,7 @@ import pytest
 
 from seq2seq_chat.config import Data, parse_config
 from seq2seq_chat.data.build_codecs import named_files
-from seq2seq_chat.data.prepared import warn_of_edits
+from seq2seq_chat.data.corpus_file import warn_of_edits
 from seq2seq_chat.prepare import pipeline, workers
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers import opensubtitles, reddit

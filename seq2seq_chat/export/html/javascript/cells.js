@@ -91,4 +91,4 @@ class ReLUCell extends RNNCell {
 const CELLS = { lstm: LSTMCell, gru: GRUCell, rnn: RNNCell };
 
 /** The class of the cells of a model. */
-export const cellClass = (config) => (config.activation === "relu" ? ReLUCell : CELLS[config.cell]);
+export const cellClass = (config) => (config.cell === "rnn" && config.activation === "relu" ? ReLUCell : CELLS[config.cell]);
