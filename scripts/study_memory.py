@@ -187,6 +187,8 @@ def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
     at_start, after_training = figure.subplots(1, 2, sharey=True)
     draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)
     draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
+    at_start.legend(loc="lower left")  # where no line is
+    after_training.legend(loc="lower right")
     at_start.set(title="At the start", ylim=(1e-12, 1e12))
     after_training.set(title=f"After learning to recall after {gap} tokens", ylabel=None)
     return figure
