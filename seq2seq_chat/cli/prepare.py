@@ -162,12 +162,16 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
     default="running",
     help="Every line is a reply, or every second.",
 )
+@click.option(
+    "--separator", metavar="LINE", help="A line that ends a conversation, such as ===; `blank`: an empty one."
+)
+@click.option("--as-is", is_flag=True, help="Read lines also of files that look like JSON, tables, chats, …")
 @_corpus_options("sliding", "alternating")
-def lines(turns: Any, **options: Any) -> None:
+def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> None:
     """Corpus files, or any text with one utterance per line."""
     from seq2seq_chat.prepare.readers.lines import LinesSettings
 
-    _prepare_corpus("lines", options, reader=LinesSettings(turns))
+    _prepare_corpus("lines", options, reader=LinesSettings(turns, separator and separator.strip(), as_is))
 
 
 @prepare.command()

@@ -50,6 +50,8 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] 
     kind = find_corpus(corpus)
     files: dict[tuple[Path, str | None], Piece] = {}
     for entry in map(Path, inputs):
+        if entry.is_fifo() or entry.is_char_device() or str(entry) == "-":
+            raise CorpusError(f"{entry} is a pipe, which cannot be read twice. Write it to a file first.")
         try:
             for path in _files_in_folder(entry, kind) if entry.is_dir() else [entry]:
                 for file in kind.expand(path):
@@ -153,6 +155,7 @@ def prepare(
     """
     output = Path(output)
     files = find_inputs(settings.corpus, inputs, settings.years)
+    find_corpus(settings.corpus).inspect(settings.shard_settings, files)
     official = None
     if settings.split is None:
         official = official_splits(files, list(map(Path, inputs)), need_train=settings.corpus == "chats")

@@ -23,6 +23,7 @@ from seq2seq_chat.data.pairs import read_pairs
 from seq2seq_chat.prepare import pipeline, utterances
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage
+from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.settings import PairFilters, PrepareSettings
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -477,7 +478,7 @@ def test_a_folder_without_columns(tmp_path: Path) -> None:
 def test_output_of_another_corpus_is_replaced(tmp_path: Path) -> None:
     path = write(tmp_path, numbers(60))
     prepare(pair_settings(tokenizer=SUBWORDS, vocabulary_size=300), [path], tmp_path / "out")
-    prepare(PrepareSettings("lines"), [path], tmp_path / "out")
+    prepare(PrepareSettings("lines", LinesSettings(as_is=True)), [path], tmp_path / "out")
     names = ["statistics.json", "test.txt", "train.txt", "utterances.parquet", "validation.txt", "vocabulary.txt"]
     assert sorted(contents(tmp_path / "out")) == names
 

@@ -39,6 +39,8 @@ class RawCorpus:
     choose: Callable[[list[Path]], list[Path]] = list  # of the files in a folder with suitable names
     combine: Callable[[list[Piece]], list[Piece]] = list  # files that are read together into one
     companion: Callable[[Path], Path | None] = lambda path: None  # a file that is no input, but read with this one
+    # Raises CorpusError if the settings do not suit how the files begin
+    inspect: Callable[[Any, Sequence[Piece]], None] = lambda settings, files: None
     # Raises CorpusError if the settings do not suit what was read, which the sum of all reports tells.
     check: Callable[[ReaderSettings, PieceReport, Sequence[Piece]], None] = lambda settings, report, files: None
 

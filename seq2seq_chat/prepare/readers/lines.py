@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, is_mistyped_marker
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
+from seq2seq_chat.prepare.readers.inspection import BLANK_LINES, ensure_lines
 from seq2seq_chat.prepare.readers.text import ConversationWriter, add_mistyped_marker, line_batches
 from seq2seq_chat.prepare.readers.tweets import read_tweets
 from seq2seq_chat.prepare.shards import BLANK, MARKERS, UTTERANCES, Piece, ReaderSettings, Shard
@@ -17,13 +19,15 @@ class LinesSettings(ReaderSettings):
     """The options of this reader."""
 
     turns: Literal["running", "odd-even"] = "running"  # running conversations, or odd-even pairs of lines
+    separator: str | None = None  # a line between conversations besides the marker; BLANK_LINES: blank ones
+    as_is: bool = False  # whether to read the lines of files that look like something else
 
 
 def read_lines(piece: Piece, settings: LinesSettings, shard: Shard) -> None:
     """Read a corpus file, or any text with one utterance per line.
 
-    A mistyped marker ends a conversation, too, but it is damage. With ``odd-even`` turns the lines are pairs, see
-    ``tweets.read_tweets``.
+    The separator of the settings ends a conversation, too, and so does a mistyped marker, which is damage. With
+    ``odd-even`` turns the lines are pairs, see ``tweets.read_tweets``.
 
     Raises:
         OSError: The file cannot be opened.
@@ -42,6 +46,9 @@ def read_lines(piece: Piece, settings: LinesSettings, shard: Shard) -> None:
             elif is_mistyped_marker(line):
                 add_mistyped_marker(shard, number, line)
                 conversation += 1
+            elif line.strip() == (settings.separator if settings.separator != BLANK_LINES else ""):
+                conversation += 1
+                markers += 1
             elif line.strip():
                 conversations.add(conversation, [line])
             else:
@@ -52,4 +59,11 @@ def read_lines(piece: Piece, settings: LinesSettings, shard: Shard) -> None:
     shard.piece.single_conversation = shard.piece.conversations == 1
 
 
-CORPUS = RawCorpus(read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", settings=LinesSettings)
+def _inspect(settings: LinesSettings, files: Sequence[Piece]) -> None:
+    if not settings.as_is and settings.turns == "running":
+        ensure_lines(files, settings.separator)
+
+
+CORPUS = RawCorpus(
+    read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", settings=LinesSettings, inspect=_inspect
+)
