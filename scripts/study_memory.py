@@ -183,12 +183,13 @@ def describe(result: Result) -> str:
 
 def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
     """Gradient norms by distance, at the start and after training, relative to those of the last token."""
-    figure = new_figure(11, 4.4)
+    figure = new_figure(13, 4.4)
     at_start, after_training = figure.subplots(1, 2, sharey=True)
     draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)
     draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
-    at_start.legend(loc="lower left")  # where no line is
-    after_training.legend(loc="lower right")
+    for axes in (at_start, after_training):  # one legend, beside both
+        axes.get_legend().remove()
+    figure.legend(*at_start.get_legend_handles_labels(), loc="outside right upper")
     at_start.set(title="At the start", ylim=(1e-12, 1e12))
     after_training.set(title=f"After learning to recall after {gap} tokens", ylabel=None)
     return figure

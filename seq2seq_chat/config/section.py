@@ -46,8 +46,10 @@ def _explain_one(error: Any, model: type[BaseModel]) -> str:
     message = error["msg"].replace("Input should be", "must be").replace("'", "")
     message = message.replace("must be a valid dictionary or instance of", "must be a JSON object with the settings of")
     if error["type"] == "string_pattern_mismatch":
-        message = "must consist of letters, digits, dots, dashes and underscores, and start with a letter or digit"
-    return f"{path} {message} (it is {cut(json.dumps(error['input'], default=str))})"
+        message = (
+            "must consist of the letters a to z, digits, dots, dashes and underscores, and start with a letter or digit"
+        )
+    return f"{path} {message} (it is {cut(json.dumps(error['input'], default=str, ensure_ascii=False))})"
 
 
 def _suggestion(location: list[str], model: type[BaseModel]) -> str:

@@ -179,6 +179,11 @@ def _record_start(session: Session, trainer: Trainer) -> None:
     changes = {} if session.new else {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v}
     for key, (old, value) in changes.items():
         trainer.console.log(f"changed: {key} from {json.dumps(old)} to {json.dumps(value)}")
+    if any(key.startswith("training.learning_rate") for key in changes):
+        state = trainer.state
+        trainer.console.log(
+            f"the learning rate of step {state.step + 1:,} is {state.schedule.learning_rate(state.step):g}"
+        )
     entry = {"step": trainer.state.step, "host": socket.gethostname(), "changes": changes}
     if session.initial is not None:
         entry["initialized_from"] = session.initial.describe()

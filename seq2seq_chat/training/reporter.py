@@ -12,13 +12,16 @@ from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
 from tqdm import tqdm
 
 from seq2seq_chat.metrics.scores import CorpusLoss, perplexity
 from seq2seq_chat.model.execution import call_with_arrays, file_errors_as_os_error
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.files import atomic_write
 from seq2seq_chat.training.step import StepResult
 from seq2seq_chat.training.validation import SampleReply
 
@@ -221,8 +224,7 @@ class Reporter:
         self._console = console
         self._metrics, self._samples = JsonLinesWriter(run.metrics_file), JsonLinesWriter(run.samples_file)
         self._folder = run.tensorboard
-        with file_errors_as_os_error(self._folder):
-            self._tensorboard = tf.summary.create_file_writer(str(self._folder))
+        self._tensorboard: Any = None
 
     def flush(self) -> dict[str, int]:
         """Flush the files to the disk, which must precede a checkpoint; returns the number of lines in each."""
@@ -231,7 +233,8 @@ class Reporter:
     def discard_after(self, step: int | None, expected: Mapping[str, int]) -> None:
         """Remove what was reported after a step, since resumed training reports it again; None removes everything.
 
-        Warns if there are fewer lines than ``expected``, the result of :meth:`flush`.
+        Must be called before anything is reported. Warns if there are fewer lines than ``expected``, the result of
+        :meth:`flush`.
         """
         for name, lines in (("metrics", self._metrics), ("samples", self._samples)):
             missing = expected.get(name, 0) - lines.discard_after(step)
@@ -240,6 +243,21 @@ class Reporter:
                     f"warning: {missing} lines of {name}.jsonl are missing or damaged and cannot be restored; "
                     "training itself is not affected"
                 )
+        self._discard_events_after(step)
+        with file_errors_as_os_error(self._folder):
+            self._tensorboard = tf.summary.create_file_writer(str(self._folder))
+
+    def _discard_events_after(self, step: int | None) -> None:
+        """Remove numbers from the files of TensorBoard, which shows those of a step twice otherwise."""
+        for path in self._folder.glob("*tfevents*"):
+            if step is None:
+                path.unlink()
+            elif any(event.step > step for event in EventFileLoader(str(path)).Load()):
+                with atomic_write(path, "wb") as file:
+                    writer = RecordWriter(file)
+                    for event in EventFileLoader(str(path)).Load():
+                        if event.step <= step:
+                            writer.write(event.SerializeToString())
 
     def log(self, text: str) -> None:
         """Print a line and append it to the log file."""

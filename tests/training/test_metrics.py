@@ -13,9 +13,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.training.loop import TrainingState
 from seq2seq_chat.training.optimizers import Schedule
-from seq2seq_chat.training.reporter import MAX_PENDING, Meter
+from seq2seq_chat.training.reporter import MAX_PENDING, Console, Meter, Reporter
 from seq2seq_chat.training.step import StepResult
 
 
@@ -74,6 +75,21 @@ def test_everything_is_restored_from_a_checkpoint() -> None:
     assert after.metadata() == before.metadata()
     assert after.meter.metrics(20) == before.meter.metrics(20)
     assert after.schedule.learning_rate(20) == before.schedule.learning_rate(20) == settings.learning_rate / 2
+
+
+def test_tensorboard_forgets_what_is_reported_again(tmp_path: Path) -> None:
+    """A killed training has reported steps after its checkpoint of step 2; the resumed one reports other values."""
+    run = Run(tmp_path)
+    for first, loss in ((1, 1.0), (3, 2.0)):
+        reporter = Reporter(run, Console())
+        reporter.discard_after(first - 1 or None, {})
+        for step in range(first, 6):
+            metrics = {"step": step, "kind": "train", "loss": loss, "perplexity": 1.0, "gradient_norm": 1.0}
+            reporter.log_metrics(metrics | {"tokens": 1, "seconds": 1.0, "softmax": "full"})
+        tf.summary.flush(reporter._tensorboard)
+    events = EventAccumulator(str(run.tensorboard)).Reload().Tensors("train/loss")
+    losses = [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in events]
+    assert losses == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0), (5, 2.0)]
 
 
 def test_tensorboard_has_the_metrics(tiny_run: Path) -> None:
