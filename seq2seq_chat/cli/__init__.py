@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from seq2seq_chat import __version__
+from seq2seq_chat.cli.average import average
 from seq2seq_chat.cli.chat import chat
 from seq2seq_chat.cli.check import check
 from seq2seq_chat.cli.evaluate import evaluate
@@ -53,5 +54,5 @@ def commands() -> None:
     """
 
 
-for verb in (chat, check, evaluate, experiments, export, generate, prepare, report, schema, serve, train):
+for verb in (average, chat, check, evaluate, experiments, export, generate, prepare, report, schema, serve, train):
     commands.add_command(verb)
