@@ -42,12 +42,13 @@ def list_experiments(as_json: bool, results: str) -> None:
         click.echo(f"no runs in {results}", err=True)
         return
     with_bleu = any(summary.best_bleu is not None for summary in summaries)
-    rows = [("run", "state", "step", "of", "perplexity", *(["BLEU"] * with_bleu), "at step", "last change")]
+    rows = [("run", "task", "state", "step", "of", "perplexity", *(["BLEU"] * with_bleu), "at step", "last change")]
     for summary in summaries:
         bleu = NO_VALUE if summary.best_bleu is None else f"{summary.best_bleu:.2f}"
         rows.append(
             (
                 summary.name,
+                NO_VALUE if summary.task is None else summary.task,
                 summary.state,
                 f"{summary.step:,}",
                 NO_VALUE if summary.steps is None else f"{summary.steps:,}",
@@ -57,7 +58,7 @@ def list_experiments(as_json: bool, results: str) -> None:
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed)),
             )
         )
-    click.echo(format_table(rows, "llr"))
+    click.echo(format_table(rows, "lllr"))
     notes = [f"{one.name} was initialized from {one.initialized_from}" for one in summaries if one.initialized_from]
     notes += [f"{one.name} failed: {one.reason}" for one in summaries if one.reason and one.state == "failed"]
     if notes:

@@ -6,6 +6,7 @@ import errno
 import io
 import logging
 import os
+import shlex
 import signal
 import sys
 from contextlib import suppress
@@ -99,7 +100,18 @@ def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
         try:
             open(path, "rb").close()
         except OSError as error:
-            raise read_error(path, error, UserError) from error
+            problem = read_error(path, error, UserError)
+            missing = isinstance(error, FileNotFoundError)
+            raise UserError(f"{problem} {_how_to_prepare(path)}" if missing else str(problem)) from error
+
+
+def _how_to_prepare(path: Path) -> str:
+    """The command that creates a corpus file, which is known if its folder is named like a corpus."""
+    name = path.absolute().parent.name
+    if (Path(__file__).parents[1] / "prepare" / "readers" / f"{name}.py").is_file():
+        command = f"seq2seq-chat prepare {name} INPUT --output {shlex.quote(str(path.parent))}"
+        return f"To create it: {command} (INPUT is what docs/corpora.md says how to get)"
+    return "`seq2seq-chat prepare` creates corpora, see docs/corpora.md."
 
 
 def given_option(name: str) -> str | None:

@@ -57,7 +57,7 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] 
                 for file in kind.expand(path):
                     files.setdefault((file.path, file.member), file)
         except OSError as error:
-            raise read_error(Path(error.filename or entry), error, CorpusError) from error
+            raise CorpusError(str(read_error(Path(error.filename or entry), error, UserError))) from error
     if not files:
         raise CorpusError("There are no input files. Name at least one file or folder.")
     found = kind.combine(list(files.values()))

@@ -105,7 +105,8 @@ def test_a_table_of_runs(cli: Cli, run_copy: Path, tiny_run: Path) -> None:
     result = cli("experiments", "list", "--results", interrupted.parent)
     assert result.status == 0
     _, row = result.out.splitlines()
-    assert row.split()[:5] == [interrupted.name, "interrupted", "10", "20", f"{validation['perplexity']:,.2f}"]
+    expected = [interrupted.name, "conversation", "interrupted", "10", "20", f"{validation['perplexity']:,.2f}"]
+    assert row.split()[:6] == expected
     (row,) = map(json.loads, cli("experiments", "list", "--results", tiny_run.parent, "--json").out.splitlines())
     assert (row["name"], row["state"], row["step"], row["steps"]) == (tiny_run.name, "finished", 20, 20)
     with Run(interrupted).lock():
