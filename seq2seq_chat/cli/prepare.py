@@ -75,6 +75,16 @@ def _parse_years(context: click.Context, option: click.Parameter, texts: tuple[s
     return tuple(sorted(years))
 
 
+def _parse_columns(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, str] | None:
+    """The two columns of a text such as 2,4 or question,answer."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names):
+        raise click.BadParameter(f"{text} does not name two columns, such as 2,4 or question,answer.")
+    return names[0], names[1]
+
+
 def _refuse_level(context: click.Context, option: click.Parameter, level: str | None) -> None:
     if level == "character":
         raise click.UsageError("--level character is now --tokenizer character")
@@ -187,16 +197,30 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
     metavar="R",
     help="Skip pairs with a side that has more than R times as many tokens as the other.",
 )
+@click.option(
+    "--columns",
+    callback=_parse_columns,
+    metavar="A,B",
+    help="Source and target in a table of more columns: names or numbers.",
+)
 @click.option("--drop-duplicates", is_flag=True, help="Keep only the first of identical pairs.")
 @_corpus_options("alternating", tokenizer="unicode")
-def pairs(max_words: int | None, max_ratio: float | None, drop_duplicates: bool, **options: Any) -> None:
-    """Files of two columns, or two parallel ones, SOURCE TARGET."""
+def pairs(
+    max_words: int | None,
+    max_ratio: float | None,
+    columns: tuple[str, str] | None,
+    drop_duplicates: bool,
+    **options: Any,
+) -> None:
+    """Tables of two columns, or two parallel files, SOURCE TARGET."""
+    from seq2seq_chat.prepare.readers.pairs import PairSettings
     from seq2seq_chat.prepare.settings import PairFilters
 
     has_target_options = options["target_tokenizer"] or options["target_vocabulary_size"] is not None
     if options["shared_vocabulary"] and has_target_options:
         raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
-    _prepare_corpus("pairs", options, filters=PairFilters(max_words, max_ratio, drop_duplicates))
+    filters = PairFilters(max_words, max_ratio, drop_duplicates)
+    _prepare_corpus("pairs", options, reader=PairSettings(columns), filters=filters)
 
 
 @prepare.command()

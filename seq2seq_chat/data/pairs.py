@@ -53,11 +53,16 @@ def parse_row(line: str) -> Pair:
         BadRow: There is another number of columns, or a side is empty.
     """
     columns = line.split("\t")
-    if len(columns) == 3 and columns[2].strip().startswith(_LICENSE):
+    if len(columns) == 3 and is_license(columns[2]):
         del columns[2]
     if len(columns) != 2:
         raise BadRow(f"{len(columns)} column{'s' * (len(columns) != 1)} instead of 2, separated by a tab")
     return parallel_row(*columns)
+
+
+def is_license(text: str) -> bool:
+    """Whether a cell names a license, as in the files of Tatoeba."""
+    return text.strip().startswith(_LICENSE)
 
 
 def parallel_row(source: str, target: str) -> Pair:

@@ -107,7 +107,7 @@ def plan_tasks(corpus: str, settings: ReaderSettings, files: Sequence[Piece]) ->
 
 
 def _divide(file: Piece, kind: RawCorpus) -> list[Piece]:
-    if not kind.divisible or file.companion or file.size <= _RANGE_BYTES:
+    if file.companion or file.size <= _RANGE_BYTES or not kind.divisible(file.path):
         return [replace(file, companion=file.companion or kind.companion(file.path))]
     try:
         edges = [0] if is_compressed(file.path) else line_starts(file.path, _RANGE_BYTES)

@@ -471,7 +471,7 @@ def test_unusable_inputs(tmp_path: Path, files: dict[str, str | bytes], message:
 
 def test_a_folder_without_columns(tmp_path: Path) -> None:
     write(tmp_path, "one\ntwo\n", "a.txt")
-    with pytest.raises(CorpusError, match=r"contains no \.tsv file"):
+    with pytest.raises(CorpusError, match=r"contains no \.tsv, \.csv or \.jsonl file"):
         prepare(pair_settings(), [tmp_path], tmp_path / "out")
 
 

@@ -33,7 +33,8 @@ class RawCorpus:
     threads: str = "conversations"  # what is never divided between splits
     settings: type[ReaderSettings] = ReaderSettings  # with the options of this reader
     recursive: bool = False  # whether to search subfolders
-    divisible: bool = False  # whether a large plain file may be divided between lines and read by several processes
+    # Whether a large plain file may be divided between lines and read by several processes
+    divisible: Callable[[Path], bool] = lambda path: False
     file_is_film: bool = False  # whether each file is one conversation, identified by its name
     expand: Callable[[Path], Iterable[Piece]] = single_file  # a named file to what it stands for, as an archive
     choose: Callable[[list[Path]], list[Path]] = list  # of the files in a folder with suitable names

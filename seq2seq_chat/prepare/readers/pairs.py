@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
+from seq2seq_chat.prepare.readers.tables import Columns, find_table, is_table
 from seq2seq_chat.prepare.readers.text import line_batches, line_position
 from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
@@ -19,6 +22,7 @@ from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, read_error
 
 _BATCH_PAIRS = 4096
 _START_BYTES = 1 << 14
+ZIP = b"PK\x03\x04"  # what an archive begins with
 _TSV = re.compile(rf".*\.tsv{COMPRESSED}", re.IGNORECASE)
 WITHOUT_TOKENS = "without tokens on one side"
 """Why pairs are left out that the reader has read."""
@@ -26,7 +30,14 @@ _BREAKS = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """Tabs, and what some program takes for a line break; either would break a row of two columns."""
 
 
-def read_pair_files(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+@dataclass(frozen=True)
+class PairSettings(ReaderSettings):
+    """The options of this reader."""
+
+    columns: Columns | None = None  # of a table: source and target; None: it has two
+
+
+def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
     """Read a file of two columns, or a range of one, or two files of parallel lines, into a shard of PAIRS.
 
     Rows that are not pairs are damage. Pairs with a side that has no tokens are left out.
@@ -36,7 +47,13 @@ def read_pair_files(piece: Piece, settings: ReaderSettings, shard: Shard) -> Non
         OSError: The file cannot be opened.
     """
     pairs = _PairWriter(piece, settings, shard)
-    if piece.companion is None:
+    table = None if piece.companion else find_table(piece.path, settings.columns)
+    if table is not None:
+        if piece.start:  # a range of a plain file
+            table = table._replace(first_row=0)
+        for number, row in table.rows(line for lines in line_batches(piece, shard) for _, line in lines):
+            pairs.add(number, table.pair, row)
+    elif piece.companion is None:
         for lines in line_batches(piece, shard):
             for number, line in lines:
                 pairs.add(number, parse_row, line)
@@ -57,12 +74,12 @@ def read_pair_files(piece: Piece, settings: ReaderSettings, shard: Shard) -> Non
 class _PairWriter:
     """Tokenizes the pairs of a piece, and adds them to its shard."""
 
-    def __init__(self, piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
+    def __init__(self, piece: Piece, settings: PairSettings, shard: Shard) -> None:
         self._piece, self._settings, self._shard = piece, settings, shard
         self._numbers: list[int] = []
         self._pairs: list[Pair] = []
 
-    def add(self, number: int, parse: Callable[..., Pair], *columns: str) -> None:
+    def add(self, number: int, parse: Callable[..., Pair], *columns: Any) -> None:
         """Add the pair that ``parse`` makes of the columns of a line; if it raises BadRow, the line is damage."""
         self._shard.piece.records += 1
         try:
@@ -143,23 +160,27 @@ def _same_names(pairs: Sequence[tuple[Piece, Piece]]) -> bool:
 
 def _has_columns(path: Path) -> bool:
     """Whether a file is a .tsv, or most lines at its start have a tab. Raises CorpusError."""
-    if _TSV.fullmatch(path.name):
+    if _TSV.fullmatch(path.name) or is_table(path):
         return True
     try:
-        lines = read_start(path, _START_BYTES).splitlines()
+        start = read_start(path, _START_BYTES)
     except OSError as error:
         raise read_error(path, error, CorpusError) from error
+    if start.startswith(ZIP):
+        raise CorpusError(f"{path} is a ZIP archive. Unpack it, and name the files in it.")
+    lines = start.splitlines()
     return 2 * sum(b"\t" in line for line in lines) > len(lines)
 
 
 CORPUS = RawCorpus(
     read_pair_files,
     PAIRS,
-    rf"(?i).*\.(tsv|txt){COMPRESSED}",
-    ".tsv",
+    rf"(?i).*\.(tsv|txt|csv|jsonl){COMPRESSED}",
+    ".tsv, .csv or .jsonl",
+    settings=PairSettings,
     unit="pairs",
     threads="pairs with the same source",
-    divisible=True,
+    divisible=lambda path: find_table(path, None) is None,
     choose=_choose,
     combine=_combine,
 )

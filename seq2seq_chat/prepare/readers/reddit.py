@@ -369,6 +369,6 @@ CORPUS = RawCorpus(
     settings=RedditSettings,
     unit="comments",
     threads="submissions",
-    divisible=True,
+    divisible=lambda path: True,
     check=check_subreddits,
 )
