@@ -18,6 +18,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.text.vocabulary import TURN
 from tests.conftest import edit_checkpoints, edit_config
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import MakeClient, error_of
@@ -246,18 +247,28 @@ def test_limits(make_client: MakeClient, shared_client: FlaskClient) -> None:
         (["you see"] * 20_000, 3),
     ],
 )
+@pytest.mark.parametrize("turns", [1, 5])
 def test_the_oldest_turns_of_a_long_history_are_left_out(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, tiny_run: Path, history: list[str], used: int
+    make_client: MakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    history: list[str],
+    used: int,
+    turns: int,
 ) -> None:
-    """It is said if the model would read them."""
+    """A warning says so if the model would read them."""
+    codecs = Codecs.shared(make_codec("english", ["you", "see", TURN]))
+    random_run(tmp_path / "results", small_config(f"data.context_turns={turns}"), codecs)
     read: list[Sequence[str]] = []
     original = Chatbot._with_history
     monkeypatch.setattr(Chatbot, "_with_history", lambda *args: read.append(args[2]) or original(*args))
-    client = make_client(limits=Limits(max_history=3, max_history_length=50))
-    response = chat(client, history=history)
+    client = make_client(tmp_path / "results", limits=Limits(max_history=3, max_history_length=50))
+    response = chat(client, run="latest", text="you see", history=history)
     assert response.status_code == 200, response.text
     assert read == [tuple(history[len(history) - used :])]
-    assert response.get_json()["warnings"] == []  # the model reads no earlier turns
+    message = f"the conversation is too long; only its last {used} turns were sent to the model"
+    is_cut = turns > 1 and used < min(len(history), turns - 1)
+    assert (message in response.get_json()["warnings"]) == is_cut
 
 
 def test_a_sampled_reply_names_its_seed_which_gives_it_again(shared_client: FlaskClient) -> None:

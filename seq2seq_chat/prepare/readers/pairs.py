@@ -51,7 +51,7 @@ def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
     if table is not None:
         if piece.start:  # a range of a plain file
             table = table._replace(first_row=0)
-        for number, row in table.rows(line for lines in line_batches(piece, shard) for _, line in lines):
+        for number, row in table.rows(piece.path, (line for lines in line_batches(piece, shard) for _, line in lines)):
             pairs.add(number, table.pair, row)
     elif piece.companion is None:
         for lines in line_batches(piece, shard):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import itertools
 import json
 import re
 from collections import Counter
@@ -19,6 +20,7 @@ from seq2seq_chat.system.lines import read_error
 Columns = tuple[str, str]
 """Source and target: the names of two columns, or their numbers from 1 on."""
 
+MAX_ROW_LINES = 100
 _START_BYTES = 1 << 16
 _TABLES = re.compile(r".*\.(csv|jsonl|ndjson)(\.\w+)?", re.IGNORECASE)
 _QUOTED = re.compile(r'(?:^|[\t,;])"(?:[^"]*""|[^"]*$|[^"]*"(?:[\t,;]|$))')
@@ -38,19 +40,32 @@ class Table(NamedTuple):
     is_html: bool
     columns: tuple[Any, Any]  # of source and target: indices, or the keys of objects
 
-    def rows(self, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
-        """Yield (number of the line, cells or object or error) of each row. The lines have no line ends."""
+    def rows(self, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
+        """Yield (number of the line, cells, or the text if it is JSON) of each row. The lines have no line ends.
+
+        Raises:
+            CorpusError: A quotation mark is not closed, so that a cell would have the rest of the file.
+        """
         if not self.delimiter:
             yield from enumerate(lines, start=1)
             return
-        reader = csv.reader((f"{line}\n" for line in lines), delimiter=self.delimiter, quoting=self._quoting)
-        for number, cells in enumerate(reader):
+        quoting: Any = csv.QUOTE_MINIMAL if self.is_quoted else csv.QUOTE_NONE
+        reader = csv.reader((f"{line}\n" for line in lines), delimiter=self.delimiter, quoting=quoting)
+        end = 0
+        for number in itertools.count():
+            start = end + 1
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error:  # a cell is too long
+                end = start + MAX_ROW_LINES
+            else:
+                end = reader.line_num
+            if end - start >= MAX_ROW_LINES:
+                raise CorpusError(f"{path}, line {start}: a quotation mark is not closed. Close or remove it.")
             if number >= self.first_row and cells:
-                yield reader.line_num, cells
-
-    @property
-    def _quoting(self) -> Any:
-        return csv.QUOTE_MINIMAL if self.is_quoted else csv.QUOTE_NONE
+                yield end, cells
 
     def pair(self, row: Any) -> Pair:
         """The pair in a row. Raises BadRow."""
@@ -69,7 +84,7 @@ class Table(NamedTuple):
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name of a file is that of a table."""
+    """Whether a file is named like a table."""
     return bool(_TABLES.fullmatch(path.name))
 
 
@@ -97,7 +112,7 @@ def find_table(path: Path, columns: Columns | None) -> Table | None:
         return _json_table(path, texts[0], columns)
     named = settings.get("separator", "")
     delimiter = _ANKI_SEPARATORS.get(named.lower(), named[:1]) or (_delimiter(texts) if is_table(path) else "\t")
-    is_quoted = is_table(path) or sum(bool(_QUOTED.search(line)) and '""' in line for line in texts) > 0
+    is_quoted = is_table(path) or any('""' in line and _QUOTED.search(line) for line in texts)
     if columns is None and delimiter == "\t" and not (is_quoted or settings or _has_more_columns(texts)):
         return None
     rows = list(csv.reader((f"{text}\n" for text in texts), delimiter=delimiter, strict=False))

@@ -48,6 +48,14 @@ def test_line_breaks_in_cells(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()[0] == "a b\tc d"
 
 
+def test_a_quotation_mark_that_is_not_closed_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """Its cell would have the rest of the file."""
+    rows = ["a b,c d", '"e f,g h', *["this is a longer row,and its other side"] * 5000]
+    (tmp_path / "x.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    result = cli("prepare", "pairs", tmp_path / "x.csv", "--output", tmp_path / "out")
+    assert result.status == 2 and "x.csv, line 2: a quotation mark is not closed" in result.err
+
+
 def test_columns_are_chosen(cli: Cli, tmp_path: Path) -> None:
     rows = [("id", "note", "de", "en"), *((str(n), "x y", *pair) for n, pair in enumerate(PAIRS))]
     with open(tmp_path / "x.csv", "w", encoding="utf-8", newline="") as file:
