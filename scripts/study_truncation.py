@@ -23,7 +23,7 @@ from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
 
 ROWS, TEST_ROWS = 64, 512
-TEST_DOCUMENTS = 2**31  # beyond those of training
+TEST_DOCUMENTS = 2**31  # beyond the documents of training
 LENGTH, CHUNK = 100, 10  # tokens
 QUESTIONS = 0.2  # share of the tokens after the first chunk
 DISTANCES = ((10, 20), (20, 50), (50, 100))

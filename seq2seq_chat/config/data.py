@@ -91,7 +91,7 @@ class Data(Section):
     normalize_apostrophes: Annotated[
         bool, AppliesIf("data.tokenizer", "unicode", when=lambda c: "unicode" in c.data.tokenizers)
     ] = False
-    """read typographic apostrophes within words (don’t) as those of typewriters (don't)"""
+    """read typographic apostrophes within words (don’t) as typewriter apostrophes (don't)"""
     vocabulary: FilePath | None = None
     """vocabulary file, one word per line; null: built from the training corpus"""
     vocabulary_size: VocabularySize = 50_000

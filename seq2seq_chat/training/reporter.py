@@ -248,7 +248,7 @@ class Reporter:
             self._tensorboard = tf.summary.create_file_writer(str(self._folder))
 
     def _discard_events_after(self, step: int | None) -> None:
-        """Remove numbers from the files of TensorBoard, which shows those of a step twice otherwise."""
+        """Remove later numbers from the files of TensorBoard, which would show these steps twice."""
         for path in self._folder.glob("*tfevents*"):
             if step is None:
                 path.unlink()

@@ -17,6 +17,7 @@ from seq2seq_chat.system.compressed import DamagedFile
 
 BLANK_LINES = "blank"
 """The value of --separator for blank lines."""
+MAX_FILES = 100  # whose beginnings are looked at
 MIN_LINES = 10  # without blank ones; fewer do not show what a file is
 MOSTLY = 0.8  # of the lines
 SEPARATOR_SHARES = 0.03, 0.67  # of the lines with text, for lines that separate conversations
@@ -31,7 +32,7 @@ def ensure_lines(files: Sequence[Piece], separator: str | None) -> None:
         CorpusError: A file has another format, or other separators than markers and ``separator``. The message names
             the remedy.
     """
-    for file in files[:100]:
+    for file in files[:MAX_FILES]:
         try:
             start = read_text_start(file)
         except (DamagedFile, OSError):

@@ -24,7 +24,7 @@ class Tokenizer(ABC):
         cleans: Whether `prepare` writes the tokens rather than the text into corpus files, since nothing that
             ``encode`` removes is of use. Then ``encode`` splits these lines at the spaces.
         lowercase: Whether ``encode`` converts letters to lower case because of ``data.lowercase``.
-        normalize_apostrophes: Whether it makes typographic apostrophes those of typewriters.
+        normalize_apostrophes: Whether it takes typographic apostrophes for typewriter apostrophes.
         tokens: All tokens that ``encode`` can return, most frequent first; None if there is no limit.
         file_content: The contents of the tokenizer's file; None if it does not need one.
     """

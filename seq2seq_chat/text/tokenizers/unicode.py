@@ -106,7 +106,7 @@ def _encode_plain(chunk: str) -> list[str]:
 
 
 def _plain_apostrophes(chunk: str) -> str:
-    """A string without white space, in which apostrophes within words are those of typewriters."""
+    """A string without white space, with typewriter apostrophes within words."""
     return chunk if chunk.isascii() else _compile(APOSTROPHE).sub("'", _normalize(chunk))
 
 

@@ -118,7 +118,7 @@ export class RunPicker {
     const selected = initial ?? this.runSelect.value; // may have changed during the request
     this.updatedAt = Date.now();
     this.runs = new Map(runs.map((run) => [run.name, run]));
-    const offered = runs.filter((run) => this.path !== null || this.accepts(run.task)); // other pages open that of the run
+    const offered = runs.filter((run) => this.path !== null || this.accepts(run.task)); // the others lead to another page
     const options = offered.map((run) => [run.name, runTitle(run)]);
     const isMissing = Boolean(selected) && !this.runs.has(selected);
     if (isMissing) options.unshift([selected, `${selected} (deleted)`]);
