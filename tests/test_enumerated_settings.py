@@ -149,7 +149,7 @@ def _train(combination: Combination, results: str) -> CommandResult:
     arguments = ["train", "config.json", "--results", results]
     if combination.get("training.strategy") != "multi_worker":
         return run_command(*arguments)
-    from seq2seq_chat.training.distribution.rendezvous import loopback_addresses
+    from seq2seq_chat.training.rendezvous import loopback_addresses
 
     command = [sys.executable, "-m", "seq2seq_chat", *arguments, "--workers", *loopback_addresses(1), "--index", "0"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)

@@ -17,7 +17,7 @@ from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.optimizers import Schedule

@@ -22,7 +22,7 @@ from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import GO
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.sampler import training_batches

@@ -19,7 +19,7 @@ from seq2seq_chat.system.errors import UserError
 if TYPE_CHECKING:
     from seq2seq_chat.config import Config
     from seq2seq_chat.runs.run import Run
-    from seq2seq_chat.training.distribution.rendezvous import Cluster
+    from seq2seq_chat.training.rendezvous import Cluster
 
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def train(
     from seq2seq_chat.data.corpus_file import explain_validation
     from seq2seq_chat.runs.find import find_snapshot
     from seq2seq_chat.system.versions import load_tensorflow
-    from seq2seq_chat.training.distribution.rendezvous import cluster_from_environment, cluster_from_options
+    from seq2seq_chat.training.rendezvous import cluster_from_environment, cluster_from_options
 
     started = time.monotonic()
     overrides = _with_hours(overrides, hours, resume)
@@ -172,7 +172,7 @@ def _train_as_worker(cluster: Cluster) -> NoReturn:
     from seq2seq_chat.system.versions import load_tensorflow
 
     load_tensorflow()
-    from seq2seq_chat.training.distribution.collective import WorkerLost
+    from seq2seq_chat.training.distribution import WorkerLost
     from seq2seq_chat.training.workers import StoppedByChief, train_as_worker
 
     try:

@@ -13,7 +13,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.distribution import Distribution
 from seq2seq_chat.training.initialize import InitialWeights, initialize
 from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner

@@ -24,10 +24,10 @@ from seq2seq_chat.system.files import remove_folder
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
 from seq2seq_chat.training.assemble import build_trainer
-from seq2seq_chat.training.distribution.collective import Distribution, WorkerLost, connect
-from seq2seq_chat.training.distribution.rendezvous import Cluster
+from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect
 from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
 from seq2seq_chat.training.loop import Trainer
+from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console
 from seq2seq_chat.training.resume import ensure_same_settings
 from seq2seq_chat.training.time_plan import without_plan

@@ -23,7 +23,7 @@ from seq2seq_chat.model.output import SampledWords
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.distribution import Distribution
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.step import Tensors
 from seq2seq_chat.training.validation import SampleReply, Validator

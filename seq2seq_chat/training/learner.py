@@ -18,7 +18,7 @@ from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import build_optimizer, loss_scale_variables
 from seq2seq_chat.training.step import StepResult, TaskLoss, TrainingStep
 

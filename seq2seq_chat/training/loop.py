@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.system.signals import StopRequest
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Console, Meter

@@ -14,7 +14,7 @@ from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.distribution import Distribution
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 from seq2seq_chat.training.validation import SampleValidator, Validator

@@ -19,7 +19,7 @@ from seq2seq_chat.model.micro_batches import MicroBatch, Share, micro_batch_coun
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext, RowSlice, SamplingSchedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import CLIPPINGS, sum_gradients, sum_repeated_rows
 
 Shapes = tuple[tuple[int, ...], ...]

@@ -19,11 +19,11 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.training.distribution.collective import Distribution, connect_workers, ensure_divisible
-from seq2seq_chat.training.distribution.rendezvous import Cluster
+from seq2seq_chat.training.distribution import Distribution, connect_workers, ensure_divisible
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
+from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 from seq2seq_chat.training.saving import Saver

@@ -17,7 +17,7 @@ from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.vocabulary import Vocabulary
 from seq2seq_chat.training.assemble import build_trainer
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.initialize import read_initial_weights
 from seq2seq_chat.training.learner import Learner
 from tests.random_weights import randomize

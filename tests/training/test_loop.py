@@ -11,7 +11,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.scores import CorpusLoss
 from seq2seq_chat.model.seq2seq import Loss
-from seq2seq_chat.training.distribution.collective import Distribution
+from seq2seq_chat.training.distribution import Distribution
 from seq2seq_chat.training.loop import Role, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter

@@ -14,7 +14,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.model.output import Embedding
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.training.assemble import build_trainer
-from seq2seq_chat.training.distribution.collective import SINGLE_DEVICE
+from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.loop import Trainer
 
 

@@ -24,7 +24,7 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.model.micro_batches import ENTIRE_BATCH, Share
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_cores
-from seq2seq_chat.training.distribution.rendezvous import Cluster, wait_for_workers
+from seq2seq_chat.training.rendezvous import Cluster, wait_for_workers
 
 CONNECTION_ERRORS = (  # what TensorFlow raises when another worker is gone
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),

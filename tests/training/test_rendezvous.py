@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training.distribution import rendezvous
-from seq2seq_chat.training.distribution.rendezvous import (
+from seq2seq_chat.training import rendezvous
+from seq2seq_chat.training.rendezvous import (
     Cluster,
     cluster_from_environment,
     cluster_from_options,

@@ -26,9 +26,9 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import workers as worker
-from seq2seq_chat.training.distribution.collective import Distribution, ensure_divisible
-from seq2seq_chat.training.distribution.rendezvous import Cluster, loopback_addresses
+from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
+from seq2seq_chat.training.rendezvous import Cluster, loopback_addresses
 from seq2seq_chat.training.step import TrainingStep
 from tests.conftest import Cli, write_conversations
 from tests.training.test_recovery import arrays, logged_lines, only_run
