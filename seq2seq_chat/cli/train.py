@@ -173,7 +173,7 @@ def _train_as_worker(cluster: Cluster) -> NoReturn:
 
     load_tensorflow()
     from seq2seq_chat.training.distribution import WorkerLost
-    from seq2seq_chat.training.workers import StoppedByChief, train_as_worker
+    from seq2seq_chat.training.experiment import StoppedByChief, train_as_worker
 
     try:
         step = train_as_worker(cluster)

@@ -1,31 +1,39 @@
-"""Build the trainer of a run from its configuration."""
+"""Build the trainer of a run from its configuration: that of the chief, and those of the other workers."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import json
+from collections.abc import Callable
 
-from seq2seq_chat.architecture.memory import ensure_memory, estimate_memory, gigabytes
+from seq2seq_chat.architecture.memory import MemoryEstimate, ensure_memory, estimate_memory, gigabytes
 from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.config import Config, Training, trained_settings
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.config import Config, Training, parse_config, trained_settings
+from seq2seq_chat.data.corpus_file import explain_validation
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
+from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.model.micro_batches import micro_batch_count
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory, describe_devices
+from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.training.distribution import Distribution
+from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.initialize import InitialWeights, initialize
 from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner
-from seq2seq_chat.training.loop import Trainer, TrainingState
+from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
+from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
-from seq2seq_chat.training.samples import SampleSetup
+from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan
-from seq2seq_chat.training.validation import Validator
-from seq2seq_chat.training.workers import Chief, synchronize
+from seq2seq_chat.training.validation import SampleValidator, Validator
 
 
 def build_trainer(
@@ -46,8 +54,11 @@ def build_trainer(
     """
     console, codecs = Console(run.log_file), run.codecs
     ensure_available(config.training.precision)
-    is_text = config.task == "language_model"
-    setup: TaskSetup = LanguageModelSetup(config, codecs) if is_text else SampleSetup(config, codecs, console.log)
+    setup: SampleSetup | LanguageModelSetup
+    if config.task == "language_model":
+        setup = LanguageModelSetup(config, codecs)
+    else:
+        setup = SampleSetup(config, codecs, console.log)
     _report_devices_and_memory(config, codecs, distribution, console)
     learner = setup.build_learner(distribution)
     console.log(setup.describe_data())
@@ -70,27 +81,6 @@ def build_trainer(
     hours, is_planned = config.training.hours, config.training.steps != UNPLANNED_STEPS
     plan = None if hours is None or is_planned else TimePlan(hours, started)
     return Trainer(state, chief, console, distribution, plan)
-
-
-class TaskSetup(Protocol):
-    """What training needs of a task."""
-
-    @property
-    def corpus(self) -> Dataset | RunningText:
-        """What the model is trained on."""
-        ...
-
-    def build_learner(self, distribution: Distribution) -> Learner:
-        """The model, and what trains it."""
-        ...
-
-    def build_validator(self) -> Validator | None:
-        """What validates the model of the learner; None without a validation corpus."""
-        ...
-
-    def describe_data(self) -> str:
-        """A sentence for the log."""
-        ...
 
 
 def _restore(inputs: TrainingInputs, state: TrainingState, saver: Saver, reporter: Reporter) -> None:
@@ -125,12 +115,121 @@ def _report_devices_and_memory(config: Config, codecs: Codecs, distribution: Dis
     if distribution.devices > 1:
         workers = f"; {distribution.workers} workers" if distribution.workers > 1 else ""
         console.log(f"{distribution.devices} devices share each batch of {config.training.batch_size} samples{workers}")
-    estimate = estimate_memory(
+    estimate = _estimate_memory(config, codecs, distribution)
+    available = available_memory()
+    console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} available")
+    ensure_memory(estimate, available)
+
+
+def _estimate_memory(config: Config, codecs: Codecs, distribution: Distribution) -> MemoryEstimate:
+    return estimate_memory(
         config,
         *codecs.vocabulary_sizes,
         devices=distribution.devices,
         replicas_in_memory=distribution.replicas_in_memory,
     )
-    available = available_memory()
-    console.log(f"about {gigabytes(estimate.total)} of memory: {estimate.describe()}; {gigabytes(available)} available")
-    ensure_memory(estimate, available)
+
+
+class SampleSetup:
+    """What training on samples needs: conversations and translations.
+
+    Args:
+        config: the experiment.
+        codecs: of the run.
+        on_progress: called with a sentence about samples that were left out.
+
+    Raises:
+        UserError: a corpus cannot be used.
+    """
+
+    def __init__(self, config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> None:
+        self._config, self._codecs = config, codecs
+        HypothesisReader.of_settings(config, config.decoding, codecs)  # a bad lexicon is an error before training
+        self.corpus = open_training_corpus(config, codecs, on_progress)
+        validation = config.data.validation
+        with explain_validation():
+            self._validation_corpus = Dataset.open(validation, codecs, config.data) if validation else None
+        self._batches = training_batches(config, codecs, self.corpus)
+
+    def build_learner(self, distribution: Distribution) -> Learner[Seq2Seq]:
+        """The model, and what trains it. Raises WorkerLost if a worker cannot take part."""
+        broadcast_setup(distribution, self._config, self._codecs, self.corpus)
+        self._learner = build_learner(self._config, self._codecs, self._batches, distribution)
+        return self._learner
+
+    def describe_data(self) -> str:
+        """Numbers of samples, unknown words, and buckets."""
+        corpus, validation, buckets = self.corpus, self._validation_corpus, self._batches.buckets
+        validated = f"{len(validation):,} validation samples" if validation else "no validation samples"
+        return (
+            f"{len(corpus):,} training samples ({100 * corpus.unknown_share():.1f} % of their words are <unknown>), "
+            f"{validated}; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
+        )
+
+    def build_validator(self) -> Validator | None:
+        """What validates the model of the learner; None without a validation corpus."""
+        config, codecs, corpus, model = self._config, self._codecs, self._validation_corpus, self._learner.model
+        if corpus is None:
+            return None
+        bot = Chatbot(TensorFlowEngine(model), codecs, config)
+        scorer = Scorer(model, micro_batch_count(config.model, config.training))
+        return SampleValidator(scorer, bot, corpus, self._batches.buckets)
+
+
+def broadcast_setup(distribution: Distribution, config: Config, codecs: Codecs, corpus: Dataset) -> None:
+    """Send the other workers what to train, and wait until they are ready.
+
+    Raises:
+        WorkerLost: a worker cannot take part; the message says why.
+    """
+    settings = json.loads(config.to_json())
+    # of the chief, for all workers, as random numbers depend on it
+    settings["training"]["micro_batches"] = micro_batch_count(config.model, config.training)
+    distribution.broadcast({"config": settings, "codecs": codecs.to_json(), "corpus": corpus.fingerprint})
+    distribution.barrier()
+
+
+def synchronize(distribution: Distribution, state: TrainingState) -> None:
+    """Give all workers the chief's step, weights and learning rate."""
+    learner = state.learner
+    received = distribution.broadcast(
+        {"step": learner.step, "sampler": learner.sampler_state, "schedule": state.schedule.state}
+    )
+    learner.resume_at(received["step"], received["sampler"])
+    state.schedule.restore(received["schedule"])
+    distribution.broadcast_variables([*learner.variables, *learner.loss_scale_variables])
+
+
+def build_worker(distribution: Distribution, cluster: Cluster, console: Console) -> Trainer:
+    """Build the trainer for the setup that the chief broadcasts.
+
+    Raises:
+        UserError: the corpus is missing or differs from the chief's; the precision or the memory is not available.
+    """
+    setup = distribution.broadcast(None)
+    config = parse_config(setup["config"], where=cluster.describe(0))
+    make_deterministic(config.seed, config.training.deterministic)
+    try:
+        codecs = Codecs.from_json(setup["codecs"], config.data, cluster.describe(0))
+        corpus = _open_corpus(config, codecs, distribution, cluster, setup["corpus"])
+    except UserError as error:
+        distribution.barrier(str(error))
+        raise
+    distribution.barrier()
+    learner = build_learner(config, codecs, training_batches(config, codecs, corpus), distribution)
+    state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
+    synchronize(distribution, state)
+    return Trainer(state, Worker(console), console, distribution)
+
+
+def _open_corpus(
+    config: Config, codecs: Codecs, distribution: Distribution, cluster: Cluster, fingerprint: str
+) -> Dataset:
+    """Open the corpus and check that this machine can train on it."""
+    ensure_divisible(config.training.batch_size, distribution.devices)
+    ensure_available(config.training.precision)
+    corpus = open_training_corpus(config, codecs, lambda message: None)  # the chief reports it
+    if corpus.fingerprint != fingerprint:
+        raise UserError(f"{config.data.train} differs from the corpus of {cluster.describe(0)}; copy that file here")
+    ensure_memory(_estimate_memory(config, codecs, distribution), available_memory())
+    return corpus

@@ -6,7 +6,7 @@ samples, the sampled words, dropout and the loss per token of the batch are the 
 differs, so losses are equal up to rounding in float32.
 
 With several machines, worker 0 is the chief: it alone reads the configuration, writes the run and validates. The others
-need only the training corpus; the chief broadcasts the rest (:mod:`seq2seq_chat.training.workers`).
+need only the training corpus; the chief broadcasts the rest (:mod:`seq2seq_chat.training.assemble`).
 """
 
 from __future__ import annotations

@@ -23,15 +23,14 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import remove_folder
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
-from seq2seq_chat.training.assemble import build_trainer
-from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect
+from seq2seq_chat.training.assemble import build_trainer, build_worker
+from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect, connect_workers
 from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
-from seq2seq_chat.training.loop import Trainer
+from seq2seq_chat.training.loop import Trainer, TrainingDiverged
 from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console
 from seq2seq_chat.training.resume import ensure_same_settings
 from seq2seq_chat.training.time_plan import without_plan
-from seq2seq_chat.training.workers import TrainingDiverged
 
 
 class TrainingFailed(Exception):
@@ -239,3 +238,30 @@ def _training_failed(error: Exception, session: Session) -> TrainingFailed:
     if isinstance(error, OSError):
         return TrainingFailed(f"{error.filename or run.path}: {error.strerror}; training stopped, {remedy}")
     return TrainingFailed(f"out of memory; lower training.batch_size or model.hidden_size, {remedy}")
+
+
+class StoppedByChief(Exception):
+    """A signal to one of the workers stopped all of them; the chief saves a checkpoint."""
+
+    def __init__(self, step: int, signal_number: int) -> None:
+        super().__init__(signal.Signals(signal_number).name)
+        self.step, self.signal_number = step, signal_number
+
+
+def train_as_worker(cluster: Cluster) -> int:
+    """Train as a worker until the chief stops; returns the number of steps.
+
+    Raises:
+        UserError: the workers did not connect, or this one cannot take part.
+        WorkerLost: another worker is gone.
+        StoppedByChief: a signal to one of the workers stopped all of them after the same step.
+    """
+    console = Console()
+    distribution = connect_workers(cluster, console.log)
+    with distribution.detect_lost_workers():
+        trainer = build_worker(distribution, cluster, console)
+        console.log(f"{cluster.describe(cluster.task_index)} starts training at step {trainer.state.step:,}")
+        signal_number = trainer.train()
+    if signal_number is not None:
+        raise StoppedByChief(trainer.state.step, signal_number)
+    return trainer.state.step

@@ -80,7 +80,7 @@ class LanguageModelValidator:
 
 
 class LanguageModelSetup:
-    """What training a language model needs; see :class:`seq2seq_chat.training.assemble.TaskSetup`.
+    """What training a language model needs.
 
     Args:
         config: the experiment.

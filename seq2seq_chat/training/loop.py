@@ -1,21 +1,25 @@
-"""The training loop, the same on the chief and on the other workers."""
+"""The training loop, and what the chief and the other workers do besides training steps."""
 
 from __future__ import annotations
 
 import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import tensorflow as tf
 
 from seq2seq_chat.config import Training
 from seq2seq_chat.system.signals import StopRequest
 from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
-from seq2seq_chat.training.reporter import Console, Meter
+from seq2seq_chat.training.reporter import Console, Meter, Reporter
+from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import TimePlan
+from seq2seq_chat.training.validation import Validator
 
 
 @dataclass
@@ -174,3 +178,135 @@ class Trainer:
         self.console.set_steps(self.state.settings.steps)
         self.console.log(plan.describe(self.state.settings, self.state.step))
         self._role.save_plan()
+
+
+METRICS = {"loss": "loss", "bleu": "BLEU"}
+
+
+class TrainingDiverged(Exception):
+    """The loss or the weights are infinite or NaN; the message says what to try."""
+
+
+class Chief(Role):
+    """The process that writes the run; the only one, unless several workers train together.
+
+    Args:
+        state: everything that training changes.
+        validator: evaluates the model on the validation corpus; None without one.
+        reporter: where metrics go.
+        saver: where checkpoints go.
+        save_settings: saves changed settings in the run.
+    """
+
+    def __init__(
+        self,
+        state: TrainingState,
+        validator: Validator | None,
+        reporter: Reporter,
+        saver: Saver,
+        save_settings: Callable[[Training], object],
+    ) -> None:
+        self._state = state
+        self._validator, self._reporter, self._saver = validator, reporter, saver
+        self._save_settings = save_settings
+
+    def log_metrics(self, metrics: dict[str, Any]) -> None:
+        """Report training metrics. Raises TrainingDiverged."""
+        self._ensure_finite_loss()
+        self._reporter.log_metrics(metrics)
+
+    def warm_up(self) -> None:
+        """Build the graphs of validations."""
+        if self._validator is not None:
+            self._validator.loss()
+            self._validator.bleu()
+            self._validator.replies()
+
+    def validate(self) -> None:
+        """Compute the validation loss and BLEU, save the best weights, log sample replies. Raises TrainingDiverged."""
+        self._ensure_finite_loss()
+        if self._validator is None:
+            return
+        state, start = self._state, time.monotonic()
+        result = self._validator.loss()
+        finite = math.isfinite(result.loss)
+        bleu = self._validator.bleu() if finite else None
+        improved = finite and state.record_best(result.loss, bleu, self._state.settings.best_metric)
+        self._reporter.log_validation(state.step, result, time.monotonic() - start, improved, bleu)
+        if not finite:
+            raise self._diverged("validation loss")
+        if improved:
+            self._saver.save_best()
+        if state.schedule.record_validation(improved):
+            rate, metric = state.schedule.learning_rate(state.step), METRICS[self._state.settings.best_metric]
+            self._reporter.log(f"the validation {metric} did not improve; the learning rate drops to {rate:g}")
+        if state.schedule.stopped_early:
+            patience = self._state.settings.early_stopping
+            self._reporter.log(f"stopped early: no improvement in {patience} validations; the best weights are saved")
+        for reply in self._validator.replies():
+            self._reporter.log_reply(state.step, reply)
+
+    def save_plan(self) -> None:
+        """Save the settings that have changed, and a checkpoint. Raises TrainingDiverged."""
+        self._save_settings(self._state.settings)
+        self._save_checkpoint()
+
+    def save(self, last: bool) -> None:
+        """Save a snapshot and a checkpoint where they are due. Raises TrainingDiverged."""
+        step, settings = self._state.step, self._state.settings
+        if settings.snapshot_every and step % settings.snapshot_every == 0:
+            self._ensure_finite_loss()
+            self._ensure_finite_weights()
+            self._saver.save_snapshot()
+        if step % settings.checkpoint_every == 0 or last:
+            self._save_checkpoint()
+        self._saver.poll()
+
+    def finish(self) -> None:
+        """Save a checkpoint after an interruption or early stopping, and wait until everything is written."""
+        step, settings = self._state.step, self._state.settings
+        if step % settings.checkpoint_every and step < settings.steps:
+            self._save_checkpoint()
+        self._saver.finish()
+
+    def close(self) -> None:
+        """Wait until no file is being written."""
+        self._saver.drain()
+
+    def _save_checkpoint(self) -> None:
+        self._ensure_finite_loss()
+        self._ensure_finite_weights()
+        self._saver.save_checkpoint({**self._state.metadata(), "lines": self._reporter.flush()})
+
+    def _ensure_finite_loss(self) -> None:
+        sums = self._state.meter.sums()
+        if not (math.isfinite(sums["nats"]) and math.isfinite(sums["gradient_norm"])):
+            raise self._diverged("loss")
+
+    def _ensure_finite_weights(self) -> None:
+        """The last update may have diverged, which the loss computed before it does not show."""
+        weights = self._state.learner.model.trainable_variables
+        if not all(bool(tf.reduce_all(tf.math.is_finite(variable))) for variable in weights):
+            raise self._diverged("weights")
+
+    def _diverged(self, quantity: str) -> TrainingDiverged:
+        self._saver.finish()
+        saved = self._saver.saved_step
+        outcome = f"the checkpoint of step {saved:,} was saved before that" if saved >= 0 else "nothing was saved"
+        verb = "are" if quantity == "weights" else "is"
+        return TrainingDiverged(
+            f"the {quantity} {verb} not finite at step {self._state.step:,}; {outcome}. Try a lower "
+            f"training.learning_rate (now {self._state.settings.learning_rate:g}) or a lower "
+            f"training.gradient_clipping (now {self._state.settings.gradient_clipping or 'off'})"
+        )
+
+
+class Worker(Role):
+    """Shows metrics, and leaves everything else to the chief."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def log_metrics(self, metrics: dict[str, Any]) -> None:
+        """Show the training metrics."""
+        self._console.log_metrics(metrics)

@@ -25,7 +25,7 @@ from seq2seq_chat.model.micro_batches import Share
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.training import workers as worker
+from seq2seq_chat.training import assemble
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.rendezvous import Cluster, loopback_addresses
@@ -232,12 +232,12 @@ def kill(victim: subprocess.Popen[str], survivor: subprocess.Popen[str], name: s
 def test_a_worker_without_enough_memory_is_rejected(
     tiny_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "available_memory", lambda: 1e6)
+    monkeypatch.setattr(assemble, "available_memory", lambda: 1e6)
     config = parse_config(tiny_settings, where="test")
     codecs = build_codecs(config.data)
     fingerprint = Dataset.open(config.data.train, codecs, config.data).fingerprint
     with pytest.raises(UserError, match="1 MB is available"):
-        worker._open_corpus(config, codecs, Distribution(), Cluster(("one:1", "two:2"), 1), fingerprint)
+        assemble._open_corpus(config, codecs, Distribution(), Cluster(("one:1", "two:2"), 1), fingerprint)
 
 
 @pytest.mark.slow

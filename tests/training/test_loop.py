@@ -12,11 +12,10 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.scores import CorpusLoss
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.distribution import Distribution
-from seq2seq_chat.training.loop import Role, Trainer, TrainingState
+from seq2seq_chat.training.loop import Chief, Role, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter
 from seq2seq_chat.training.step import StepResult
-from seq2seq_chat.training.workers import Chief
 
 
 class FakeLearner:

@@ -41,7 +41,7 @@ def test_batches_validator_and_rate(
 ) -> None:
     """Noise in the training batches only, every source in reverse, a limited validation, and the optimizer's rate."""
     validator = MagicMock()
-    monkeypatch.setattr("seq2seq_chat.training.samples.SampleValidator", validator)
+    monkeypatch.setattr("seq2seq_chat.training.assemble.SampleValidator", validator)
     tiny_settings["data"] |= {"reverse_input": True, "buckets": [[5, 6]]}
     tiny_settings["training"] |= {"source_noise": 0.4, "validation_limit": 4}
     run, trainer = build(tiny_settings, tmp_path)
