@@ -1,5 +1,5 @@
 """Training.
 
-Reading order: sampler, optimizers, distribution, step, learner, loop, validation, saving, reporter, chief, worker,
-resume, sample_setup and language_model (what is particular to a task), setup, experiment.
+Reading order: sampler, optimizers, distribution, step, learner, loop, validation, saving, reporter, restore,
+language_model (what is particular to that task), assemble, experiment.
 """

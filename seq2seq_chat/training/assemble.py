@@ -22,14 +22,19 @@ from seq2seq_chat.system.hardware import available_memory, describe_devices
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
-from seq2seq_chat.training.initialize import InitialWeights, initialize
 from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner, build_learner
 from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
 from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
-from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint, load_pretrained_embeddings
+from seq2seq_chat.training.restore import (
+    InitialWeights,
+    TrainingInputs,
+    initialize,
+    load_newest_checkpoint,
+    load_pretrained_embeddings,
+)
 from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan

@@ -25,11 +25,10 @@ from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.versions import describe_environment, make_deterministic
 from seq2seq_chat.training.assemble import build_trainer, build_worker
 from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect, connect_workers
-from seq2seq_chat.training.initialize import InitialWeights, read_initial_weights
 from seq2seq_chat.training.loop import Trainer, TrainingDiverged
 from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console
-from seq2seq_chat.training.resume import ensure_same_settings
+from seq2seq_chat.training.restore import InitialWeights, ensure_same_settings, read_initial_weights
 from seq2seq_chat.training.time_plan import without_plan
 
 

@@ -408,7 +408,7 @@ def test_a_run_whose_checkpoints_were_deleted_is_not_resumed(cli: Cli, run_copy:
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(run_copy: Path) -> None:
-    from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
+    from seq2seq_chat.training.restore import TrainingInputs, load_newest_checkpoint
 
     for name in ("checkpoints", "snapshots"):
         shutil.rmtree(run_copy / name)

@@ -18,8 +18,8 @@ from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.vocabulary import Vocabulary
 from seq2seq_chat.training.assemble import build_trainer
 from seq2seq_chat.training.distribution import SINGLE_DEVICE
-from seq2seq_chat.training.initialize import read_initial_weights
 from seq2seq_chat.training.learner import Learner
+from seq2seq_chat.training.restore import read_initial_weights
 from tests.random_weights import randomize
 from tests.reference_model import Reference
 

@@ -25,7 +25,7 @@ from seq2seq_chat.system.files import remove_folder
 from seq2seq_chat.training import experiment
 from seq2seq_chat.training.learner import build_learner
 from seq2seq_chat.training.loop import Trainer
-from seq2seq_chat.training.resume import TrainingInputs, load_newest_checkpoint
+from seq2seq_chat.training.restore import TrainingInputs, load_newest_checkpoint
 from seq2seq_chat.training.sampler import training_batches
 from tests.conftest import Cli
 
