@@ -17,8 +17,8 @@ from tqdm import tqdm
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.running_text import TextBatch
+from seq2seq_chat.model.execution import share_cores
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.micro_batches import share_cores
 from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance
 from seq2seq_chat.report.figures.style import new_figure, save
 from seq2seq_chat.report.figures.vectors import gradient_by_distance

@@ -15,8 +15,8 @@ from tqdm import tqdm
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.running_text import IntArray, TextBatch
+from seq2seq_chat.model.execution import share_cores
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.micro_batches import share_cores
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.optimizers import build_optimizer

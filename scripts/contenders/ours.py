@@ -19,8 +19,8 @@ from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.running_text import TextBatch
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.model.execution import micro_batch_count, share_cores
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.training import step as step_module
 from seq2seq_chat.training.language_model import LanguageModelLoss

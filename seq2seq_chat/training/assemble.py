@@ -14,7 +14,7 @@ from seq2seq_chat.data.corpus_file import explain_validation
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
-from seq2seq_chat.model.micro_batches import micro_batch_count
+from seq2seq_chat.model.execution import micro_batch_count
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

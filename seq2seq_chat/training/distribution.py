@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Training
-from seq2seq_chat.model.micro_batches import ENTIRE_BATCH, Share
+from seq2seq_chat.model.execution import ENTIRE_BATCH, Share
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_cores
 from seq2seq_chat.training.rendezvous import Cluster, wait_for_workers

@@ -16,7 +16,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Config, flat_settings, resume_settings, upgrade_flat_settings
 from seq2seq_chat.data.build_codecs import build_codecs, named_files
 from seq2seq_chat.data.corpus_file import warn_of_edits
-from seq2seq_chat.model.micro_batches import micro_batch_count, share_cores
+from seq2seq_chat.model.execution import micro_batch_count, share_cores
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.errors import UserError

@@ -17,8 +17,8 @@ from seq2seq_chat.data.corpus_file import CorpusError, explain_validation
 from seq2seq_chat.data.running_text import RunningText, Streams, TextBatch, TextDecoder
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.metrics.scores import CorpusLoss
+from seq2seq_chat.model.execution import MicroBatch, Share, divide_rows, micro_batch_count
 from seq2seq_chat.model.language_model import LanguageModel, States
-from seq2seq_chat.model.micro_batches import MicroBatch, Share, divide_rows, micro_batch_count
 from seq2seq_chat.model.output import SampledWords
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Loss

@@ -13,9 +13,15 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.deferred import DeferredGradients, Gradient
-from seq2seq_chat.model.execution import call_with_arrays, without_optimizer
+from seq2seq_chat.model.execution import (
+    MicroBatch,
+    Share,
+    call_with_arrays,
+    micro_batch_count,
+    split_batch,
+    without_optimizer,
+)
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.model.micro_batches import MicroBatch, Share, micro_batch_count, split_batch
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext, RowSlice, SamplingSchedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq

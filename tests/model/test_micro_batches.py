@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, parse_config
-from seq2seq_chat.model import micro_batches
-from seq2seq_chat.model.micro_batches import Share, divide_rows, micro_batch_count, share_cores
+from seq2seq_chat.model import execution as micro_batches
+from seq2seq_chat.model.execution import Share, divide_rows, micro_batch_count, share_cores
 from seq2seq_chat.model.randomness import RandomContext, RowSlice, dropout, sampling_mask
 from tests.training.test_step import configuration, make_step, random_batch
 

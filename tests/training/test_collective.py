@@ -21,7 +21,7 @@ import tensorflow as tf
 from seq2seq_chat.config import ConfigError, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.model.micro_batches import Share
+from seq2seq_chat.model.execution import Share
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
