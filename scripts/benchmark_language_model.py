@@ -29,7 +29,7 @@ from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageMod
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.text.codec import TextCodec
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 TRAINING_COLUMNS = ["contender", "ms", "tokens/s", "GFLOP/s", "% of peak", "GB", "loss", "ours is"]

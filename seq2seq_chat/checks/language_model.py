@@ -19,7 +19,7 @@ from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageMod
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import TextCodec
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.training.language_model import LanguageModelLoss
 from seq2seq_chat.training.learner import Learner

@@ -16,8 +16,7 @@ from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText, Streams, TextDecoder, encode_text, read_text
 from seq2seq_chat.text.codec import TextCodec
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer, WhitespaceTokenizer
 from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
 from seq2seq_chat.text.vocabulary import EOS, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary
 

@@ -16,8 +16,8 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import TURN
 from tests.conftest import edit_checkpoints, edit_config
 from tests.random_runs import make_codec, random_run, small_config

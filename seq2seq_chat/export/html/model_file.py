@@ -30,8 +30,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
-from seq2seq_chat.text.tokenizers.unicode import KEPT_OR_INVISIBLE, TOKEN, UnicodeTokenizer
-from seq2seq_chat.text.tokenizers.unicode_spacing import KINDS
+from seq2seq_chat.text.tokenizers.unicode import KEPT_OR_INVISIBLE, KINDS, TOKEN, UnicodeTokenizer
 
 FORMAT = 1
 ALIGNMENT = 4  # bytes

@@ -15,8 +15,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from seq2seq_chat.text.codec import replace_surrogates
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
 from seq2seq_chat.text.tokenizers.english import SPACE, clean_lines
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import UNKNOWN
 
 TOKENS = "tokens"

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
-from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
+from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer, ThesisTokenizer
 from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 from seq2seq_chat.text.tokenizers.subword_training import SIZE_SETTING, SubwordModel
-from seq2seq_chat.text.tokenizers.thesis import ThesisTokenizer
-from seq2seq_chat.text.tokenizers.tokenizer import Tokenizer, TokenizerError, WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer, Tokenizer, TokenizerError, WhitespaceTokenizer
 from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
 
 __all__ = [

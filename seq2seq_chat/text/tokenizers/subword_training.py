@@ -10,14 +10,13 @@ from itertools import groupby, pairwise
 from typing import Literal
 
 from seq2seq_chat.text.tokenizers.tokenizer import TokenizerError
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 
 SubwordModel = Literal["unigram", "bpe"]
 SIZE_SETTING = "the vocabulary size"
 
 logger = logging.getLogger(__name__)
 
-_SPECIAL_WORDS = 4  # of a vocabulary; seq2seq_chat.text.vocabulary imports this package
-_BYTES = 256
 _COVERAGE = 0.9995  # share of the characters of the texts that get subwords; the rest become bytes
 _MAX_TEXTS, _MAX_CHARACTERS = 1_000_000, 1 << 26
 _MAX_WORD_CHARACTERS = 1 << 22  # of all distinct words
@@ -69,7 +68,7 @@ def train_model(
     counts = scale_counts(_count_segments(words))
     if not counts:
         raise TokenizerError("There is no text to train a subword tokenizer on. Name a corpus with text.")
-    required = _SPECIAL_WORDS + _BYTES + len(_required_characters(counts))
+    required = len(SPECIAL_WORDS) + len(BYTES) + len(_required_characters(counts))
     if vocabulary_size < required:
         raise TokenizerError(
             f"A vocabulary of size {vocabulary_size} is too small for subwords: the special tokens, all bytes "
@@ -83,7 +82,7 @@ def train_model(
         input_format="tsv",
         model_writer=output,
         model_type=model,
-        vocab_size=vocabulary_size - _SPECIAL_WORDS + 1,  # <unk>
+        vocab_size=vocabulary_size - len(SPECIAL_WORDS) + 1,  # <unk>
         hard_vocab_limit=False,  # fewer pieces if the corpus has no more
         character_coverage=_COVERAGE,
         required_chars=WORD_START,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.text.tokenizers.character import CharacterTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
 

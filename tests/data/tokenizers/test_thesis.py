@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.text.tokenizers.thesis import ThesisTokenizer
+from seq2seq_chat.text.tokenizers.english import ThesisTokenizer
 
 TOKENIZER = ThesisTokenizer()
 VALID = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,!?"
