@@ -18,7 +18,7 @@ import click
 
 from seq2seq_chat.cli.options import log_to_stderr, results_option, run_command
 from seq2seq_chat.config import Config, load_config
-from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bins
+from seq2seq_chat.metrics.scores import bleu_by_source_length, length_bins
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import entr
+from scipy.special import entr, rel_entr
 
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.metrics.distance import jensen_shannon
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -82,6 +81,20 @@ def _merge(counted: NgramCounts, block: np.ndarray) -> NgramCounts:
     sums = np.zeros(len(union), np.int64)
     np.add.at(sums, positions.ravel(), np.concatenate([counted.counts, counts]))
     return NgramCounts(union, sums)
+
+
+def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:
+    """Jensen–Shannon divergence of two count vectors in bits: 0 (equal) to 1 (disjoint). Source: Lin 1991.
+
+    Returns:
+        The divergence, or None if either vector sums to zero.
+    """
+    p, q = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if not p.sum() or not q.sum():
+        return None
+    p, q = p / p.sum(), q / q.sum()
+    mixture = (p + q) / 2
+    return float(rel_entr(p, mixture).sum() + rel_entr(q, mixture).sum()) / (2 * math.log(2))
 
 
 def divergence(first: NgramCounts, second: NgramCounts) -> float | None:

@@ -16,11 +16,10 @@ from seq2seq_chat.data.corpus_file import warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.metrics.distance import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.metrics.ngrams import Diversity
-from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, perplexity
+from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, bleu_by_source_length, perplexity
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
-from seq2seq_chat.metrics.source_length import bleu_by_source_length
+from seq2seq_chat.metrics.sentence_vectors import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.metrics_table import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict

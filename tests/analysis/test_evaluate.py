@@ -15,8 +15,8 @@ from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
-from seq2seq_chat.metrics.distance import load_sentence_vectors
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
 from seq2seq_chat.report import evaluate as evaluation
 from seq2seq_chat.report import predictions as predictions_module
 from seq2seq_chat.report.evaluate import compute_metrics, sentence_distances

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.metrics.distance import SentenceDistances, jensen_shannon
-from seq2seq_chat.metrics.ngrams import Diversity
+from seq2seq_chat.metrics.ngrams import Diversity, jensen_shannon
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import SentenceDistances
 
 
 def toy_vectors() -> Sent2Vec:

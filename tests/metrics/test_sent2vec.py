@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.metrics.distance import paired_cosine_similarity
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec, Sent2VecError, concatenate, ngram_rows
-from seq2seq_chat.metrics.sent2vec_training import TrainedSent2Vec, train_sent2vec
+from seq2seq_chat.metrics.sentence_vectors import TrainedSent2Vec, paired_cosine_similarity, train_sent2vec
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +128,7 @@ def test_training_is_deterministic(trained: TrainedSent2Vec, sentences: list[lis
 
 def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradients of a step against differences of the loss, computed word by word."""
-    from seq2seq_chat.metrics import sent2vec_training as training
+    from seq2seq_chat.metrics import sentence_vectors as training
 
     recorded: list[np.ndarray] = []
 

@@ -10,13 +10,16 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
-from seq2seq_chat.metrics.source_length import (
+from seq2seq_chat.metrics.scores import (
     MAX_BINS,
     MIN_SAMPLES,
+    SCORES,
+    CorpusScores,
     LengthBin,
+    Score,
     bleu_by_source_length,
     length_bins,
+    sample_statistics,
 )
 
 

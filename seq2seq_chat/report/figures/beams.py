@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from seq2seq_chat.chat.decode_corpus import greedy
 from seq2seq_chat.config import Decoding, override_decoding
-from seq2seq_chat.metrics.distance import paired_cosine_similarity
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
+from seq2seq_chat.metrics.sentence_vectors import paired_cosine_similarity
 from seq2seq_chat.report.figures.style import COLORS, new_figure
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.text.tokenizers import Tokenizer

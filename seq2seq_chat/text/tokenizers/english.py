@@ -170,8 +170,7 @@ _REMOVED = 0
 # For bytes.translate: white space becomes a space, an invalid byte _REMOVED.
 _THESIS_CLEANED = bytes(
     code if code in _THESIS_VALID else ord(" ") if chr(code).isspace() else _REMOVED for code in range(128)
-)
-_THESIS_CLEANED += bytes(128)
+) + bytes(128)
 
 
 class ThesisTokenizer(Tokenizer):
