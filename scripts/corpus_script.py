@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from seq2seq_chat.cli.options import is_write_error, log_to_stderr
 from seq2seq_chat.config import is_pairs
-from seq2seq_chat.data.corpus_file import CorpusError, read_utterances
-from seq2seq_chat.data.pairs import read_pairs
+from seq2seq_chat.data.corpus_file import CorpusError, read_pairs, read_utterances
 from seq2seq_chat.prepare.engine import EngineName, QueryEngine, fetch_rows, open_engine
 from seq2seq_chat.prepare.utterances import PREPARED, PREPARED_WITH_TOKENS, UTTERANCES_FILE, UtterancesWriter
 from seq2seq_chat.system.errors import UserError

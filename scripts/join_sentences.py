@@ -17,7 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from seq2seq_chat.cli.options import run_command
-from seq2seq_chat.data.pairs import Pair, read_pairs
+from seq2seq_chat.data.corpus_file import Pair, read_pairs
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_write
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer

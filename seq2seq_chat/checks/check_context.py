@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from seq2seq_chat.config import TARGET_SETTINGS, Config, Data
 from seq2seq_chat.data.build_codecs import build_codecs, build_tokenizers
-from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
+from seq2seq_chat.data.corpus_file import bundled_conversations, corpus_paths, write_conversations
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import corpus_paths
 from seq2seq_chat.data.samples import Sample, read_samples
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError

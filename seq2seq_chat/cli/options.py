@@ -93,7 +93,7 @@ sent2vec_option = click.option(
 
 def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
     """Raise UserError, before TensorFlow is loaded, if a file of one of the corpora cannot be opened."""
-    from seq2seq_chat.data.pairs import corpus_paths
+    from seq2seq_chat.data.corpus_file import corpus_paths
     from seq2seq_chat.system.lines import read_error
 
     for path in (path for corpus in corpora if corpus is not None for path in corpus_paths(corpus)):

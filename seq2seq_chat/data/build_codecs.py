@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from seq2seq_chat.config import FILE_SETTINGS, Data, TextSettings, is_pairs
-from seq2seq_chat.data.corpus_file import ensure_published, read_utterances
-from seq2seq_chat.data.pairs import corpus_paths, read_pairs
+from seq2seq_chat.data.corpus_file import corpus_paths, ensure_published, read_pairs, read_utterances
 from seq2seq_chat.data.running_text import read_text, read_tokens
 from seq2seq_chat.data.samples import read_samples, read_tokenized_utterances
 from seq2seq_chat.text.codec import Codecs, TextCodec, ensure_fit, load_tokenizer, tokenizer_settings

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Data, is_pairs
-from seq2seq_chat.data.array_files import ArrayWriter, CheckedArray, array_writer, id_dtype
-from seq2seq_chat.data.cache import CacheKey, load_or_build
-from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.pairs import Corpus, Pair, corpus_paths, read_row
+from seq2seq_chat.data.cache import SAMPLES, CheckedArray, open_cache
+from seq2seq_chat.data.corpus_file import Corpus, CorpusError, Pair, read_row
+from seq2seq_chat.data.encoding import encode
 from seq2seq_chat.data.samples import (
     Sample,
-    iterate_samples,
-    read_tokenized_pairs,
-    read_tokenized_utterances,
     tokenize_pairs,
 )
-from seq2seq_chat.system.compressed import LineBlocks, is_compressed
-from seq2seq_chat.system.lines import TextFile, read_error
-from seq2seq_chat.text.codec import Codecs, TextCodec
-from seq2seq_chat.text.tokenizers import Tokenizers
-from seq2seq_chat.text.vocabulary import EOS, PAD, TURN, UNKNOWN
+from seq2seq_chat.system.lines import TextFile
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import EOS, PAD, UNKNOWN
 
 IntArray = npt.NDArray[np.int32]
 Array: TypeAlias = "npt.NDArray[Any] | CheckedArray"
@@ -63,19 +55,6 @@ def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray,
     return source, len(kept)
 
 
-class DatasetArrays(NamedTuple):
-    """The arrays of an encoded corpus, memory-mapped read-only; see :func:`encode`."""
-
-    tokens: Array
-    offsets: Array
-    hashes: Array
-    samples: Array
-    lines: Array
-    target_tokens: Array | None = None
-    target_offsets: Array | None = None
-    target_hashes: Array | None = None
-
-
 class Dataset:
     """The samples of a corpus: word ids, mapped from a cache on disk, and texts, read from the corpus.
 
@@ -85,19 +64,21 @@ class Dataset:
         settings: Pairing, direction and context.
 
     Args:
-        arrays: See ``encode``.
+        arrays: See :func:`seq2seq_chat.data.encoding.encode`.
         texts: The files of the corpus, decompressed.
     """
 
     def __init__(
-        self, files: Corpus, codecs: Codecs, settings: Data, arrays: DatasetArrays, texts: Sequence[TextFile]
+        self, files: Corpus, codecs: Codecs, settings: Data, arrays: Mapping[str, Array], texts: Sequence[TextFile]
     ) -> None:
         self.files, self.codecs, self.settings = files, codecs, settings
-        self._arrays, self._samples, self._texts = arrays, arrays.samples, texts
-        self._sources = self._targets = _Texts(arrays.tokens, arrays.offsets, arrays.hashes)
-        if arrays.target_tokens is not None:
-            assert arrays.target_offsets is not None and arrays.target_hashes is not None
-            self._targets = _Texts(arrays.target_tokens, arrays.target_offsets, arrays.target_hashes)
+        self._arrays, self._samples, self._texts = arrays, arrays["samples"], texts
+        self._sides = [
+            _Texts(*(arrays[f"{prefix}{name}"] for name in _Texts._fields))
+            for prefix in ("", "target_")
+            if f"{prefix}tokens" in arrays
+        ]
+        self._sources, self._targets = self._sides[0], self._sides[-1]
         self._kept: dict[int, Pair] = {}
         self._marker = 1 if settings.context_turns > 1 else 0  # tokens before the words of an utterance
 
@@ -112,26 +93,9 @@ class Dataset:
             CorpusError: The corpus cannot be read or has no samples.
             UserError: No folder can hold the encoded corpus.
         """
-        settings = settings or Data(train=str(files))
-        key = CacheKey.of(files, codecs, settings)
-
-        def ensure_unchanged() -> None:
-            if CacheKey.of(files, codecs, settings) != key:
-                raise CorpusError(f"{files} changed while it was being read. Start again once it is complete.")
-
-        def build(folder: Path) -> None:
-            encode(files, codecs, settings, folder)
-            ensure_unchanged()
-
-        cache = load_or_build(files, key, build)
-        texts = []
-        for number, path in enumerate(corpus_paths(files)):
-            try:
-                texts.append(cache.copies.get(_copy_name(number)) or TextFile(path))
-            except OSError as error:
-                raise read_error(path, error, CorpusError) from error
-        ensure_unchanged()
-        return cls(files, codecs, settings, DatasetArrays(**cache.arrays), texts)
+        data = settings or Data(train=str(files))
+        cache = open_cache(files, codecs, data, SAMPLES, lambda folder: encode(files, codecs, data, folder))
+        return cls(files, codecs, data, cache.arrays, cache.texts)
 
     def select(self, indices: npt.NDArray[Any] | slice) -> Dataset:
         """Some of the samples.
@@ -139,7 +103,7 @@ class Dataset:
         Args:
             indices: A slice, integers, or [samples] bool.
         """
-        arrays = self._arrays._replace(samples=self._samples[indices])
+        arrays = {**self._arrays, "samples": self._samples[indices]}
         return Dataset(self.files, self.codecs, self.settings, arrays, self._texts)
 
     def up_to_length(self, words: int) -> Dataset:
@@ -166,7 +130,7 @@ class Dataset:
 
     def _lines(self, text: int) -> list[str]:
         """The line of a text in each file."""
-        offsets = self._arrays.lines[text].tolist()
+        offsets = self._arrays["lines"][text].tolist()
         return [file.line(offset, CorpusError) for file, offset in zip(self._texts, offsets, strict=True)]
 
     def samples(self, indices: Iterable[int]) -> list[Sample]:
@@ -185,9 +149,8 @@ class Dataset:
     @property
     def fingerprint(self) -> str:
         """A hash of the sizes and the first and last million tokens, which identifies the contents of a moved file."""
-        sides = [self._sources] if self._targets is self._sources else [self._sources, self._targets]
         digest = hashlib.sha256()
-        for side in sides:
+        for side in self._sides:
             digest.update(f"{len(side.tokens)} {len(side.offsets)} {len(self._samples)}".encode())
             for part in (side.tokens[:1_000_000], side.tokens[-1_000_000:]):
                 digest.update(np.asarray(part, dtype=np.int32).tobytes())
@@ -195,8 +158,7 @@ class Dataset:
 
     def unknown_share(self) -> float:
         """Fraction of the first million tokens, of each side, that are not in the vocabulary, 0 to 1."""
-        sides = [self._sources] if self._targets is self._sources else [self._sources, self._targets]
-        return float(np.mean(np.concatenate([side.tokens[:1_000_000] for side in sides]) == UNKNOWN))
+        return float(np.mean(np.concatenate([side.tokens[:1_000_000] for side in self._sides]) == UNKNOWN))
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -304,112 +266,3 @@ def _gather(
     inside = step < length[:, np.newaxis]
     positions = np.where(inside, start[:, np.newaxis] + stride * step, 0)
     return np.where(inside, tokens[positions], PAD).astype(np.int32)
-
-
-def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> None:
-    """Write the arrays of a corpus, and copies of its compressed files, into ``folder``.
-
-    * tokens [n_tokens]: the ids of all texts, one after the other; uint16 if the vocabulary allows, else int32.
-    * offsets [n_texts + 1], int64: text t is tokens[offsets[t]:offsets[t + 1]].
-    * hashes [n_texts], uint64: of the tokens of each text, by their names rather than their ids.
-    * target_tokens, target_offsets, target_hashes: the same for texts as targets. They do not exist for conversations
-      whose source and target share the codec, as there every text can be both.
-    * lines [n_texts, files], int64: where the line of each text begins in each file of the corpus, decompressed.
-    * samples [n_samples, 3], int64: the source is texts first .. end - 1, the target is text t: (first, end, t).
-
-    With several context turns each text is stored with the marker ``TURN`` before its words.
-    The corpus is streamed: memory does not grow with its length.
-
-    Raises:
-        CorpusError: The corpus cannot be read or has no samples.
-        OSError: The arrays cannot be written.
-    """
-    tokenizers, paths = codecs.tokenizers, corpus_paths(files)
-    marked, pairs = settings.context_turns > 1, is_pairs(files)
-    with ExitStack() as stack:
-        samples = stack.enter_context(array_writer(folder / "samples.npy", "q", columns=3))
-        lines = stack.enter_context(array_writer(folder / "lines.npy", "q", columns=len(paths)))
-        sides = [stack.enter_context(_text_writer(folder, "", codecs.source, marked))]
-        if pairs or not codecs.is_shared:
-            sides.append(stack.enter_context(_text_writer(folder, "target_", codecs.target, marked)))
-        if pairs:
-            rows = enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True))
-            for index, (offsets, sample) in rows:
-                sides[0].add(sample.source_tokens)
-                sides[1].add(sample.target_tokens)
-                lines.extend(offsets)
-                samples.extend((index, index + 1, index))
-        else:
-            for row in _conversation_samples(files, tokenizers, settings, sides, lines):
-                samples.extend(row)
-        if not samples.rows and pairs:
-            raise CorpusError(
-                f"{files} has no samples: none of its pairs has tokens on both sides. Use another tokenizer."
-            )
-        if not samples.rows:
-            raise CorpusError(
-                f"{files} has no samples: with {settings.pairing} pairing, none of its {lines.rows} "
-                "usable utterance(s) is a reply. It needs at least one conversation of two utterances or more."
-            )
-    for number, path in enumerate(paths):
-        if is_compressed(path):
-            with open(folder / _copy_name(number), "wb") as copy:
-                for offset, block in LineBlocks(path):  # which shortens lines that are too long: their rest is a hole
-                    copy.seek(offset)
-                    copy.write(block)
-
-
-def _copy_name(number: int) -> str:
-    """The name of the text of a compressed file of the corpus."""
-    return f"text{number}.txt"
-
-
-def _conversation_samples(
-    files: Corpus, tokenizers: Tokenizers, settings: Data, sides: Sequence[_TextWriter], lines: ArrayWriter
-) -> Iterator[tuple[int, int, int]]:
-    """Store each utterance; yield the samples: first and end of the source, and the target."""
-    current, first = -1, 0  # conversation, and its first utterance
-
-    def store() -> Iterator[tuple[int, int]]:
-        nonlocal current, first
-        for index, utterance in enumerate(read_tokenized_utterances(files, tokenizers, progress=True)):
-            if utterance.conversation != current:
-                current, first = utterance.conversation, index
-            sides[0].add(utterance.source_tokens)
-            if len(sides) > 1:
-                sides[1].add(utterance.target_tokens)
-            lines.extend((utterance.offset,))
-            yield utterance.conversation, index
-
-    for _, target in iterate_samples(store(), settings.pairing):
-        if settings.swap_source_target:
-            yield target, target + 1, target - 1
-        else:
-            yield max(first, target - settings.context_turns), target, target
-
-
-class _TextWriter:
-    """Writes the tokens, offsets and hashes of the texts of a side."""
-
-    def __init__(
-        self, tokens: ArrayWriter, offsets: ArrayWriter, hashes: ArrayWriter, codec: TextCodec, marked: bool
-    ) -> None:
-        self._tokens, self._offsets, self._hashes, self._vocabulary = tokens, offsets, hashes, codec.vocabulary
-        self._marker = codec.vocabulary.ids([TURN]) if marked else []
-        offsets.extend((0,))
-
-    def add(self, tokens: Sequence[str]) -> None:
-        self._tokens.extend([*self._marker, *self._vocabulary.ids(tokens)])
-        self._offsets.extend((self._tokens.items,))
-        digest = hashlib.sha1(" ".join(tokens).encode(), usedforsecurity=False).digest()
-        self._hashes.extend((int.from_bytes(digest[:8], "little"),))
-
-
-@contextmanager
-def _text_writer(folder: Path, prefix: str, codec: TextCodec, marked: bool) -> Iterator[_TextWriter]:
-    with (
-        array_writer(folder / f"{prefix}tokens.npy", id_dtype(len(codec.vocabulary))) as tokens,
-        array_writer(folder / f"{prefix}offsets.npy", "q") as offsets,
-        array_writer(folder / f"{prefix}hashes.npy", "Q") as hashes,
-    ):
-        yield _TextWriter(tokens, offsets, hashes, codec, marked)

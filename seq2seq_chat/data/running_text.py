@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data.array_files import array_writer, id_dtype
-from seq2seq_chat.data.cache import TEXT, CacheKey, load_or_build
+from seq2seq_chat.data.cache import TEXT, open_cache
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.encoding import array_writer, id_dtype
 from seq2seq_chat.system.compressed import DamagedFile, open_decompressed, read_start
 from seq2seq_chat.system.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, UTF16_REMEDY, is_utf16, read_error
 from seq2seq_chat.text.codec import Codecs, TextCodec
@@ -44,14 +44,8 @@ class RunningText:
             CorpusError: The file cannot be read, is not UTF-8 or has fewer than two tokens.
             UserError: No folder can hold the encoded text.
         """
-        key = CacheKey.of(file, codecs, settings, TEXT)
-
-        def build(folder: Path) -> None:
-            _encode(file, codecs.source, folder)
-            if CacheKey.of(file, codecs, settings, TEXT) != key:
-                raise CorpusError(f"{file} changed while it was being read. Start again once it is complete.")
-
-        return cls(load_or_build(file, key, build).arrays["tokens"][:])
+        cache = open_cache(file, codecs, settings, TEXT, lambda folder: _encode(file, codecs.source, folder))
+        return cls(cache.arrays["tokens"][:])
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from seq2seq_chat.data.corpus_file import CorpusError, located_utterances
-from seq2seq_chat.data.pairs import Corpus, Pair, located_pairs
+from seq2seq_chat.data.corpus_file import Corpus, CorpusError, Pair, located_pairs, located_utterances, warn_once
 from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
@@ -144,8 +141,6 @@ def iterate_samples(utterances: Iterable[tuple[int, T]], pairing: Pairing) -> It
             previous = (conversation, utterance)
 
 
-logger = logging.getLogger(__name__)
-
 SAMPLE_UTTERANCES = 1000
 """Number of utterances to count the letters of."""
 
@@ -181,9 +176,4 @@ def check_letters(name: str, tokenizer: str, letters: Letters) -> None:
     )
     if letters.kept < _ERROR_BELOW * letters.raw:
         raise CorpusError(f"{message[0].upper()}{message[1:]}.")
-    _warn_once(message)
-
-
-@functools.cache  # a training run reads its corpus twice
-def _warn_once(message: str) -> None:
-    logger.warning("%s", message)
+    warn_once(message)

@@ -14,8 +14,7 @@ import numpy as np
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
-from seq2seq_chat.data.corpus_file import read_utterances
-from seq2seq_chat.data.pairs import read_pairs
+from seq2seq_chat.data.corpus_file import read_pairs, read_utterances
 from seq2seq_chat.prepare.pipeline import EXPERIMENT_FILE
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.hardware import available_cores

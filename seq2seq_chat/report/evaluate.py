@@ -12,9 +12,8 @@ import numpy as np
 from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding, is_pairs
-from seq2seq_chat.data.corpus_file import warn_of_edits
+from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.metrics.ngrams import Diversity
 from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, bleu_by_source_length, perplexity

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.config import LABELS, Config, Decoding, Labels
-from seq2seq_chat.data.corpus_file import bundled_questions
-from seq2seq_chat.data.pairs import Corpus
+from seq2seq_chat.data.corpus_file import Corpus, bundled_questions
 from seq2seq_chat.metrics.ngrams import Diversity, NgramProfile, corpus_profile, text_profile
 from seq2seq_chat.metrics.scores import CorpusScores
 from seq2seq_chat.metrics.sent2vec import Sent2Vec

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.config import LABELS
 from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.corpus_file import Corpus
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import SCORE_KEYS, SCORES, CorpusScores
 from seq2seq_chat.report.loaded_run import LoadedRun

@@ -28,9 +28,8 @@ from tqdm import tqdm
 from seq2seq_chat.chat.decode_corpus import decode_corpus
 from seq2seq_chat.config import Config, Decoding, override_decoding, set_decoding
 from seq2seq_chat.data.batches import choose_buckets, evenly_spaced
-from seq2seq_chat.data.corpus_file import bundled_questions
+from seq2seq_chat.data.corpus_file import Corpus, bundled_questions, corpus_paths
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.votes.evaluation import describe_decoding
 from seq2seq_chat.runs.run import Run

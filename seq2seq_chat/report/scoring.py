@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.corpus_file import Corpus
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.report.predictions import BLOCK, Predictions
 from seq2seq_chat.system.errors import UserError

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data import array_files
-from seq2seq_chat.data import array_files as module
-from seq2seq_chat.data.array_files import CheckedArray, StoredArray, array_writer, id_dtype
+from seq2seq_chat.data import cache, encoding
+from seq2seq_chat.data.cache import CheckedArray, StoredArray
+from seq2seq_chat.data.encoding import array_writer, id_dtype
 from seq2seq_chat.system.errors import UserError
 
 
@@ -50,7 +50,7 @@ def indices(length: int) -> st.SearchStrategy[Any]:
 @given(st.sampled_from([(23,), (20, 3)]), st.sampled_from([16, 24, 64]), st.data())
 def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(array_files, "_PART_BYTES", part_bytes)
+        patch.setattr(cache, "_PART_BYTES", part_bytes)
         array = np.arange(np.prod(shape)).reshape(shape)
         wrong = dict.fromkeys(data.draw(st.lists(st.integers(0, shape[0] - 1), min_size=1, max_size=2)), -1)
         view, repairs = checked(array, wrong)
@@ -63,7 +63,7 @@ def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, dat
 
 
 def test_parts_that_are_not_read_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_files, "_PART_BYTES", 16)
+    monkeypatch.setattr(cache, "_PART_BYTES", 16)
     view, repairs = checked(np.arange(6), {5: -1})
     assert (view[0], view[1:4].tolist(), view[np.array([3, 0])].tolist(), repairs) == (0, [1, 2, 3], [3, 0], [])
     assert view[-1] == 5 and len(repairs) == 1
@@ -91,7 +91,7 @@ def test_the_type_of_ids_holds_all_of_a_vocabulary() -> None:
 @pytest.mark.parametrize(("code", "dtype"), [("H", "uint16"), ("i", "int32"), ("q", "int64")])
 @pytest.mark.parametrize("count", [0, 1, 6, 1000])
 def test_numpy_reads_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code, dtype: str, count: int) -> None:
-    monkeypatch.setattr(module, "_BUFFER_ITEMS", 7)
+    monkeypatch.setattr(encoding, "_BUFFER_ITEMS", 7)
     with array_writer(tmp_path / "a.npy", code) as flat, array_writer(tmp_path / "b.npy", code, columns=2) as rows:
         for number in range(count):
             flat.extend([number])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import Data
-from seq2seq_chat.data import array_files, cache, dataset
+from seq2seq_chat.data import cache, dataset
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.text.codec import Codecs
@@ -239,7 +239,7 @@ def test_damage_inside_an_array_is_noticed_when_it_is_read_and_repaired_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Parts that are not read are not compared; a repair of another reader of the same cache is used."""
-    monkeypatch.setattr(array_files, "_PART_BYTES", 64)
+    monkeypatch.setattr(cache, "_PART_BYTES", 64)
     path = corpus_file(*["a b / c d"] * 50)
 
     def everything(corpus: Dataset) -> list[list[object]]:

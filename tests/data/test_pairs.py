@@ -11,11 +11,10 @@ import pytest
 import zstandard
 
 from seq2seq_chat.config import Data, ParallelFiles, is_pairs
-from seq2seq_chat.data import pairs
+from seq2seq_chat.data import corpus_file
 from seq2seq_chat.data.build_codecs import build_codecs
-from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.data.corpus_file import Corpus, CorpusError, read_pairs
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.data.pairs import Corpus, read_pairs
 from seq2seq_chat.system.lines import UTF8_REMEDY
 
 GOOD = b"go on\tva\n"
@@ -31,7 +30,7 @@ SUFFIXES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture(autouse=True)
 def _warn_again() -> None:
-    pairs._warn_of_bad_rows.cache_clear()
+    corpus_file.warn_once.cache_clear()
 
 
 def write(folder: Path, content: bytes, name: str = "pairs.tsv") -> str:

@@ -18,8 +18,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.pairs import read_pairs
+from seq2seq_chat.data.corpus_file import CorpusError, read_pairs
 from seq2seq_chat.prepare import pipeline, utterances
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage

@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
+from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, parallel_lines, parallel_row, parse_row
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.tables import Columns, find_table, is_table
 from seq2seq_chat.prepare.readers.text import line_batches, line_position

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.pairs import BadRow, Pair, is_license, parallel_row
+from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, is_license, parallel_row
 from seq2seq_chat.system.compressed import read_start
 from seq2seq_chat.system.lines import read_error
 

@@ -13,8 +13,8 @@ from matplotlib.image import AxesImage
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
+from seq2seq_chat.data.corpus_file import Corpus
 from seq2seq_chat.data.dataset import Dataset, fit_source
-from seq2seq_chat.data.pairs import Corpus
 from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.language_model import LanguageModel
