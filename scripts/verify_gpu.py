@@ -19,7 +19,7 @@ import click
 import numpy as np
 from contenders import print_table
 
-from seq2seq_chat.architecture.memory import estimate_memory, gigabytes
+from seq2seq_chat.architecture.variables import estimate_memory, gigabytes
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import load_config
 from seq2seq_chat.runs.json_lines import read_json_lines

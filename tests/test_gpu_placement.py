@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.framework import config as tf_config
 from tensorflow.python.framework import kernels
 
-from seq2seq_chat.architecture.memory import SLOTS
+from seq2seq_chat.architecture.variables import SLOTS
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.architecture.memory import estimate_memory, gigabytes
+from seq2seq_chat.architecture.variables import estimate_memory, gigabytes
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, scale_weights
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Batch

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from seq2seq_chat.architecture.memory import MemoryEstimate, ensure_memory, estimate_memory, gigabytes
-from seq2seq_chat.architecture.variables import parameter_counts
+from seq2seq_chat.architecture.variables import (
+    MemoryEstimate,
+    ensure_memory,
+    estimate_memory,
+    gigabytes,
+    parameter_counts,
+)
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.detokenize import HypothesisReader
 from seq2seq_chat.config import Config, Training, parse_config, trained_settings

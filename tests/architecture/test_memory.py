@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.architecture.memory import (
+from seq2seq_chat.architecture.variables import (
     InsufficientMemory,
     MemoryEstimate,
     ensure_memory,

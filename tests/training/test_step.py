@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.architecture.memory import slots_per_parameter
+from seq2seq_chat.architecture.variables import slots_per_parameter
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.seq2seq import Seq2Seq
