@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.chat.replies import HypothesisReader
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.corpus_file import explain_validation
 from seq2seq_chat.data.dataset import Dataset
