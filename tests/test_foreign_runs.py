@@ -21,7 +21,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, read_arrays, write_arrays
 from seq2seq_chat.engines.onnx import manifest
 from seq2seq_chat.engines.onnx.manifest import ExportedModelError, write_manifest
-from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import add_answer, compare, read_answers
 from seq2seq_chat.system.errors import UserError

@@ -17,8 +17,8 @@ from tensorflow.python.framework import kernels
 
 from seq2seq_chat.architecture.variables import SLOTS
 from seq2seq_chat.config import Config, parse_config
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training.optimizers import build_optimizer

@@ -15,9 +15,10 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.chat.generator import Generator, random_seed
+from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.system.errors import MissingPackage, UserError
 from seq2seq_chat.system.files import is_disk_full
 from seq2seq_chat.text.vocabulary import VocabularyError

@@ -8,10 +8,10 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seq2seq_chat.chat.chatbot import notes
-from seq2seq_chat.chat.generator import random_seed
+from seq2seq_chat.chat.replies import notes
 from seq2seq_chat.config import Config, Decoding, unused_settings
 from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState
 from webui.decoding_options import requested_decoding

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeAlias
 
-from seq2seq_chat.chat.chatbot import Chatbot, Reply
-from seq2seq_chat.chat.generator import random_seed
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
 from webui.model_stream import ModelStream, Stream

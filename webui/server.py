@@ -18,7 +18,7 @@ from flask import Flask
 
 from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import ConfigError
-from seq2seq_chat.engines.onnx.model import limit_threads
+from seq2seq_chat.engines.onnx.engine import limit_threads
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError

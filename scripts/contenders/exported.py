@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from contenders.workload import Workload, decoding_config, model_config
-from seq2seq_chat.engines.onnx.engine import OnnxEngine
-from seq2seq_chat.engines.onnx.model import OnnxModel
+from seq2seq_chat.engines.onnx.engine import OnnxEngine, OnnxModel
 
 
 class Search:
@@ -36,7 +35,7 @@ def export(workload: Workload, folder: Path, quantize: str | None) -> Path:
     """Export the model of the workload; the folder of the exported model."""
     from contenders.ours import build_model
     from seq2seq_chat.config import Config, Data
-    from seq2seq_chat.export.onnx.export import export_onnx
+    from seq2seq_chat.export.onnx import export_onnx
     from seq2seq_chat.model.variables import save_variables
     from seq2seq_chat.runs.run import create_run
     from seq2seq_chat.text.codec import Codecs

@@ -18,7 +18,7 @@ from contenders.workload import (
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.running_text import TextBatch
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.tensorflow.search import GraphSearch
 from seq2seq_chat.model.execution import micro_batch_count, share_cores
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq

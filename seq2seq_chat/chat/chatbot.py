@@ -15,27 +15,27 @@ import time
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, load_engine
-from seq2seq_chat.chat.rerank import rerank_anti_lm, rerank_bidirectional
+from seq2seq_chat.chat.replies import Hypothesis, HypothesisReader, Reply, SourceText
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.engines.protocols import ReplyEngine, ReplySearch
+from seq2seq_chat.engines import ExactScorer, ReplyEngine, ReplySearch
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import Seeds
-from seq2seq_chat.search.engine import Hypotheses, OnStep
-from seq2seq_chat.system.errors import UserError, cut
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses, OnStep
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
+
 
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
@@ -43,30 +43,6 @@ OnTexts = Callable[[list[str]], bool]
 READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
 READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
 """What tokenizers that remove most characters keep."""
-
-
-class Hypothesis(NamedTuple):
-    """One possible reply."""
-
-    text: str  # as people write it
-    words: list[str]  # tokens, without the end marker
-    score: float  # log-probability of the words and the end marker, nats
-    ended: bool  # true: by the end marker, false: truncated at the model's step limit
-    attention: list[list[float]]  # a row for each word, a column for each word of the source; empty without attention
-    rank: float  # what hypotheses are sorted by: the score, unless a setting adjusts it
-
-
-class Reply(NamedTuple):
-    """The reply to an utterance, and what explains it."""
-
-    text: str  # of the first hypothesis; empty if the utterance has no tokens
-    hypotheses: list[Hypothesis]  # best first, samples in the order of sampling; with distinct words
-    source_words: list[str]  # the tokens that the encoder read, in the order of the text
-    unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
-    seconds: float  # time for all utterances of the call
-    unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
-    unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; see Chatbot._unknown_share
-    removed_letters: str = ""  # letters of the utterance that the tokenizer removes, each once
 
 
 class Chatbot:
@@ -326,27 +302,23 @@ class Translator(Chatbot):
         return [reply.text for reply in self.replies(texts, decoding)]
 
 
-UNKNOWN_LANGUAGE = 0.8
-"""Share of unknown words from which on an utterance is taken for one in another language or script."""
+def rerank_anti_lm(hypotheses: Hypotheses, scorer: ExactScorer, weight: float, prefix_length: int) -> Hypotheses:
+    """Rerank hypotheses, [batch, n, …], by the anti-language model; λ is ``weight``, γ is ``prefix_length``."""
+    batch, n, steps = hypotheses.words.shape
+    empty_source = np.zeros([batch * n, scorer.source_steps], np.int32), np.zeros(batch * n, np.int32)
+    lengths = np.minimum(hypotheses.lengths.reshape(-1), prefix_length).astype(np.int32)
+    log_p = scorer.log_probabilities(*empty_source, hypotheses.words.reshape(-1, steps), lengths).reshape(batch, n)
+    return rerank(hypotheses, hypotheses.scores - weight * log_p)
 
 
-def notes(reply: Reply) -> list[str]:
-    """What a person should know about how the model reads an utterance."""
-    found = [unread_note(reply)] if reply.unread_words else []
-    if reply.removed_letters:
-        found.append(f"the model cannot read some letters: {cut(reply.removed_letters)}")
-    if reply.unknown_share >= UNKNOWN_LANGUAGE:
-        found.append(f"the text has {unknown_note(reply)}")
-    return found
+def rerank_bidirectional(hypotheses: Hypotheses, backward: np.ndarray, weight: float) -> Hypotheses:
+    """Rerank hypotheses by log p(S|T), [batch, n]; λ is ``weight``."""
+    return rerank(hypotheses, (1 - weight) * hypotheses.scores + weight * backward.reshape(hypotheses.scores.shape))
 
 
-def unknown_note(reply: Reply) -> str:
-    """What an utterance has that is in another language or script than the model was trained on."""
-    share = f"{100 * reply.unknown_share:.0f} %"
-    return f"hardly any known words ({share} are not in the vocabulary); it may be in another language or script"
-
-
-def unread_note(reply: Reply) -> str:
-    """What a model does with an utterance that is longer than model.encoder_steps."""
-    read = len(reply.source_words)
-    return f"the model reads only the last {read} of {read + reply.unread_words} tokens"
+def rerank(hypotheses: Hypotheses, ranks: np.ndarray) -> Hypotheses:
+    """Sort hypotheses by new ranks, [batch, n]; those that do not exist stay last."""
+    ranks = np.where(np.isfinite(hypotheses.scores), ranks, NEG_INF).astype(np.float32)
+    order = np.argsort(-ranks, axis=1, kind="stable")
+    rows = np.arange(len(order))[:, np.newaxis]
+    return hypotheses._replace(ranks=ranks).at((rows, order))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis
-from seq2seq_chat.chat.detokenize import SourceText, source_text
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.replies import Hypothesis, SourceText, source_text
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset
 

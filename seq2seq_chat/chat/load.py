@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines.protocols import LanguageModelEngine, ReplyEngine
+from seq2seq_chat.engines import LanguageModelEngine, ReplyEngine
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import has_gpu
@@ -16,7 +16,7 @@ from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.text.codec import Codecs
 
 if TYPE_CHECKING:
-    from seq2seq_chat.engines.onnx.model import OnnxModel
+    from seq2seq_chat.engines.onnx.engine import OnnxModel
 
 EngineName = Literal["auto", "tensorflow", "onnx"]
 MAX_GRAPH_BYTES = 2**31 - 2**20  # of a graph in memory, whose format counts bytes as 32-bit integers
@@ -105,7 +105,7 @@ def load_language_model_engine(
 
 def _load_onnx_model(run: Run, snapshot: str | None, options: EngineOptions | None) -> tuple[OnnxModel, list[str]]:
     """Open the graphs of an exported model, or build them from a run's weights; also returns warnings about these."""
-    from seq2seq_chat.engines.onnx.model import OnnxModel
+    from seq2seq_chat.engines.onnx.engine import OnnxModel
 
     if run.is_exported:
         run.weight_files(snapshot)  # raises RunError if there is no such snapshot

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText
+from seq2seq_chat.chat.replies import HypothesisReader, SourceText
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines.protocols import ReplyEngine
-from seq2seq_chat.search.beam import length_divisor
+from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.search.logit_rules import forbidding_setting, logit_rules
+from seq2seq_chat.search.methods import length_divisor
 from seq2seq_chat.search.records import Candidate, Node, SearchStep
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS

@@ -12,8 +12,8 @@ from seq2seq_chat.architecture.variables import estimate_memory, gigabytes
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, scale_weights
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.errors import UserError

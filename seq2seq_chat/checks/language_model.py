@@ -9,8 +9,7 @@ from itertools import islice
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.rerank import LanguageModelScorer
+from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.corpus_file import bundled_conversations

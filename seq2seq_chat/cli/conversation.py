@@ -19,7 +19,8 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from seq2seq_chat.chat.chatbot import UNKNOWN_LANGUAGE, Chatbot, Hypothesis, Reply, notes, unknown_note, unread_note
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.replies import UNKNOWN_LANGUAGE, Hypothesis, Reply, notes, unknown_note, unread_note
 from seq2seq_chat.config import OPTIONS_OF_METHOD, Decoding, override_decoding
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically

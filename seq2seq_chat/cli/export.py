@@ -124,7 +124,7 @@ def _page_assets() -> Assets:
 
 
 def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | None) -> None:
-    from seq2seq_chat.export.onnx.export import export_onnx
+    from seq2seq_chat.export.onnx import export_onnx
 
     about = export_onnx(run, output, snapshot, quantize)
     verb = "generate" if about["task"] == "language_model" else "chat"

@@ -1,4 +1,4 @@
-"""What greedy, sampling and beam search share: their inputs, and the loop over the words of a reply.
+"""What greedy, sampling and beam search share: hypotheses, operations on a step's output, and the loop over words.
 
 A hypothesis that has ended needs no further word, and an utterance whose best hypotheses are known needs no further
 search. The model computes only the active hypotheses; as replies differ in length, that is about half of the work.
@@ -11,15 +11,160 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seq2seq_chat.decoding.hypotheses import (
-    ModelOutput,
-    PartialHypotheses,
-    StepFunction,
-    reorder_state,
-    repeat_rows,
-)
-from seq2seq_chat.decoding.logit_rules import GraphLogitRule, apply_rules
-from seq2seq_chat.text.vocabulary import GO
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.text.vocabulary import GO, PAD
+
+
+class ModelOutput(NamedTuple):
+    """The model's output for the next word of every row: log p(word) = logit - normalizer.
+
+    The difference is not computed for the entire vocabulary because a search needs only the most probable words.
+    """
+
+    logits: tf.Tensor  # [rows, vocabulary]
+    normalizer: tf.Tensor  # log Σ exp of all logits: [rows]
+    state: Any  # input of the next step: nested tensors [rows, …]
+    attention: tf.Tensor  # [rows, source steps]; source steps may be 0
+    forbidden: Sequence[Any] = ()  # ids of words that are masked whatever their logits: numbers or scalar tensors
+
+
+StepFunction = Callable[[tf.Tensor, Any, Any], ModelOutput]
+"""(words: int32 [rows], state: nested tensors [rows, …], memory: nested tensors [rows, …]) → :class:`ModelOutput`."""
+
+
+GraphLogitRule = Callable[[ModelOutput, tf.Tensor, tf.Tensor], ModelOutput]
+"""(the model's output, words so far: int32 [rows, steps], their number: scalar) → the output the search sees."""
+
+
+class PartialHypotheses(NamedTuple):
+    """Hypotheses during a search.
+
+    When a beam is reordered, only row numbers move with the words; the much larger attention stays where it is.
+    """
+
+    hypotheses: Hypotheses  # whose attention is, for each word, a row of the history: int32 [batch, n, steps]
+    attention_history: tf.Tensor  # of every hypothesis at every step: [steps, batch · n, source steps]
+
+    @classmethod
+    def empty(cls, scores: tf.Tensor, steps: int, source_steps: int | tf.Tensor) -> PartialHypotheses:
+        """Hypotheses before their first word. scores: [batch, n]; those of -inf do not exist."""
+        zeros, rows = tf.zeros_like(scores, tf.int32), tf.size(scores)
+        rows_of_words = tf.reshape(tf.range(rows), tf.shape(scores))[:, :, tf.newaxis] + tf.zeros(steps, tf.int32)
+        hypotheses = Hypotheses(
+            words=zeros[:, :, tf.newaxis] + tf.fill([steps], PAD),
+            lengths=zeros,
+            scores=scores,
+            ended=scores == NEG_INF,
+            attention=rows_of_words,
+            ranks=scores,
+        )
+        return cls(hypotheses, tf.zeros([steps, rows, source_steps]))
+
+    def history_with(self, attention: tf.Tensor, rows: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
+        """The history after step t. attention: of the hypotheses in ``rows``, [active, source steps]."""
+        if attention.shape[1] == 0:
+            return self.attention_history
+        positions = tf.stack([tf.zeros_like(rows) + t, rows], axis=1)
+        return tf.tensor_scatter_nd_update(self.attention_history, positions, attention)
+
+    def completed(self, hypotheses: Hypotheses, source_steps: int) -> Hypotheses:
+        """Hypotheses of this search, such as the best ones, with their attention: [batch, n, steps, source steps]."""
+        steps, rows, width = tf.unstack(tf.shape(self.attention_history))
+        positions = tf.range(steps) * rows + hypotheses.attention
+        attention = tf.gather(tf.reshape(self.attention_history, [steps * rows, width]), positions)
+        is_word = tf.sequence_mask(hypotheses.lengths, steps)[..., tf.newaxis]
+        padded = tf.pad(tf.where(is_word, attention, 0.0), [[0, 0], [0, 0], [0, 0], [0, source_steps - width]])
+        return hypotheses._replace(attention=tf.ensure_shape(padded, [None, None, None, source_steps]))
+
+
+def reorder_state(state: Any, order: tf.Tensor) -> Any:
+    """Reorder nested tensors: rows of [rows, …] if order is [n], hypotheses of [batch, width, …] if [batch, n]."""
+    return tf.nest.map_structure(lambda part: tf.gather(part, order, batch_dims=order.shape.rank - 1), state)
+
+
+def repeat_rows(tensors: Any, count: int | tf.Tensor) -> Any:
+    """Nested tensors [rows, …] → [rows · count, …], each row repeated."""
+    if isinstance(count, int) and count == 1:
+        return tensors
+    return tf.nest.map_structure(lambda part: tf.repeat(part, count, axis=0), tensors)
+
+
+def length_divisor(words: tf.Tensor, penalty: float | tf.Tensor) -> tf.Tensor:
+    """((5 + words) / 6)^penalty: scores are divided by it so that long hypotheses can compete. Any shape.
+
+    Source: Wu et al. 2016, equation 14. The end marker does not count as a word.
+    """
+    return ((5.0 + tf.cast(words, tf.float32)) / 6.0) ** penalty
+
+
+def is_duplicate(words: tf.Tensor) -> tf.Tensor:
+    """Whether each hypothesis repeats an earlier one. words: int32 [batch, n, steps] → bool [batch, n]."""
+    n = words.shape[1]
+    equal = tf.reduce_all(words[:, :, tf.newaxis] == words[:, tf.newaxis], axis=3)
+    earlier = tf.linalg.band_part(tf.ones([n, n], tf.bool), -1, 0) & ~tf.eye(n, dtype=tf.bool)
+    return tf.reduce_any(equal & earlier, axis=2)
+
+
+def top_k_words(step_output: ModelOutput, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The ``count`` most probable next words of every row, best first; equally probable ones are sorted by id.
+
+    Returns:
+        log-probabilities: [rows, n], -inf for forbidden words, and ids: int32 [rows, n], where n is ``count`` or, if
+        that is smaller, the size of the vocabulary.
+    """
+    vocabulary = step_output.logits.shape[-1]
+    logits, words = _fast_top_k(step_output.logits, min(count + len(step_output.forbidden), vocabulary))
+    if step_output.forbidden:  # cheaper than masking all logits
+        forbidden = tf.reduce_any(words[:, :, tf.newaxis] == tf.stack(step_output.forbidden), axis=2)
+        logits = tf.where(forbidden, NEG_INF, logits)
+    values, positions = tf.math.top_k(logits, min(count, vocabulary))
+    return values - step_output.normalizer[:, tf.newaxis], tf.gather(words, positions, batch_dims=1)
+
+
+def allowed_logits(step_output: ModelOutput) -> tf.Tensor:
+    """The logits, -inf for forbidden words: [rows, vocabulary]."""
+    if not step_output.forbidden:
+        return step_output.logits
+    forbidden = tf.reduce_any(
+        tf.range(step_output.logits.shape[-1])[:, tf.newaxis] == tf.stack(step_output.forbidden), axis=1
+    )
+    return tf.where(forbidden, NEG_INF, step_output.logits)
+
+
+def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
+    """log Σ exp of every row: [rows, vocabulary] → [rows].
+
+    Computed from the most probable word, log Σ exp = logit - log p: softmax is one fast kernel, reduce_logsumexp takes
+    four passes, and the largest probability is never too small for its logarithm.
+    """
+    return tf.reduce_max(logits, axis=1) - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
+
+
+def _fast_top_k(inputs: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """``tf.math.top_k`` of [rows, n], faster for small ``count``.
+
+    The largest values lie in the ``count`` blocks with the largest maxima. Finding these blocks takes one pass over the
+    values; then only they are searched.
+    """
+    size = inputs.shape[-1]
+    block = _block_size(size)
+    if size < 4 * count * block:
+        return tf.math.top_k(inputs, count)
+    if size % block:
+        inputs = tf.pad(inputs, [[0, 0], [0, -size % block]], constant_values=NEG_INF)
+    blocks = tf.reshape(inputs, [-1, inputs.shape[-1] // block, block])
+    best_blocks = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices
+    best_blocks = tf.sort(best_blocks)  # equal values keep their order
+    ids = tf.reshape(best_blocks[:, :, tf.newaxis] * block + tf.range(block), [-1, count * block])
+    candidates = tf.reshape(tf.gather(blocks, best_blocks, batch_dims=1), [-1, count * block])
+    values, positions = tf.math.top_k(candidates, count)
+    return values, tf.gather(ids, positions, batch_dims=1)
+
+
+def _block_size(size: int) -> int:
+    """A divisor of a vocabulary's size; if there is none of a suitable size, one that requires little padding."""
+    divisors = [block for block in range(32, 129) if size % block == 0]
+    return min(divisors, key=lambda block: abs(block - 64), default=32)
 
 
 class SearchInputs(NamedTuple):
@@ -118,7 +263,10 @@ def step_active(inputs: SearchInputs, active: ActiveHypotheses, words: tf.Tensor
     """
     words = tf.gather(words, active.rows)
     previous = tf.where(t == 0, GO, tf.gather(words, tf.maximum(t - 1, 0), axis=1))
-    return apply_rules(inputs.logit_rules, inputs.step(previous, active.state, active.memory), words, t)
+    output = inputs.step(previous, active.state, active.memory)
+    for rule in inputs.logit_rules:
+        output = rule(output, words, t)
+    return output
 
 
 def scatter_rows(active: ActiveHypotheses, values: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

@@ -1,1 +1,108 @@
-"""What computes a model: TensorFlow with the weights of a run, or ONNX Runtime with an exported model."""
+"""What computes a model, TensorFlow or ONNX Runtime, and what chatbots, generators and scorers need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.batches import Bucket
+from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.search.batches import Seeds
+from seq2seq_chat.search.engine import Block, Hypotheses, OnStep, SampleScores, WordDistribution
+from seq2seq_chat.search.records import SearchStep
+
+MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
+
+States = list[np.ndarray]
+"""The parts of a language model's state, [rows, hidden] each."""
+
+
+class ReplySearch(Protocol):
+    """Finds replies to encoded utterances."""
+
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+    ) -> Hypotheses:
+        """Search for replies to encoded utterances; see :func:`search_in_batches`."""
+
+
+class ExactScorer(Protocol):
+    """Computes exact log-probabilities of targets."""
+
+    source_steps: int
+    target_steps: int
+
+    def log_probabilities(
+        self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
+    ) -> np.ndarray:
+        """log P(target | source) of pairs in nats, [n]; see :meth:`Scorer.log_probabilities`."""
+
+    def score_samples(
+        self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray
+    ) -> SampleScores:
+        """The scores of samples of a dataset; see :meth:`Scorer.score_samples`."""
+
+
+class ReplyEngine(Protocol):
+    """A model of conversations or translations, as a chatbot uses it."""
+
+    @property
+    def scorer(self) -> ExactScorer:
+        """Scores targets with the model."""
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the current weights, in hex."""
+
+    def sample_scorer(self, max_rows: int) -> ExactScorer:
+        """A scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+
+    def search(self, decoding: Decoding) -> ReplySearch:
+        """A search with the given settings, without reranking."""
+
+    def watch(
+        self, decoding: Decoding, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()
+    ) -> Iterator[SearchStep]:
+        """The steps of a beam search for one utterance; see :meth:`NumPySearch.watch`."""
+
+
+class LanguageModelEngine(Protocol):
+    """A language model, as a generator and a scorer use it. All ids are int32."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens."""
+
+    def start(self, rows: int) -> States:
+        """The states before the first token."""
+
+    def read(self, inputs: np.ndarray, states: States) -> States:
+        """The states after reading tokens, ids [rows, steps]."""
+
+    def score(self, inputs: np.ndarray, targets: np.ndarray, states: States) -> tuple[np.ndarray, States]:
+        """Read tokens, [rows, steps]: nats and correct predictions of the targets, [2, rows], and the states."""
+
+    def sample_block(
+        self,
+        token: np.ndarray,
+        states: States,
+        uniform: np.ndarray,
+        distribution: WordDistribution,
+        forbidden: tuple[int, ...],
+        explain: bool,
+    ) -> tuple[Block, States]:
+        """Sample tokens.
+
+        Args:
+            token: The last one, ids [rows].
+            states: Before it.
+            uniform: Random numbers in [0, 1), [rows, steps].
+            distribution: To sample from.
+            forbidden: Tokens that are never sampled.
+            explain: Whether to return probabilities, which are those at temperature 1.
+
+        Returns:
+            The tokens as arrays, and the states before the last of them.
+        """

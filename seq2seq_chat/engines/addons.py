@@ -19,14 +19,14 @@ import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import MASK_VALUE
 from seq2seq_chat.config import Decoding, Model
-from seq2seq_chat.decoding.hypotheses import is_duplicate, length_divisor, reorder_state, repeat_rows
-from seq2seq_chat.decoding.logit_rules import forbidden_words
+from seq2seq_chat.decoding.search import is_duplicate, length_divisor, reorder_state, repeat_rows
 from seq2seq_chat.model.attention import AdditiveAttention, DotAttention
 from seq2seq_chat.model.decoder import Absent, Decoder, NextInputs, StepInputs
 from seq2seq_chat.model.encoder import EncoderOutput
 from seq2seq_chat.model.randomness import RandomContext, dropout
 from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.search.logit_rules import forbidden_ids
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
@@ -154,7 +154,7 @@ class DynamicSearch:
         self._addons = load_addons().seq2seq
         self._model, self._decoding = model, decoding
         self._decoder = DynamicDecoder(model.decoder)
-        self._logits = LogitsLayer(model, forbidden_words(decoding.allow_unknown))
+        self._logits = LogitsLayer(model, forbidden_ids(decoding.allow_unknown))
 
     def __call__(self, encoded: EncoderOutput) -> Hypotheses:
         """Replies to encoded utterances."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from seq2seq_chat.chat.generator import LanguageModelScorer
 from seq2seq_chat.chat.load import load_language_model_engine
-from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding, is_pairs
 from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import load_engine
-from seq2seq_chat.engines.protocols import ExactScorer
+from seq2seq_chat.engines import ExactScorer
 from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
 
 if TYPE_CHECKING:

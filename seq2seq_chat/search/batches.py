@@ -11,10 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.beam import beam_search, length_divisor
 from seq2seq_chat.search.engine import Engine, Hypotheses, OnStep, Search, run_search, search_steps
+from seq2seq_chat.search.methods import (
+    OnHypotheses,
+    SearchSize,
+    beam_search,
+    greedy_search,
+    length_divisor,
+    sampling_search,
+)
 from seq2seq_chat.search.records import Recorder, SearchStep
-from seq2seq_chat.search.sequential import OnHypotheses, SearchSize, greedy_search, sampling_search
 
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
 
@@ -126,3 +132,8 @@ def uniform_numbers(seeds: Seeds, source: np.ndarray, n: int, steps: int) -> npt
     for row, seed in enumerate(np.broadcast_to(seeds, len(source)).tolist() if n else ()):
         numbers[row] = np.random.default_rng([seed, *source[row].tolist()]).random([n, steps])
     return numbers
+
+
+def random_seed(decoding: Decoding) -> int:
+    """The seed of the settings, or a new one."""
+    return secrets.randbits(31) if decoding.seed is None else decoding.seed

@@ -10,11 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.logit_rules import Edits
 
 NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hypothesis that does not exist
 NO_WORD = -1  # an id that no word has
 ALTERNATIVES = 5  # most probable tokens that explain a sampled one
+
+
+Entries = npt.NDArray[np.int32]
+"""Entries of the logits: (row, word), [n, 2]."""
+NO_ENTRIES: Entries = np.zeros([0, 2], np.int32)
+
+
+class Edits(NamedTuple):
+    """Changes to the logits of a step."""
+
+    banned: tuple[int, ...] = ()  # words that are forbidden in every row
+    forbidden: Entries = NO_ENTRIES
+    penalized: Entries = NO_ENTRIES  # positive logits are divided by the penalty, negative ones multiplied
+    penalty: float = 1.0
 
 
 class Hypotheses(NamedTuple):

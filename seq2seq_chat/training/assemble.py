@@ -13,7 +13,7 @@ from seq2seq_chat.architecture.variables import (
     parameter_counts,
 )
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.detokenize import HypothesisReader
+from seq2seq_chat.chat.replies import HypothesisReader
 from seq2seq_chat.config import Config, Training, parse_config, trained_settings
 from seq2seq_chat.data.corpus_file import explain_validation
 from seq2seq_chat.data.dataset import Dataset

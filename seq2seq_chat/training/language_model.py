@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.rerank import LanguageModelScorer
+from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
 from seq2seq_chat.config import Config, Decoding, Training
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.corpus_file import CorpusError, explain_validation

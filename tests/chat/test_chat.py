@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq_chat.chat.chatbot import Chatbot, Hypothesis, Reply
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.replies import Hypothesis, Reply
 from seq2seq_chat.cli.conversation import NOT_UTF8, Conversation, ReplyFormat, converse
 from seq2seq_chat.config import Config, Data, Decoding, parse_config, set_decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine

@@ -11,7 +11,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, uses_onnx
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from tests.conftest import Cli

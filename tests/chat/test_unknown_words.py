@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.detokenize import HypothesisReader, SourceText, original_spelling, source_text
+from seq2seq_chat.chat.replies import HypothesisReader, SourceText, original_spelling, source_text
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine

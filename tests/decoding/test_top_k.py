@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Model
-from seq2seq_chat.decoding.hypotheses import ModelOutput, log_normalizer, top_k_words
 from seq2seq_chat.decoding.logit_rules import forbid
+from seq2seq_chat.decoding.search import ModelOutput, log_normalizer, top_k_words
 from seq2seq_chat.model.output import MAX_TRANSPOSED_ROWS, Output
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Config, ConfigError, Decoding, Model, parse_config
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.engines.addons import build_model, load_addons
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.tensorflow.search import GraphSearch
 from seq2seq_chat.model.attention import ATTENTIONS
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq

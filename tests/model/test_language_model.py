@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.chat.rerank import LanguageModelScorer
+from seq2seq_chat.chat.generator import LanguageModelScorer
 from seq2seq_chat.config import Model, Training, Truncation
 from seq2seq_chat.data.running_text import Streams
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
@@ -50,9 +50,9 @@ def test_loss_of_a_text_is_that_of_numpy(name: str, monkeypatch: pytest.MonkeyPa
     nats = Reference(model).text_loss(tokens.tolist())
     most_probable = Reference(model).text_logits(tokens[:-1].tolist()).argmax(axis=1)
     for length, warm_up, steps in ((512, 256, 256), (40, 12, 7), (40, 40, 256), (13, 1, 3)):
-        monkeypatch.setattr("seq2seq_chat.chat.rerank.MIN_LENGTH", length)
-        monkeypatch.setattr("seq2seq_chat.chat.rerank.WARM_UP", warm_up)
-        monkeypatch.setattr("seq2seq_chat.chat.rerank.MAX_STEPS", steps)
+        monkeypatch.setattr("seq2seq_chat.chat.generator.MIN_LENGTH", length)
+        monkeypatch.setattr("seq2seq_chat.chat.generator.WARM_UP", warm_up)
+        monkeypatch.setattr("seq2seq_chat.chat.generator.MAX_STEPS", steps)
         score = LanguageModelScorer(TensorFlowLanguageModel(model)).score(tokens)
         assert score.tokens == 202
         assert score.nats == pytest.approx(nats.sum(), rel=2e-5)
@@ -61,8 +61,8 @@ def test_loss_of_a_text_is_that_of_numpy(name: str, monkeypatch: pytest.MonkeyPa
 
 def test_streams_are_read_again_until_their_states_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that never forgets: each time only one further stream is right."""
-    monkeypatch.setattr("seq2seq_chat.chat.rerank.MIN_LENGTH", 20)
-    monkeypatch.setattr("seq2seq_chat.chat.rerank.WARM_UP", 5)
+    monkeypatch.setattr("seq2seq_chat.chat.generator.MIN_LENGTH", 20)
+    monkeypatch.setattr("seq2seq_chat.chat.generator.WARM_UP", 5)
     model, tokens = build("lstm"), random_text(122)
     bias = model.decoder.cells[0].bias
     bias.assign(tf.tensor_scatter_nd_update(bias, [[n] for n in range(7, 14)], [30.0] * 7))  # of the forget gates

@@ -10,7 +10,7 @@ from contenders.workload import SIZES, Workload, model_config, read_workload, wr
 
 from seq2seq_chat.config import Config, Data, Decoding, Training
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
+from seq2seq_chat.engines.tensorflow.search import GraphSearch
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 from seq2seq_chat.training.optimizers import build_optimizer, why_unavailable

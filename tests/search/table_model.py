@@ -11,7 +11,7 @@ import numpy as np
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses, StepOutput, StepRequest
-from seq2seq_chat.search.logits import choose_words, log_normalizer
+from seq2seq_chat.search.logit_rules import choose_words, log_normalizer
 from seq2seq_chat.search.records import SearchStep
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
 
@@ -75,12 +75,10 @@ class TableModel:
         """The same search as a graph."""
         import tensorflow as tf
 
-        from seq2seq_chat.decoding import hypotheses
-        from seq2seq_chat.decoding.beam import beam_search
-        from seq2seq_chat.decoding.logit_rules import configured_rules
-        from seq2seq_chat.decoding.parameters import SearchParameters
+        from seq2seq_chat.decoding import search as hypotheses
+        from seq2seq_chat.decoding.logit_rules import SearchParameters, configured_rules
+        from seq2seq_chat.decoding.methods import beam_search, sampling_search, sequential_search, truncated_softmax
         from seq2seq_chat.decoding.search import SearchInputs
-        from seq2seq_chat.decoding.sequential import sampling_search, sequential_search, truncated_softmax
 
         def step(words: tf.Tensor, state: Any, memory: Any) -> hypotheses.ModelOutput:
             history = tf.where(words == GO, 1, state * self.words + words)

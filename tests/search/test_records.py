@@ -12,8 +12,7 @@ import pytest
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.batches import NumPySearch
 from seq2seq_chat.search.engine import StepOutput, StepRequest
-from seq2seq_chat.search.logit_rules import forbidding_setting, logit_rules
-from seq2seq_chat.search.logits import choose_words, log_normalizer
+from seq2seq_chat.search.logit_rules import choose_words, forbidding_setting, log_normalizer, logit_rules
 from seq2seq_chat.search.records import SearchStep
 from seq2seq_chat.text.vocabulary import EOS, GO
 from tests.search.table_model import TableModel, sequences

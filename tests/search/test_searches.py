@@ -24,8 +24,14 @@ from seq2seq_chat.search.engine import (
     StepRequest,
     WordDistribution,
 )
-from seq2seq_chat.search.logit_rules import combined_edits, logit_rules
-from seq2seq_chat.search.logits import choose_words, log_normalizer, sample_words, truncated_softmax
+from seq2seq_chat.search.logit_rules import (
+    choose_words,
+    combined_edits,
+    log_normalizer,
+    logit_rules,
+    sample_words,
+    truncated_softmax,
+)
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 from tests.search.table_model import TableModel, sequences
 from tests.search.table_model import settings as decoding

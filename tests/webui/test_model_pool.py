@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.chat.chatbot import Reply
+from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError

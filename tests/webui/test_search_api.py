@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import MakeClient, error_of
 from webui.schemas import ChatReply

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from seq2seq_chat.engines.onnx.model import Arrays, OnnxModel
+from seq2seq_chat.engines.onnx.engine import Arrays, OnnxModel
 from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, WordDistribution
-from seq2seq_chat.search.logits import sample_words, softmax, top_k, truncated_softmax
+from seq2seq_chat.search.logit_rules import sample_words, softmax, top_k, truncated_softmax
 
 
 class OnnxLanguageModel:

@@ -19,8 +19,17 @@ from seq2seq_chat.architecture.variables import (
     queries_previous,
 )
 from seq2seq_chat.config import Config, Model
-from seq2seq_chat.engines.onnx.graph import OPSET, Float32Weights, Int8Weights, OnnxGraph, Value, WeightFormat
-from seq2seq_chat.engines.onnx.layers import Layers, State, missing_layer
+from seq2seq_chat.engines.onnx.layers import (
+    OPSET,
+    Float32Weights,
+    Int8Weights,
+    Layers,
+    OnnxGraph,
+    State,
+    Value,
+    WeightFormat,
+    missing_layer,
+)
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
 from seq2seq_chat.system.errors import UserError
 

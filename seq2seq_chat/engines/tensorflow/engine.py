@@ -12,11 +12,10 @@ import numpy as np
 
 from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
-from seq2seq_chat.engines.protocols import ReplySearch
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch, is_dynamic
+from seq2seq_chat.decoding.logit_rules import SearchParameters, graph_settings
+from seq2seq_chat.engines import ReplySearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
-from seq2seq_chat.engines.tensorflow.steps import TensorFlowSteps
+from seq2seq_chat.engines.tensorflow.search import GraphSearch, TensorFlowSteps, is_dynamic
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.model.variables import by_name

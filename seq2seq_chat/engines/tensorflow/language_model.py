@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.decoding.sequential import TruncatedSoftmax, sample_words, truncated_softmax
+from seq2seq_chat.decoding.methods import TruncatedSoftmax, sample_words, truncated_softmax
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.model.matrix_copies import using_padded_copies

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.data.batches import Batches, Bucket
 from seq2seq_chat.data.dataset import Batch, Dataset
-from seq2seq_chat.engines.protocols import MAX_LOGITS
+from seq2seq_chat.engines import MAX_LOGITS
 from seq2seq_chat.model.execution import call_with_arrays, split_batch
 from seq2seq_chat.model.matrix_copies import using_padded_copies
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq

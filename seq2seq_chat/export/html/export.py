@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from seq2seq_chat.config import LABELS, Decoding
 from seq2seq_chat.engines.tensorflow.engine import load_language_model, load_trained_model
+from seq2seq_chat.export import ensure_empty, new_folder
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
-from seq2seq_chat.export.output_folder import ensure_empty, new_folder
 from seq2seq_chat.runs.run import LATEST, Run
 
 PAGE = "index.html"

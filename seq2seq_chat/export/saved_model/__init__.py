@@ -1,4 +1,1 @@
-"""A trained run as a TensorFlow SavedModel, from strings to strings.
-
-Reading order: graph_tokenizer, reply_model and text_model, export, usage.
-"""
+"""A trained run as a TensorFlow SavedModel, from strings to strings. Reading order: graph_tokenizer, models, export."""

@@ -19,9 +19,14 @@ from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.engines.tensorflow.engine import TrainedModel, load_language_model, load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
-from seq2seq_chat.export.output_folder import ensure_empty, new_folder, unwritable
-from seq2seq_chat.export.saved_model.language_model import TextModel, running_text_format
-from seq2seq_chat.export.saved_model.reply_model import ReplyModel, has_equal_tokenizers, text_format
+from seq2seq_chat.export import ensure_empty, new_folder, unwritable
+from seq2seq_chat.export.saved_model.models import (
+    ReplyModel,
+    TextModel,
+    has_equal_tokenizers,
+    running_text_format,
+    text_format,
+)
 from seq2seq_chat.model.execution import file_errors_as_os_error
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import write_json

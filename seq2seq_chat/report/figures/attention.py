@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from seq2seq_chat.chat.chatbot import Hypothesis, Reply
+from seq2seq_chat.chat.replies import Hypothesis, Reply
 from seq2seq_chat.report.figures.style import (
     HEATMAP_COLORS,
     WHITE_TEXT_ABOVE,

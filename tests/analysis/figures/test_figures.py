@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.chatbot import Hypothesis
+from seq2seq_chat.chat.replies import Hypothesis
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.report.figures import attention, style
 from seq2seq_chat.report.figures.curves import draw_curves, moving_average, read_curves

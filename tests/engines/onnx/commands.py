@@ -10,7 +10,7 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 from seq2seq_chat.config import Config
-from seq2seq_chat.export.onnx.export import REQUIREMENTS, requirements
+from seq2seq_chat.export.onnx import REQUIREMENTS, requirements
 from tests.random_runs import small_config
 
 WITHOUT_OTHER_PACKAGES = """

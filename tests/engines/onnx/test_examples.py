@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from tests.conftest import CommandResult

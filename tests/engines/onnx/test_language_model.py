@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
 from seq2seq_chat.chat.load import TENSORFLOW
-from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
 

@@ -11,7 +11,7 @@ import pytest
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.export.onnx.export import export_onnx
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from tests.conftest import CommandResult
 from tests.engines.onnx.commands import run

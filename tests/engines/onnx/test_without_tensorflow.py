@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.export.onnx.export import EVALUATION_REQUIREMENTS, export_onnx
+from seq2seq_chat.export.onnx import EVALUATION_REQUIREMENTS, export_onnx
 from tests.conftest import CommandResult
 from tests.engines.onnx.commands import command, run
 from tests.random_runs import random_language_run

@@ -11,12 +11,11 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Decoding, Model
-from seq2seq_chat.decoding.parameters import SearchParameters, graph_settings
-from seq2seq_chat.engines.tensorflow import graph_search
+from seq2seq_chat.decoding.logit_rules import SearchParameters, graph_settings
+from seq2seq_chat.engines.tensorflow import search as graph_search
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
-from seq2seq_chat.engines.tensorflow.graph_search import GraphSearch
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
-from seq2seq_chat.engines.tensorflow.steps import MIN_BANNED
+from seq2seq_chat.engines.tensorflow.search import MIN_BANNED, GraphSearch
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search import batches

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.chatbot import Chatbot, Reply
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.decoding.sequential import truncated_softmax
+from seq2seq_chat.decoding.methods import truncated_softmax
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, TrainedModel, load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
-from seq2seq_chat.engines.tensorflow.steps import TensorFlowSteps
+from seq2seq_chat.engines.tensorflow.search import TensorFlowSteps
 from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import WordDistribution, run_search
-from seq2seq_chat.search.sequential import SearchSize, sampling_search
+from seq2seq_chat.search.methods import SearchSize, sampling_search
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.export.html.conftest import Evaluate, encode_model

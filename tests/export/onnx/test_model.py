@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Data, Model
-from seq2seq_chat.engines.onnx.graph import OPSET
+from seq2seq_chat.engines.onnx.layers import OPSET
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
-from seq2seq_chat.export.onnx.export import export_onnx, model_graphs
+from seq2seq_chat.export.onnx import export_onnx, model_graphs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import by_name

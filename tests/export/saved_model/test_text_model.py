@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.rerank import LanguageModelScorer
+from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.text.vocabulary import EOS

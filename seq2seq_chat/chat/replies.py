@@ -1,4 +1,4 @@
-"""From the ids of hypotheses to the tokens of the target, with unknown words replaced by what they attend to."""
+"""Replies, and how the ids of hypotheses become their text, with unknown words replaced by what they attend to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,34 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import Sample
 from seq2seq_chat.search.engine import Hypotheses
+from seq2seq_chat.system.errors import cut
 from seq2seq_chat.text.codec import Codecs, are_equal, convert_tokens
 from seq2seq_chat.text.lexicon import Lexicon, LexiconError
 from seq2seq_chat.text.vocabulary import TURN, UNKNOWN, strip_ids
+
+
+class Hypothesis(NamedTuple):
+    """One possible reply."""
+
+    text: str  # as people write it
+    words: list[str]  # tokens, without the end marker
+    score: float  # log-probability of the words and the end marker, nats
+    ended: bool  # true: by the end marker, false: truncated at the model's step limit
+    attention: list[list[float]]  # a row for each word, a column for each word of the source; empty without attention
+    rank: float  # what hypotheses are sorted by: the score, unless a setting adjusts it
+
+
+class Reply(NamedTuple):
+    """The reply to an utterance, and what explains it."""
+
+    text: str  # of the first hypothesis; empty if the utterance has no tokens
+    hypotheses: list[Hypothesis]  # best first, samples in the order of sampling; with distinct words
+    source_words: list[str]  # the tokens that the encoder read, in the order of the text
+    unknown_words: list[str]  # tokens of the utterance that are not in the vocabulary of the source
+    seconds: float  # time for all utterances of the call
+    unread_words: int = 0  # of the utterance: those at its beginning that exceed the model's steps
+    unknown_share: float = 0.0  # of the tokens with letters of the utterance, 0 to 1; see Chatbot._unknown_share
+    removed_letters: str = ""  # letters of the utterance that the tokenizer removes, each once
 
 
 class HypothesisReader:
@@ -169,3 +194,29 @@ def _fold(text: str) -> str:
     """Lower case, without accents."""
     decomposed = unicodedata.normalize("NFKD", text.lower())
     return "".join(character for character in decomposed if not unicodedata.combining(character))
+
+
+UNKNOWN_LANGUAGE = 0.8
+"""Share of unknown words from which on an utterance is taken for one in another language or script."""
+
+
+def notes(reply: Reply) -> list[str]:
+    """What a person should know about how the model reads an utterance."""
+    found = [unread_note(reply)] if reply.unread_words else []
+    if reply.removed_letters:
+        found.append(f"the model cannot read some letters: {cut(reply.removed_letters)}")
+    if reply.unknown_share >= UNKNOWN_LANGUAGE:
+        found.append(f"the text has {unknown_note(reply)}")
+    return found
+
+
+def unknown_note(reply: Reply) -> str:
+    """What an utterance has that is in another language or script than the model was trained on."""
+    share = f"{100 * reply.unknown_share:.0f} %"
+    return f"hardly any known words ({share} are not in the vocabulary); it may be in another language or script"
+
+
+def unread_note(reply: Reply) -> str:
+    """What a model does with an utterance that is longer than model.encoder_steps."""
+    read = len(reply.source_words)
+    return f"the model reads only the last {read} of {read + reply.unread_words} tokens"

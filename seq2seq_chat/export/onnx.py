@@ -18,7 +18,7 @@ from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Config, TextSettings
 from seq2seq_chat.engines.onnx.manifest import write_manifest
 from seq2seq_chat.engines.onnx.writer import describe_graphs, model_graphs
-from seq2seq_chat.export.output_folder import ExportError, ensure_empty, new_folder
+from seq2seq_chat.export import ExportError, ensure_empty, new_folder
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import EVALUATION_PACKAGES
 from seq2seq_chat.system.files import write_atomically
