@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.checks.copy_task import MAX_LENGTH, copy_corpus, copy_vocabulary
+from seq2seq_chat.checks.reply_tasks import MAX_LENGTH, copy_corpus, number_vocabulary
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.data.corpus_file import write_conversations
 
@@ -27,7 +27,7 @@ def main(output: str, max_length: int, seed: int) -> None:
     half = len(held_out) // 2
     for name, sequences in (("train", training), ("validation", held_out[:half]), ("test", held_out[half:])):
         write_conversations(folder / f"{name}.txt", ((sequence, sequence) for sequence in sequences))
-    copy_vocabulary().save(folder / "vocabulary.txt")
+    number_vocabulary().save(folder / "vocabulary.txt")
     click.echo(f"{len(training):,} training sequences and {len(held_out)} held-out sequences in {folder}")
 
 

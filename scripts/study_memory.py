@@ -19,9 +19,8 @@ from seq2seq_chat.config import Model, Training
 from seq2seq_chat.data.running_text import TextBatch
 from seq2seq_chat.model.execution import share_cores
 from seq2seq_chat.model.language_model import LanguageModel
-from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance
+from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance, gradient_by_distance
 from seq2seq_chat.report.figures.style import new_figure, save
-from seq2seq_chat.report.figures.vectors import gradient_by_distance
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.training.language_model import LanguageModelLoss

@@ -74,7 +74,7 @@ def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
     """Translate the test corpora with the best weights of each run; print and draw BLEU by the length of the source."""
     load_tensorflow()
     from seq2seq_chat.report.evaluate import FOLDER, evaluation_corpus
-    from seq2seq_chat.report.figures.scores import draw_bleu_by_length
+    from seq2seq_chat.report.figures.curves import draw_bleu_by_length
     from seq2seq_chat.report.figures.style import save
     from seq2seq_chat.report.loaded_run import LoadedRun
     from seq2seq_chat.report.metrics_table import format_lengths

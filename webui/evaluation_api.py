@@ -99,8 +99,7 @@ def create() -> Response:
 def results(name: EvaluationName) -> Response:
     """The columns of an evaluation and the statistics of its votes."""
     with explain_missing_packages("The statistics of votes"):
-        from seq2seq_chat.report.votes.statistics import vote_statistics
-        from seq2seq_chat.report.votes.tables import votes_as_json
+        from seq2seq_chat.report.votes.statistics import vote_statistics, votes_as_json
 
     evaluation = _find(name)
     systems = [

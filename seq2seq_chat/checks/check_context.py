@@ -126,14 +126,9 @@ class CheckContext:
         if model["tie_embeddings"]:
             model["embedding_size"] = model["projection_size"] or model["hidden_size"]
         model |= {"encoder_steps": steps, "decoder_steps": steps, "pretrained_embeddings": None}
-        data |= {
-            "vocabulary_size": vocabulary_size,
-            "buckets": None,
-            "tokenizer": "whitespace",
-            "pairing": "alternating",
-        }
-        data |= {"context_turns": 1, "swap_source_target": False, "vocabulary": None, "shared_vocabulary": True}
-        data |= dict.fromkeys((*TARGET_SETTINGS, "tokenizer_file"))
+        data |= {"vocabulary_size": vocabulary_size, "tokenizer": "whitespace", "pairing": "alternating"}
+        data |= {"context_turns": 1, "swap_source_target": False, "shared_vocabulary": True}
+        data |= dict.fromkeys((*TARGET_SETTINGS, "tokenizer_file", "vocabulary", "buckets"))
         training["best_metric"] = "loss"
         sampled = training["sampled_softmax"]
         if sampled is not None and vocabulary_size <= sampled < self.config.data.target_text.vocabulary_size:
@@ -141,6 +136,23 @@ class CheckContext:
         for section, values in changes.items():
             settings[section] |= values
         return Config.model_validate(settings)
+
+    def learning_config(self, vocabulary_size: int, steps: int, training: dict[str, Any], units: int = 128) -> Config:
+        """The configuration for a task that is learned within minutes, with Adam and without dropout.
+
+        Args:
+            steps: encoder and decoder steps.
+            training: further changes of the section ``training``.
+            units: largest hidden size, and twice the largest embedding size.
+        """
+        return self.small_config(
+            vocabulary_size,
+            hidden_size=units,
+            embedding_size=units // 2,
+            steps=steps,
+            model={"dropout": 0.0},
+            training={"optimizer": "adam", "momentum": 0.0} | training,
+        )
 
     def write_corpus(self, name: str, pairs: Iterable[tuple[str, str]], codecs: Codecs) -> Dataset:
         """Write utterances and replies to ``NAME.txt``, each pair a conversation of its own, and open the file."""

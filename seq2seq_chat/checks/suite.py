@@ -10,20 +10,24 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from seq2seq_chat.checks.alignment import check_alignment
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
-from seq2seq_chat.checks.copy_task import check_copy_task
-from seq2seq_chat.checks.data import check_data
 from seq2seq_chat.checks.gradients import check_gradients
-from seq2seq_chat.checks.invariants import check_decoding, check_initial_loss, check_memory, check_padding
-from seq2seq_chat.checks.language_model import (
+from seq2seq_chat.checks.invariants import (
     check_carried_state,
+    check_data,
+    check_decoding,
+    check_initial_loss,
+    check_memory,
+    check_padding,
     check_text_data,
-    check_text_initial_loss,
-    check_text_overfitting,
 )
 from seq2seq_chat.checks.learning import check_learning
-from seq2seq_chat.checks.overfitting import check_overfitting
+from seq2seq_chat.checks.reply_tasks import (
+    check_alignment,
+    check_copy_task,
+    check_overfitting,
+    check_text_overfitting,
+)
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.config import Config
 from seq2seq_chat.system.errors import UserError
@@ -32,7 +36,9 @@ from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.training.reporter import format_duration
 
-CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
+Check = Callable[[CheckContext, OnProgress], CheckResult]
+
+CHECKS: dict[str, Check] = {
     "data": check_data,
     "memory": check_memory,
     "initial-loss": check_initial_loss,
@@ -46,10 +52,10 @@ CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
     "copy-task": check_copy_task,
 }
 
-TEXT_CHECKS: dict[str, Callable[[CheckContext, OnProgress], CheckResult]] = {
+TEXT_CHECKS: dict[str, Check] = {
     "data": check_text_data,
     "memory": check_memory,
-    "initial-loss": check_text_initial_loss,
+    "initial-loss": check_initial_loss,
     "gradients": check_gradients,
     "carried-state": check_carried_state,
     "save-and-load": check_save_and_load,
@@ -78,7 +84,7 @@ REPLACED = {
 TABLE_WIDTH = 80
 
 
-def checks_of(config: Config) -> dict[str, Callable[[CheckContext, OnProgress], CheckResult]]:
+def checks_of(config: Config) -> dict[str, Check]:
     """The checks that apply to a configuration."""
     return TEXT_CHECKS if config.task == "language_model" else CHECKS
 
@@ -117,21 +123,19 @@ def run_checks(context: CheckContext, only: Sequence[str] = ()) -> list[Complete
     """
     make_deterministic(context.config.seed)
     completed = []
-    for name in checks_of(context.config):
+    for name, check in checks_of(context.config).items():
         if not only or name in only:
-            completed.append(_run_check(name, context))
+            completed.append(_run_check(name, check, context))
             print_check(completed[-1])
     return completed
 
 
-def _run_check(name: str, context: CheckContext) -> CompletedCheck:
+def _run_check(name: str, check: Check, context: CheckContext) -> CompletedCheck:
     """Run a check, and show its progress if stderr is a terminal."""
     start = time.monotonic()
     with tqdm(desc=f"{name}: …", bar_format="{desc}", leave=False, disable=None) as bar:
         try:
-            result = checks_of(context.config)[name](
-                context, lambda text: bar.set_description_str(f"{name}: {text}"[:100])
-            )
+            result = check(context, lambda text: bar.set_description_str(f"{name}: {text}"[:100]))
         except UserError as error:
             result = CheckResult(False, "could not run", "-", str(error))
     return CompletedCheck(name, result, time.monotonic() - start)
@@ -162,18 +166,17 @@ def write_results(checks: Sequence[CompletedCheck], path: Path) -> None:
     """Write the results as JSON; the web UI reads the keys of ``checks.json``."""
     entries = [
         {
-            "check": name,
-            "passed": bool(result.passed),
-            "figure": result.measured,
-            "threshold": result.required,
-            "detail": result.detail,
-            "curve": result.curve,
-            "seconds": round(seconds, 1),
+            "check": check.name,
+            "passed": bool(check.result.passed),
+            "figure": check.result.measured,
+            "threshold": check.result.required,
+            "detail": check.result.detail,
+            "curve": check.result.curve,
+            "seconds": round(check.seconds, 1),
             "replaced": check.replaced,
-            "remedy": result.remedy,
+            "remedy": check.result.remedy,
         }
         for check in checks
-        for name, result, seconds in [check]
     ]
     write_json(path, {"passed": all(entry["passed"] for entry in entries), "checks": entries})
 

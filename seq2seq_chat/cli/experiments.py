@@ -113,7 +113,7 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     click.echo(format_comparison(comparison))
     as_json = comparison._asdict()
     if votes:
-        from seq2seq_chat.report.votes.tables import format_votes, votes_as_json
+        from seq2seq_chat.report.votes.statistics import format_votes, votes_as_json
 
         statistics = compare_votes(runs, Path(results))
         click.echo("\n" + format_votes(statistics))

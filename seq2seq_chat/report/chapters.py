@@ -11,7 +11,7 @@ from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Model
 from seq2seq_chat.metrics.ngrams import ORDERS, TOP_REPLIES, NgramProfile, divergences
 from seq2seq_chat.report.figures import curves
-from seq2seq_chat.report.figures.scores import draw_divergences, draw_rank_frequency, draw_top_ngrams
+from seq2seq_chat.report.figures.curves import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.measure import Report, RunMeasurements, SnapshotMeasurements
 from seq2seq_chat.report.page import (

@@ -8,7 +8,7 @@ from typing import Any
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS, bleu_by_source_length, length_bins
 from seq2seq_chat.report.chapters import add_error, run_prefix
-from seq2seq_chat.report.figures.scores import draw_bleu_by_length, draw_metrics
+from seq2seq_chat.report.figures.curves import draw_bleu_by_length, draw_metrics
 from seq2seq_chat.report.measure import Report
 from seq2seq_chat.report.metrics_table import describe_leakage, format_interval, format_score
 from seq2seq_chat.report.page import (
@@ -23,8 +23,14 @@ from seq2seq_chat.report.page import (
 )
 from seq2seq_chat.report.scoring import writes_lower_case
 from seq2seq_chat.report.votes.evaluation import votes_on_runs
-from seq2seq_chat.report.votes.statistics import vote_statistics
-from seq2seq_chat.report.votes.tables import PAIR_HEAD, STRENGTH_HEAD, notes, pair_rows, strength_rows
+from seq2seq_chat.report.votes.statistics import (
+    PAIR_HEAD,
+    STRENGTH_HEAD,
+    notes,
+    pair_rows,
+    strength_rows,
+    vote_statistics,
+)
 
 
 def _digits(digits: int) -> Callable[[Any], str]:

@@ -22,9 +22,8 @@ from seq2seq_chat.report.chapters import (
     sample_evenly,
 )
 from seq2seq_chat.report.evaluate import evaluate_language_model, evaluation_text
-from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance
+from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance, gradient_by_distance
 from seq2seq_chat.report.figures.style import new_figure
-from seq2seq_chat.report.figures.vectors import gradient_by_distance
 from seq2seq_chat.report.loaded_run import available_snapshots
 from seq2seq_chat.report.measure import OnProgress, Report, ReportOptions, RunMeasurements
 from seq2seq_chat.report.page import (

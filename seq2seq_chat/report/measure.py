@@ -77,11 +77,6 @@ class Projection(NamedTuple):
     vectors: Vectors
     tsne: Future[np.ndarray]
 
-    @classmethod
-    def start(cls, vectors: Vectors) -> Projection:
-        """Start computing the t-SNE."""
-        return cls(vectors, start_tsne(vectors))
-
 
 @dataclass
 class RunMeasurements:
@@ -191,9 +186,11 @@ def measure_run(
         on_progress(f"{run.name}: thought vectors and word embeddings")
         with result.record_errors("thoughts"):
             texts = [*options.questions, *result.test_sources]
-            result.thoughts = Projection.start(thought_vectors(result.loaded, texts))
+            points = thought_vectors(result.loaded, texts)
+            result.thoughts = Projection(points, start_tsne(points))
         with result.record_errors("words"):
-            result.words = Projection.start(word_vectors(result.loaded))
+            points = word_vectors(result.loaded)
+            result.words = Projection(points, start_tsne(points))
 
 
 def _measure_snapshot(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.report.chapters import add_error, newest_model, sample_evenly
-from seq2seq_chat.report.figures import beams, vectors
-from seq2seq_chat.report.figures.attention import NO_ATTENTION, draw_heat_maps, draw_overlay, ensure_attention
-from seq2seq_chat.report.figures.beams import draw_beams
+from seq2seq_chat.report.figures import replies, vectors
 from seq2seq_chat.report.figures.model_internals import (
     VariableNorms,
     draw_gates,
@@ -15,6 +13,7 @@ from seq2seq_chat.report.figures.model_internals import (
     draw_variables,
     gate_activations,
 )
+from seq2seq_chat.report.figures.replies import NO_ATTENTION, draw_heat_maps, draw_overlay, ensure_attention
 from seq2seq_chat.report.figures.vectors import draw_projections
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.measure import Projection, Report, RunMeasurements
@@ -38,7 +37,7 @@ MAX_LISTED = 50  # replies listed of the widest beam
 
 
 def attention(page: Page, report: Report) -> None:
-    """Attention of replies, and of beams."""
+    """Attention of replies, and of replies."""
     chapter = page.chapter("Attention")
     chapter.add(Paragraph("Words are in the order they were written, even if the model reads its input reversed."))
     for run in report.runs:
@@ -59,7 +58,7 @@ def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, decoding: De
     chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” ({name_search(decoding)})"))
     figure = draw_overlay(reply.source_words, reply.hypotheses[0])
     chapter.add(page.picture(f"{name}_overlay", figure, "The same weights, as shading of the utterance."))
-    beam = beams.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
+    beam = replies.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
     reply = loaded.chatbot.reply(text, beam)
     ensure_attention(reply)
     caption = f"The {ATTENTION_BEAM} best replies of a beam of {beam.beam_width}."
@@ -76,31 +75,31 @@ def beam_study(page: Page, report: Report) -> None:
 
 
 def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasurements, loaded: LoadedRun) -> None:
-    report.on_progress(f"{run.name}: beams of up to {beams.WIDTHS[-1]} hypotheses")
+    report.on_progress(f"{run.name}: beams of up to {replies.WIDTHS[-1]} hypotheses")
     questions = list(report.options.questions)
     samples = [p for p in run.examples if p.expected.split()]
-    studies = beams.study_beams(loaded, [*questions, *(p.source for p in samples)], beams.WIDTHS)
+    studies = replies.study_beams(loaded, [*questions, *(p.source for p in samples)], replies.WIDTHS)
     question_studies, sample_studies = studies[: len(questions)], studies[len(questions) :]
     tokenizer = loaded.codecs.target.tokenizer
     if report.options.favorites is not None:
-        ranks = beams.rank_favorites(question_studies, report.options.favorites.replies, tokenizer, report.vectors)
+        ranks = replies.rank_favorites(question_studies, report.options.favorites.replies, tokenizer, report.vectors)
         favorite = "your favorite reply"
     else:
-        ranks = beams.rank_favorites(sample_studies, [p.expected for p in samples], tokenizer, report.vectors)
+        ranks = replies.rank_favorites(sample_studies, [p.expected for p in samples], tokenizer, report.vectors)
         favorite = "the reply nearest in meaning to the expected one"
     caption = (
         "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "
-        f"{favorite} in the beam of {beams.WIDTHS[-1]}."
+        f"{favorite} in the beam of {replies.WIDTHS[-1]}."
     )
-    chapter.add(page.picture(f"{run.label}_beams", draw_beams(studies, ranks), caption))
+    chapter.add(page.picture(f"{run.label}_beams", replies.draw_beams(studies, ranks), caption))
     rows = [
         [
             study.utterance,
-            *([f"{b.text or '(empty)'} ({b.score:.1f})" for b in study.best] or [NO_VALUE] * len(beams.WIDTHS)),
+            *([f"{b.text or '(empty)'} ({b.score:.1f})" for b in study.best] or [NO_VALUE] * len(replies.WIDTHS)),
         ]
         for study in question_studies
     ]
-    head = ["utterance", *(str(width) for width in beams.WIDTHS)]
+    head = ["utterance", *(str(width) for width in replies.WIDTHS)]
     chapter.add(Table(head, rows, "Best reply by beam width, and its log-probability in nats"))
     if ranks:
         rows = [[r.utterance, r.favorite, r.nearest, f"{r.rank} of {r.size}"] for r in ranks]
@@ -112,7 +111,7 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasur
         for rank, (text, score) in enumerate(first.widest[:MAX_LISTED], start=1)
     ]
     table = Table(["rank", "reply", "log-probability, nats"], rows, numbers_from=2)
-    chapter.add(Details(f"The first {MAX_LISTED} of {beams.WIDTHS[-1]} replies to “{first.utterance}”", [table]))
+    chapter.add(Details(f"The first {MAX_LISTED} of {replies.WIDTHS[-1]} replies to “{first.utterance}”", [table]))
 
 
 def thought_vectors(page: Page, report: Report) -> None:

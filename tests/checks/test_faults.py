@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.chat import chatbot
-from seq2seq_chat.checks import alignment
+from seq2seq_chat.checks import reply_tasks
 from seq2seq_chat.checks.check_context import SAMPLE_CORPUS, CheckContext
 from seq2seq_chat.checks.suite import run_checks
 from seq2seq_chat.config import Config, Training, load_config
@@ -235,7 +235,7 @@ def test_fault_is_caught(
     fault: Callable[[pytest.MonkeyPatch, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch, tmp_path)
-    monkeypatch.setattr(alignment, "MAX_STEPS", ALIGNED_STEPS)
+    monkeypatch.setattr(reply_tasks, "ALIGNMENT_STEPS", ALIGNED_STEPS)
     overrides = SHORT if FAULTS[fault] & {"gradients", "save-and-load"} else []
     overrides = SMALL if "learning" in FAULTS[fault] else overrides
     assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), FAULTS[fault]) == FAULTS[fault]
@@ -302,7 +302,7 @@ def test_each_attention_learns_an_alignment(
     score: str, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the input in the order of the text, which is reversed for the faults above."""
-    monkeypatch.setattr(alignment, "MAX_STEPS", ALIGNED_STEPS)
+    monkeypatch.setattr(reply_tasks, "ALIGNMENT_STEPS", ALIGNED_STEPS)
     architecture = [f"model.attention={score}", f"model.attention_query={query}", "data.reverse_input=false"]
     config = load_config(CONFIG, [*architecture, "data.validation=null"])
     assert failed_checks(CheckContext(config, tmp_path), ["alignment"]) == set()

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.checks import suite
-from seq2seq_chat.checks.alignment import aligned_share, check_alignment
 from seq2seq_chat.checks.check_context import CheckContext, CheckResult
-from seq2seq_chat.checks.copy_task import copy_corpus, copy_sequences
-from seq2seq_chat.checks.data import check_data
-from seq2seq_chat.checks.overfitting import _short_pairs, check_overfitting
+from seq2seq_chat.checks.invariants import check_data
+from seq2seq_chat.checks.reply_tasks import (
+    aligned_share,
+    check_alignment,
+    check_overfitting,
+    copy_corpus,
+    copy_sequences,
+    short_pairs,
+)
 from seq2seq_chat.checks.suite import run_checks, summary, write_results
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
@@ -61,11 +66,11 @@ def test_missing_data_is_replaced_by_the_bundled_sample(tmp_path: Path) -> None:
     assert bundled_conversations().read_text().splitlines()[:2] == [sample.source, sample.target]
 
 
-def test_short_pairs_of_characters_and_none(tmp_path: Path) -> None:
+def testshort_pairs_of_characters_and_none(tmp_path: Path) -> None:
     write_conversations(tmp_path / "train.txt", [("hi you", "oh")])
     config = configuration(tmp_path, encoder_steps=8)
     characters = config.model_copy(update={"data": config.data.model_copy(update={"tokenizer": "english_character"})})
-    assert _short_pairs(CheckContext(characters, tmp_path)) == [("h i <space> y o u", "o h")]
+    assert short_pairs(CheckContext(characters, tmp_path)) == [("h i <space> y o u", "o h")]
     short = configuration(tmp_path, encoder_steps=1)
     result = check_overfitting(CheckContext(short, tmp_path), ignore)
     assert not result.passed and "no sample fits" in result.detail

@@ -105,7 +105,7 @@ def test_a_fault_is_caught(
     fault: Callable[[pytest.MonkeyPatch, Path], None], check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = CheckContext(configuration(tmp_path), tmp_path)
-    monkeypatch.setattr("seq2seq_chat.checks.language_model.MAX_STEPS", 240)
+    monkeypatch.setattr("seq2seq_chat.checks.reply_tasks.RECITING_STEPS", 240)
     fault(monkeypatch, tmp_path)
     assert failed_checks(context, check) == {check}
 

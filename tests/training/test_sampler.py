@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.checks.check_context import CheckContext
-from seq2seq_chat.checks.data import check_data
+from seq2seq_chat.checks.invariants import check_data
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError

@@ -20,7 +20,7 @@ from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import variable_name
-from seq2seq_chat.report.figures.style import HEATMAP_COLORS, line_style, new_figure, plot_label
+from seq2seq_chat.report.figures.style import HEATMAP_COLORS, label_axes, line_style, new_figure, plot_label
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import EOS, GO
@@ -41,8 +41,8 @@ def draw_gates(gates: GateActivations, part: str) -> Figure:
     positions = np.arange(len(gates.words))
     for index, (gate, values) in enumerate(gates.values.items()):
         top.plot(positions, values.mean(axis=1), label=f"{gate} ({gates.meanings[gate]})", **line_style(index))
-    top.set(ylim=(0, 1), ylabel="mean of all units", title=f"{part.capitalize()}: gates at each word")
-    top.grid(alpha=0.3)
+    title = f"{part.capitalize()}: gates at each word"
+    label_axes(top, legend=False, ylim=(0, 1), ylabel="mean of all units", title=title)
     top.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.04), fontsize=8)
     for axes, (gate, values) in zip(panels, gates.values.items(), strict=True):
         image = _draw_units(axes, gate, values)
@@ -82,16 +82,10 @@ def draw_gradients_by_step(norms: Mapping[str, Mapping[str, Sequence[float]]], l
         for index, (label, by_step) in enumerate(norms.items()):
             values = np.array(by_step[part])
             steps = np.arange(1, len(values) + 1)
-            axes.plot(
-                steps[values > 0], values[values > 0], label=plot_label(label), **line_style(index) | {"markersize": 3}
-            )
-        axes.set(
-            yscale="log",
-            xlabel=f"{part} time step",
-            ylabel="gradient norm at the cell's gates",
-            title=f"{part.capitalize()}: gradient norm by time step",
-        )
-        axes.grid(alpha=0.3)
+            style = line_style(index) | {"markersize": 3}
+            axes.plot(steps[values > 0], values[values > 0], label=plot_label(label), **style)
+        title, ylabel = f"{part.capitalize()}: gradient norm by time step", "gradient norm at the cell's gates"
+        label_axes(axes, legend=False, yscale="log", xlabel=f"{part} time step", ylabel=ylabel, title=title)
     axes.legend(title=legend_title or None)
     return figure
 
@@ -106,9 +100,8 @@ def draw_gradients_by_distance(norms: Mapping[str, np.ndarray], axes: Axes) -> N
     for index, (label, values) in enumerate(norms.items()):
         style = line_style(index, marker=False)
         axes.plot(np.arange(len(values)), values / values[0], label=plot_label(label), **style)
-    axes.set(yscale="log", xlabel="distance, tokens", ylabel="gradient norm, relative to that of the last token")
-    axes.grid(alpha=0.3)
-    axes.legend()
+    ylabel = "gradient norm, relative to that of the last token"
+    label_axes(axes, yscale="log", xlabel="distance, tokens", ylabel=ylabel)
 
 
 def draw_variables(variables: Sequence[VariableNorms]) -> Figure:
@@ -119,14 +112,12 @@ def draw_variables(variables: Sequence[VariableNorms]) -> Figure:
     left.barh(positions, [v.rms for v in variables], color=line_style(0)["color"])
     left.set_yticks(positions, [plot_label(v.name) for v in variables])
     left.invert_yaxis()
-    left.set(xlabel="root mean square of the entries", title="Weights")
+    label_axes(left, grid="x", xlabel="root mean square of the entries", title="Weights")
     ratios = [v.gradient_norm / v.norm if v.norm else 0.0 for v in variables]
     right.barh(positions, ratios, color=line_style(1)["color"], hatch="//")
-    right.set(xlabel="gradient norm / weight norm", title="Gradients relative to weights")
-    if any(v.gradient_norm for v in variables):
+    label_axes(right, grid="x", xlabel="gradient norm / weight norm", title="Gradients relative to weights")
+    if any(ratios):
         right.set_xscale("log")
-    for axes in (left, right):
-        axes.grid(alpha=0.3, axis="x")
     return figure
 
 
@@ -191,6 +182,33 @@ def norms_by_step(model: Seq2Seq | LanguageModel, tape: DeferredGradients) -> di
         part: [_norm(gradient) for gradient in tape.output_gradients(cell.recurrent.matrix)]
         for part, cell in cells.items()
     }
+
+
+def gradient_by_distance(model: LanguageModel, tokens: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """How much the loss after the last token depends on each input vector: ‖∂L/∂x_{T-d}‖ at the distances d.
+
+    Args:
+        tokens: ids, int32 [rows, T].
+        targets: the token after the last one of each row, int32 [rows].
+
+    Returns:
+        Mean norm over the rows, by distance: [T]; the first value is that of the last token.
+
+    Source: Bengio et al. 1994; Pascanu et al. 2013.
+    """
+    vectors = tf.transpose(model.target_embedding(tf.constant(tokens)), [1, 0, 2])
+    steps = tf.unstack(vectors)
+    with tf.GradientTape() as tape:
+        tape.watch(steps)
+        states = model.start(len(tokens))
+        maxout: tf.Tensor | tuple[()] = ()
+        for vector in steps:
+            inputs = model.decoder.project_inputs(vector)
+            states, maxout = model.decoder.step_cells(inputs.cell, None, states), inputs.maxout
+        logits = model.output.logits(model.decoder.combine(states[-1].output, None, maxout))
+        loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.constant(targets), logits))
+    norms = [tf.norm(gradient, axis=1) for gradient in tape.gradient(loss, steps)]
+    return np.array([float(tf.reduce_mean(norm)) for norm in reversed(norms)])
 
 
 def _variable_norms(variable: tf.Variable, gradient: Any) -> VariableNorms:

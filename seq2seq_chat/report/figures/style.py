@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager as font_manager
 
@@ -62,6 +63,14 @@ def new_figure(width: float, height: float) -> Figure:
     """Create an empty figure in the common style; sizes in inches."""
     mpl.rcParams.update(_STYLE | {"font.family": installed_fonts("DejaVu Sans")})
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def label_axes(axes: Axes, *, legend: bool = True, grid: Literal["both", "x", "y"] = "both", **settings: Any) -> None:
+    """Set titles, labels, scales and limits as ``Axes.set`` does, and draw a grid and a legend of what has a label."""
+    axes.set(**settings)
+    axes.grid(alpha=0.3, axis=grid)
+    if legend and axes.get_legend_handles_labels()[0]:
+        axes.legend()
 
 
 def line_style(index: int, marker: bool = True) -> dict[str, Any]:

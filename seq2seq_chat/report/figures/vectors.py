@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.report.figures.style import COLORS, MARKERS, new_figure, plot_label
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
@@ -30,19 +29,19 @@ def draw_projections(
     title: str,
     clusters: np.ndarray | None = None,
     max_labels: int = 60,
-    neighborhoods: Future[np.ndarray] | None = None,
+    *,
+    neighborhoods: Future[np.ndarray],
 ) -> Figure:
     """Draw vectors by PCA, and normalized vectors by t-SNE.
 
     Args:
         clusters: cluster index of each point, shown by color and marker: [n].
         max_labels: labels to draw, as far as they do not overlap.
-        neighborhoods: of :func:`start_tsne`, if it was started before.
+        neighborhoods: of :func:`start_tsne`.
 
     Raises:
         UserError: There are fewer than two dimensions.
     """
-    neighborhoods = neighborhoods or start_tsne(vectors)
     points, shares = principal_components(vectors.values)
     if points.shape[1] < 2:
         raise UserError("there are too few points to draw")
@@ -103,7 +102,6 @@ def _label_points(axes: Axes, points: np.ndarray, labels: Sequence[str], max_lab
             placed.append(box)
 
 
-MAX_TSNE_POINTS = 3000
 BATCH_SIZE = 256
 CLUSTERS = 7  # the number of colors
 CLUSTER_EXAMPLES = 6  # labels listed for a cluster
@@ -136,8 +134,7 @@ def thought_vectors(loaded: LoadedRun, texts: Sequence[str]) -> Vectors:
 
     The labels are the utterances as the model reads them.
     """
-    model, data = loaded.config.model, loaded.config.data
-    source = loaded.codecs.source
+    model, data, source = loaded.config.model, loaded.config.data, loaded.codecs.source
     tokens = {source.text(words): words for words in map(source.tokenizer.encode, texts)}
     fitted = {
         label: fit_source(source.vocabulary.ids(words), model.encoder_steps, data.reverse_input)
@@ -146,27 +143,16 @@ def thought_vectors(loaded: LoadedRun, texts: Sequence[str]) -> Vectors:
     }
     if not fitted:
         raise UserError("no utterance has words")
-    sources = np.stack([ids for ids, _ in fitted.values()])
-    lengths = np.array([length for _, length in fitted.values()], np.int32)
-    encode = _encode_graph(loaded)
-    states = [
-        encode(tf.constant(sources[start : start + BATCH_SIZE]), tf.constant(lengths[start : start + BATCH_SIZE]))
-        for start in range(0, len(fitted), BATCH_SIZE)
-    ]
-    return Vectors(list(fitted), np.concatenate(states))
+    signature = [tf.TensorSpec([None, model.encoder_steps], tf.int32), tf.TensorSpec([None], tf.int32)]
 
-
-def _encode_graph(loaded: LoadedRun) -> tf.types.experimental.GenericFunction:
-    steps = loaded.config.model.encoder_steps
-
-    @tf.function(
-        autograph=False,
-        input_signature=[tf.TensorSpec([None, steps], tf.int32), tf.TensorSpec([None], tf.int32)],
-    )
+    @tf.function(autograph=False, input_signature=signature)
     def encode(source: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         return tf.concat(tf.nest.flatten(loaded.model.encode(source, lengths).states), axis=1)
 
-    return encode
+    sources, lengths = (np.array(part, np.int32) for part in zip(*fitted.values(), strict=True))
+    batches = [slice(start, start + BATCH_SIZE) for start in range(0, len(fitted), BATCH_SIZE)]
+    states = [encode(tf.constant(sources[batch]), tf.constant(lengths[batch])) for batch in batches]
+    return Vectors(list(fitted), np.concatenate(states))
 
 
 def word_vectors(loaded: LoadedRun, count: int = 1000) -> Vectors:
@@ -216,8 +202,6 @@ def tsne(values: np.ndarray) -> np.ndarray:
 
     if len(values) < 5:
         raise UserError(f"t-SNE needs at least 5 points, but there are {len(values)}")
-    if len(values) > MAX_TSNE_POINTS:
-        raise ValueError(f"at most {MAX_TSNE_POINTS} points")
     reduced, _ = principal_components(values, 50)
     model = TSNE(2, perplexity=min(30.0, (len(values) - 1) / 3), init="pca", random_state=SEED)
     with threadpool_limits(1, "openmp"):
@@ -245,15 +229,8 @@ def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray
 
 
 def nearest_neighbors(vectors: Vectors, label: str, count: int = 6) -> list[tuple[str, float]]:
-    """The points nearest to a labeled one and their cosine similarities, nearest first.
-
-    Raises:
-        UserError: No point has this label.
-    """
-    if label not in vectors.labels:
-        raise UserError(f"{label!r} is not one of the {len(vectors.labels):,} labels")
-    normalized = vectors.normalized
-    index = vectors.labels.index(label)
+    """The points nearest to a labeled one and their cosine similarities, nearest first."""
+    normalized, index = vectors.normalized, vectors.labels.index(label)
     similarities = normalized @ normalized[index]
     ranked = [int(other) for other in np.argsort(-similarities, kind="stable") if other != index]
     return [(vectors.labels[other], float(similarities[other])) for other in ranked[:count]]
@@ -270,30 +247,3 @@ def export_projector(vectors: Vectors, folder: Path) -> None:
         file.writelines(" ".join(label.split()) + "\n" for label in vectors.labels)
     config = 'embeddings {\n  tensor_path: "vectors.tsv"\n  metadata_path: "metadata.tsv"\n}\n'
     write_atomically(folder / "projector_config.pbtxt", config)
-
-
-def gradient_by_distance(model: LanguageModel, tokens: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """How much the loss after the last token depends on each input vector: ‖∂L/∂x_{T-d}‖ at the distances d.
-
-    Args:
-        tokens: ids, int32 [rows, T].
-        targets: the token after the last one of each row, int32 [rows].
-
-    Returns:
-        Mean norm over the rows, by distance: [T]; the first value is that of the last token.
-
-    Source: Bengio et al. 1994; Pascanu et al. 2013.
-    """
-    vectors = tf.transpose(model.target_embedding(tf.constant(tokens)), [1, 0, 2])
-    steps = tf.unstack(vectors)
-    with tf.GradientTape() as tape:
-        tape.watch(steps)
-        states = model.start(len(tokens))
-        maxout: tf.Tensor | tuple[()] = ()
-        for vector in steps:
-            inputs = model.decoder.project_inputs(vector)
-            states, maxout = model.decoder.step_cells(inputs.cell, None, states), inputs.maxout
-        logits = model.output.logits(model.decoder.combine(states[-1].output, None, maxout))
-        loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.constant(targets), logits))
-    norms = [tf.norm(gradient, axis=1) for gradient in tape.gradient(loss, steps)]
-    return np.array([float(tf.reduce_mean(norm)) for norm in reversed(norms)])

@@ -76,7 +76,7 @@ class ParsedPage(HTMLParser):
 def _small_report() -> Iterator[None]:
     """Narrow beams, few samples, coarse figures, and any projection for t-SNE, which has a test of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq_chat.report.figures.beams.WIDTHS", (1, 2))
+        patch.setattr("seq2seq_chat.report.figures.replies.WIDTHS", (1, 2))
         patch.setattr("seq2seq_chat.report.measure.EXAMPLES", 4)
         patch.setattr("seq2seq_chat.report.figures.style.DPI", 40)
         patch.setattr("seq2seq_chat.report.figures.vectors.tsne", lambda values: values[:, :2])

@@ -12,7 +12,7 @@ from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.engines.tensorflow.engine import load_language_model
 from seq2seq_chat.report.evaluate import evaluate_language_model
-from seq2seq_chat.report.figures.vectors import gradient_by_distance
+from seq2seq_chat.report.figures.model_internals import gradient_by_distance
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli
 from tests.random_runs import random_language_run

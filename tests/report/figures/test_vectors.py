@@ -41,8 +41,6 @@ def test_clusters_and_neighbors_are_the_groups(points: Vectors) -> None:
     for group in range(3):
         assert len(set(cluster_index[10 * group : 10 * group + 10])) == 1
     assert {label[0] for label, _ in vectors.nearest_neighbors(points, "b3", 9)} == {"b"}
-    with pytest.raises(UserError, match="nobody"):
-        vectors.nearest_neighbors(points, "nobody")
 
 
 def test_neighbors_are_ranked_by_their_angle() -> None:
