@@ -42,7 +42,7 @@ from seq2seq_chat.system.versions import load_tensorflow
 load_tensorflow()
 from seq2seq_chat.cli import main
 from seq2seq_chat.data.running_text import Streams
-from seq2seq_chat.chat.chatbot import LanguageModelScorer
+from seq2seq_chat.chat.generator import LanguageModelScorer
 from seq2seq_chat.training import saving, validation
 from seq2seq_chat.training.sampler import ShuffledBatches
 
