@@ -11,8 +11,7 @@ from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import Vocabulary
-from seq2seq_chat.training.learner import build_learner
-from seq2seq_chat.training.sampler import training_batches
+from seq2seq_chat.training.learner import build_learner, training_batches
 
 PROGRESS_EVERY, EVALUATE_EVERY = 10, 60  # steps
 MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the replies are not evaluated

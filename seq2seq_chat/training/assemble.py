@@ -16,7 +16,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.detokenize import HypothesisReader
 from seq2seq_chat.config import Config, Training, parse_config, trained_settings
 from seq2seq_chat.data.corpus_file import explain_validation
-from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.dataset import Dataset, open_training_corpus
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.execution import micro_batch_count
@@ -28,7 +28,7 @@ from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
 from seq2seq_chat.training.rendezvous import Cluster
@@ -40,7 +40,6 @@ from seq2seq_chat.training.restore import (
     load_newest_checkpoint,
     load_pretrained_embeddings,
 )
-from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan
 from seq2seq_chat.training.validation import SampleValidator, Validator

@@ -23,10 +23,9 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import remove_folder
 from seq2seq_chat.training import experiment
-from seq2seq_chat.training.learner import build_learner
+from seq2seq_chat.training.learner import build_learner, training_batches
 from seq2seq_chat.training.loop import Trainer
 from seq2seq_chat.training.restore import TrainingInputs, load_newest_checkpoint
-from seq2seq_chat.training.sampler import training_batches
 from tests.conftest import Cli
 
 KILLS = 6
@@ -44,7 +43,7 @@ from seq2seq_chat.cli import main
 from seq2seq_chat.data.running_text import Streams
 from seq2seq_chat.chat.rerank import LanguageModelScorer
 from seq2seq_chat.training import saving, validation
-from seq2seq_chat.training.sampler import ShuffledBatches
+from seq2seq_chat.training.learner import ShuffledBatches
 
 def report(text):
     sys.__stdout__.write(f"AT {text}\\n")

@@ -16,8 +16,8 @@ from seq2seq_chat.checks.data import check_data
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.training.sampler import BatchSampler, open_training_corpus
+from seq2seq_chat.data.dataset import Dataset, open_training_corpus
+from seq2seq_chat.training.learner import BatchSampler
 from tests.conftest import Cli
 
 

@@ -20,8 +20,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import saving
 from seq2seq_chat.training.experiment import Session, _record_start
-from seq2seq_chat.training.learner import build_learner
-from seq2seq_chat.training.sampler import training_batches
+from seq2seq_chat.training.learner import build_learner, training_batches
 from seq2seq_chat.training.saving import BackgroundWriter
 from tests.conftest import Cli
 
