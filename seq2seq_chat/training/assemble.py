@@ -42,7 +42,7 @@ from seq2seq_chat.training.restore import (
 )
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan
-from seq2seq_chat.training.validation import SampleValidator, Validator
+from seq2seq_chat.training.validation import SampleValidator
 
 
 def build_trainer(
@@ -175,7 +175,7 @@ class SampleSetup:
             f"{validated}; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
         )
 
-    def build_validator(self) -> Validator | None:
+    def build_validator(self) -> SampleValidator | None:
         """What validates the model of the learner; None without a validation corpus."""
         config, codecs, corpus, model = self._config, self._codecs, self._validation_corpus, self._learner.model
         if corpus is None:

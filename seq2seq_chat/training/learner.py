@@ -102,11 +102,6 @@ class ShuffledBatches:
         return self._batches.buckets
 
     @property
-    def sizes(self) -> Sequence[int]:
-        """Number of samples in each bucket."""
-        return self._batches.sizes
-
-    @property
     def state(self) -> dict[str, int]:
         """What maps step numbers to samples; part of every checkpoint."""
         return {"batch_size": self._batch_size, "order_begun": self._sampler.start_step}

@@ -14,12 +14,13 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.system.signals import StopRequest
 from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.language_model import LanguageModelValidator
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import TimePlan
-from seq2seq_chat.training.validation import Validator
+from seq2seq_chat.training.validation import SampleValidator
 
 
 @dataclass
@@ -201,7 +202,7 @@ class Chief(Role):
     def __init__(
         self,
         state: TrainingState,
-        validator: Validator | None,
+        validator: SampleValidator | LanguageModelValidator | None,
         reporter: Reporter,
         saver: Saver,
         save_settings: Callable[[Training], object],

@@ -94,13 +94,6 @@ def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Clu
         ) from None
 
 
-def loopback_addresses(count: int) -> list[str]:
-    """Addresses with free ports for workers on this machine."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{server.getsockname()[1]}" for server in sockets]
-
-
 def wait_for_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
     """Wait until all workers are connected.
 

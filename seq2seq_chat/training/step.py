@@ -26,7 +26,7 @@ from seq2seq_chat.model.output import SampledWords, softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext, RowSlice, SamplingSchedule, sampling_schedule
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
-from seq2seq_chat.training.optimizers import CLIPPINGS, sum_gradients, sum_repeated_rows
+from seq2seq_chat.training.optimizers import clip, sum_gradients, sum_repeated_rows
 
 Shapes = tuple[tuple[int, ...], ...]
 """Of the arrays of a batch."""
@@ -61,8 +61,7 @@ class TrainingStep:
     ) -> None:
         self._model, self._optimizer, self._distribution = model, optimizer, distribution
         self._task_loss = task_loss or SampleLoss(cast(Seq2Seq, model), settings)
-        self._clipping_limit = settings.gradient_clipping
-        self._clip = CLIPPINGS[settings.gradient_clipping_by]
+        self._clipping = settings.gradient_clipping, settings.gradient_clipping_by
         self._sampler = softmax_sampler(settings, model.vocabulary_size, model.seed, model.config.decoder_steps)
         self._sampling_schedule = _sampling_schedule(settings)
         self._compute_dtype = tf.as_dtype(settings.precision)
@@ -119,7 +118,7 @@ class TrainingStep:
         if self._distribution.devices > 1:
             gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # fewer rows to send
         nats, stop, *gradients = self._distribution.all_reduce([loss.nats, stop, *gradients])
-        gradients, norm = self._clip(gradients, self._clipping_limit)
+        gradients, norm = clip(gradients, *self._clipping)
         gradients_and_variables = zip(gradients, self._model.trainable_variables, strict=True)
         self._optimizer.apply_gradients(gradients_and_variables, experimental_aggregate_gradients=False)
         if self._scales_loss:  # after an overflow the optimizer skips the step

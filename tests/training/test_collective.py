@@ -28,9 +28,9 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import assemble
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.rendezvous import Cluster, loopback_addresses
+from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.step import TrainingStep
-from tests.conftest import Cli, write_conversations
+from tests.conftest import Cli, loopback_addresses, write_conversations
 from tests.training.test_recovery import arrays, logged_lines, only_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
 

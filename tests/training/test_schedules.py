@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.config import ConfigError, Training, parse_config
-from seq2seq_chat.training.optimizers import Schedule, clip_by_global_norm, clip_by_value
+from seq2seq_chat.training.optimizers import Schedule, clip
 from tests.conftest import Cli
 
 
@@ -38,7 +38,7 @@ def test_a_rate_that_drops_at_plateaus() -> None:
 def test_clipping_by_value() -> None:
     """Repeated rows of a sparse gradient are summed first: 0.4 + 0.4 is more than 0.5."""
     sparse = tf.IndexedSlices(tf.constant([[0.4], [0.1], [0.4]]), tf.constant([2, 0, 2]), tf.constant([3, 1]))
-    (dense, rows), norm = clip_by_value([tf.constant([[3.0, -0.2], [-4.0, 0.5]]), sparse], 0.5)
+    (dense, rows), norm = clip([tf.constant([[3.0, -0.2], [-4.0, 0.5]]), sparse], 0.5, "value")
     np.testing.assert_allclose(dense, [[0.5, -0.2], [-0.5, 0.5]])
     np.testing.assert_allclose(tf.convert_to_tensor(rows), [[0.1], [0.0], [0.5]])
     assert float(norm) == pytest.approx(np.sqrt(9 + 0.04 + 16 + 0.25 + 0.64 + 0.01))
@@ -84,19 +84,19 @@ def sparse(rows: list[int], values: list[list[float]]) -> tf.IndexedSlices:
 def test_the_norm_of_repeated_rows_is_that_of_their_sum() -> None:
     """Row 0 adds up to 3 - 3 = 0, row 1 to 1 + 2 = 3, and the dense gradient is 4: the norm is 5."""
     gradients = [sparse([0, 1, 0, 1], [[3.0], [1.0], [-3.0], [2.0]]), tf.constant([4.0])]
-    unclipped, norm = clip_by_global_norm(gradients, None)
+    unclipped, norm = clip(gradients, None)
     assert float(norm) == pytest.approx(5.0)
     np.testing.assert_allclose(unclipped[1], [4.0])
-    clipped, norm = clip_by_global_norm(gradients, 1.0)
+    clipped, norm = clip(gradients, 1.0)
     assert float(norm) == pytest.approx(5.0)
     np.testing.assert_allclose(clipped[1], [0.8])
     np.testing.assert_allclose(tf.convert_to_tensor(clipped[0])[:2], [[0.0], [0.6]], atol=1e-7)
 
 
 def test_small_gradients_do_not_change() -> None:
-    gradients, norm = clip_by_global_norm([tf.constant([0.3, 0.4])], 10.0)
+    gradients, norm = clip([tf.constant([0.3, 0.4])], 10.0)
     assert float(norm) == pytest.approx(0.5)
     np.testing.assert_allclose(gradients[0], [0.3, 0.4])
-    gradients, norm = clip_by_global_norm([tf.zeros([3])], 10.0)
+    gradients, norm = clip([tf.zeros([3])], 10.0)
     assert float(norm) == 0.0
     assert not np.any(gradients[0])
