@@ -22,31 +22,32 @@ def toy_vectors() -> Sent2Vec:
     return Sent2Vec(Arguments(dim=2, bucket=50), {"a": 0, "b": 1}, vectors)
 
 
+def diversity(*replies: str) -> Diversity:
+    counts = Diversity()
+    for reply in replies:
+        counts.add([reply])
+    return counts
+
+
 def test_diversity_by_hand() -> None:
     """a b a | a b | (empty): 5 words, 2 of them different; 3 bigrams, 2 of them different."""
-    diversity = Diversity()
-    diversity.add(["a b a", "a b"])
-    diversity.add([""])
-    assert diversity.distinct_1 == pytest.approx(2 / 5)
-    assert diversity.distinct_2 == pytest.approx(2 / 3)
-    assert diversity.mean_length == pytest.approx(5 / 3)
-    assert diversity.distinct_replies == 1
-    assert diversity.entropy == pytest.approx(-(0.6 * math.log2(0.6) + 0.4 * math.log2(0.4)))
-
-
-def test_most_frequent_replies_by_hand() -> None:
-    diversity = Diversity()
-    diversity.add(["x"] * 5 + ["y"] * 3 + ["b", "a"])
-    assert diversity.most_frequent(3) == [("x", 0.5), ("y", 0.3), ("a", 0.1)]
-    assert diversity.most_frequent_share(2) == pytest.approx(0.8)
+    assert diversity("a b a", "a b", "").metrics() == {
+        "distinct_1": pytest.approx(2 / 5),
+        "distinct_2": pytest.approx(2 / 3),
+        "distinct_replies": 1,
+        "words_used": 2,
+        "word_entropy_bits": pytest.approx(-(0.6 * math.log2(0.6) + 0.4 * math.log2(0.4))),
+        "most_frequent_share": pytest.approx(1),
+        "mean_length": pytest.approx(5 / 3),
+    }
+    assert diversity(*"xxxxxyyyba").most_frequent(3) == [("x", 0.5), ("y", 0.3), ("a", 0.1)]
+    assert diversity(*["x"] * 4, *map(str, range(20))).metrics()["most_frequent_share"] == pytest.approx(13 / 24)
 
 
 def test_diversity_without_replies_is_none() -> None:
-    diversity = Diversity()
-    assert diversity.distinct_1 is diversity.distinct_2 is diversity.mean_length is diversity.entropy is None
-    assert diversity.most_frequent_share() is None
-    diversity.add(["", ""])
-    assert (diversity.distinct_1, diversity.mean_length, diversity.most_frequent_share()) == (None, 0, 1)
+    assert {value for key, value in diversity().metrics().items() if key != "words_used"} == {None}
+    empty = diversity("", "").metrics()
+    assert (empty["distinct_1"], empty["mean_length"], empty["most_frequent_share"]) == (None, 0, 1)
 
 
 def test_distance_by_hand() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import Model
+from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import WordSampler
-from seq2seq_chat.model.randomness import RandomContext, sampling_mask, sampling_schedule
+from seq2seq_chat.model.randomness import RandomContext, sampling_mask, sampling_probability
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.text.vocabulary import GO
 from tests.random_weights import randomize
@@ -34,8 +35,12 @@ VOCABULARY = 23
         ("inverse_sigmoid", 0.5, 10, 10**6, 0.5),
     ],
 )
-def test_schedule(kind: str, max_probability: float, steps: int, step: int, expected: float) -> None:
-    probability = sampling_schedule(kind, max_probability, steps)(tf.constant(step, tf.int64))
+def test_schedule(kind: Any, max_probability: float, steps: int, step: int, expected: float) -> None:
+    settings = Training(
+        scheduled_sampling=kind, scheduled_sampling_probability=max_probability, scheduled_sampling_steps=steps
+    )
+    probability = sampling_probability(settings, tf.constant(step, tf.int64))
+    assert probability is not None
     assert float(probability) == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
