@@ -1,4 +1,7 @@
-"""Deferred gradients against automatic differentiation, which is compared with finite differences."""
+"""Deferred gradients against automatic differentiation; steps of a loop are traced once.
+
+``test_seq2seq.py`` compares gradients with finite differences.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from seq2seq_chat.config import Model, Training
-from seq2seq_chat.model.deferred import DeferredGradients
+from seq2seq_chat.model.deferred import DeferredGradients, matmul
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
+from seq2seq_chat.model.step_copies import copied
 from seq2seq_chat.text.vocabulary import EOS
 from seq2seq_chat.training.optimizers import sum_repeated_rows
-from tests.model.test_architectures import VALUES, is_valid
+from tests.model.test_seq2seq import VALUES, is_valid
 from tests.pairwise import pairwise
 
 VOCABULARY = 23
@@ -53,10 +58,10 @@ def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
 COMBINATIONS = pairwise(
     {
         **VALUES,
-        "attention": (*VALUES["attention"], "concat"),
         "projection_size": (6, None),
         "shared_embeddings": (False, True),
         "dropout": (0.3, 0.0),
+        "scheduled_sampling": (None, 0.5),
         "sampled_softmax": (None, 8),
         "sampled_softmax_per": ("batch", "decoder_step"),
     },
@@ -67,14 +72,15 @@ COMBINATIONS = pairwise(
 @pytest.mark.parametrize("settings", COMBINATIONS, ids=str)
 def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, Any]) -> None:
     """For all pairs of settings."""
-    architecture = {name: value for name, value in settings.items() if not name.startswith("sampled_softmax")}
+    architecture = {name: value for name, value in settings.items() if name in Model.model_fields}
     model = small_model(**architecture)
     batch = small_batch(model)
     training = Training(**{name: settings[name] for name in ("sampled_softmax", "sampled_softmax_per")})
     sampler = softmax_sampler(training, VOCABULARY, seed=1, decoder_steps=model.config.decoder_steps)
 
     def loss() -> tf.Tensor:
-        random = RandomContext(seed=1, step=tf.constant(2, tf.int64), dropout_rate=settings["dropout"])
+        probability = settings["scheduled_sampling"]  # choosing a word has no gradient, but its vector is trained
+        random = RandomContext(1, tf.constant(2, tf.int64), settings["dropout"], probability)
         result = model.loss(*batch, random=random, sampled_words=sampler and sampler(random.step))
         return result.nats / result.tokens
 
@@ -93,26 +99,6 @@ def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, 
         np.testing.assert_allclose(dense(ours), dense(theirs), rtol=1e-4, atol=1e-7, err_msg=variable.name)
 
 
-def test_gradient_equals_finite_differences() -> None:
-    model = small_model()
-    batch = small_batch(model)
-    with tf.GradientTape() as tape:
-        loss = model.loss(*batch).nats
-    gradients = tape.gradient(loss, model.trainable_variables)
-    rng, epsilon = np.random.default_rng(0), 3e-2
-    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
-        direction = rng.standard_normal(variable.shape).astype(np.float32)
-        direction /= np.linalg.norm(direction)
-        values = variable.numpy()
-        ends = []
-        for sign in (1, -1):
-            variable.assign(values + sign * epsilon * direction)
-            ends.append(float(model.loss(*batch).nats))
-        variable.assign(values)
-        slope = float(np.sum(dense(gradient) * direction))
-        assert (ends[0] - ends[1]) / (2 * epsilon) == pytest.approx(slope, rel=0.02, abs=2e-3), variable.name
-
-
 def test_unused_weights_have_no_gradient() -> None:
     model = small_model()
     with DeferredGradients() as tape:
@@ -124,3 +110,72 @@ def test_unused_weights_have_no_gradient() -> None:
     assert by_name["encoder/layer0/recurrent:0"] is not None
     assert by_name["decoder/layer0/recurrent:0"] is None
     assert by_name["output/words:0"] is None
+
+
+def build(model: Seq2Seq, steps: int) -> FuncGraph:
+    """The graph of loss and gradients for sources and targets of some steps."""
+
+    def gradients(source: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        with DeferredGradients() as tape:
+            loss = model.loss(source, lengths, source, lengths).nats
+        return tape.gradient(loss, model.trainable_variables)
+
+    specs = tf.TensorSpec([4, steps], tf.int32), tf.TensorSpec([4], tf.int32)
+    return tf.function(gradients, autograph=False).get_concrete_function(*specs).graph
+
+
+def test_cost_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of encoder and decoder has few operations, and nearly all of them are copied."""
+    traced = []
+    create = FuncGraph._create_op_internal
+
+    def record(graph: FuncGraph, *arguments: object, **options: object) -> tf.Operation:
+        traced.append(1)
+        return create(graph, *arguments, **options)
+
+    monkeypatch.setattr(FuncGraph, "_create_op_internal", record)
+    model, counts = small_model(), []
+    for steps in (4, 14):
+        traced.clear()
+        operations = len(build(model, steps).get_operations())
+        counts.append((operations, len(traced)))
+    (few, few_traced), (many, many_traced) = counts
+    assert (many - few) / 10 < 110
+    assert (many_traced - few_traced) / 10 < 10
+
+
+def test_gradients_of_a_chain() -> None:
+    """h_t = tanh(h_{t-1} W + x) + t, with the number of the step as an argument, against automatic differentiation."""
+    weight, x = tf.Variable([[0.5, -0.3], [0.2, 0.7]]), tf.Variable([[0.1, 0.4], [-0.6, 0.9]])
+
+    def loss() -> tf.Tensor:
+        inputs = tf.convert_to_tensor(x)
+        step = copied(lambda state, inputs, t: tf.tanh(matmul(state, weight) + inputs) + tf.cast(t, tf.float32))
+        state = inputs
+        for t in range(3):
+            state = step(state, inputs, t)
+        return tf.reduce_sum(state**2)
+
+    @tf.function(autograph=False)
+    def deferred() -> list[tf.Tensor]:
+        with DeferredGradients() as tape:
+            value = loss()
+        return tape.gradient(value, [weight, x])
+
+    with tf.GradientTape() as tape:
+        value = loss()
+    for ours, theirs in zip(deferred(), tape.gradient(value, [weight, x]), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_gradient_is_never_lost() -> None:
+    x = tf.Variable([[0.1, 0.4]])
+
+    @tf.function(autograph=False)
+    def unroll() -> None:
+        with DeferredGradients():
+            hidden = tf.tanh(x)
+            copied(lambda state: state + hidden)(tf.zeros([1, 2]))
+
+    with pytest.raises(ValueError, match="as an argument, because it has a gradient"):
+        unroll()
