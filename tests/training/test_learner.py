@@ -1,7 +1,9 @@
-"""Training samples: which are left out, and their order, a different shuffle of each epoch."""
+"""Training samples in an order that is a different shuffle of each epoch, and graphs that are built ahead."""
 
 import json
+import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset, open_training_corpus
-from seq2seq_chat.training.learner import BatchSampler
+from seq2seq_chat.training.learner import BatchSampler, GraphBuilder
 from tests.conftest import Cli
+from tests.training.test_step import configuration, make_step, random_batch
 
 
 @settings(max_examples=30, deadline=None)
@@ -175,3 +178,63 @@ def test_only_training_leaves_samples_out(cli: Cli, tmp_path: Path) -> None:
     assert "12 training samples" in result.out and "20 validation samples" in result.out
     refused = cli("train", "--resume", result.out.splitlines()[-1], "--set", "data.max_length=5")
     assert "data.max_length (4 → 5)" in refused.error_message
+
+
+BUCKETS = [(5, 4), (3, 2), (5, 4), (2, 2), (3, 2)]
+
+
+def bucket_batch(step: int) -> Any:
+    return random_batch(step, *BUCKETS[step])
+
+
+class FakeStep:
+    """Records which batches it builds graphs for; waits for permission before each."""
+
+    def __init__(self) -> None:
+        self.built: list[Any] = []
+        self.started, self.may_build = threading.Event(), threading.Event()
+
+    def build(self, batch: Sequence[Any]) -> None:
+        self.started.set()
+        assert self.may_build.wait(60)
+        self.built.append(batch)
+
+
+@pytest.mark.slow
+def test_graphs_that_were_built_ahead_give_the_same_results() -> None:
+    losses, built = [], []
+    for ahead in (False, True):
+        _, step = make_step(configuration())
+        builder = GraphBuilder(step, bucket_batch)
+        if ahead:
+            builder.start(range(1, 5))
+            builder.start(range(5, 10))  # has no effect
+            builder._thread.join()  # type: ignore[union-attr]
+        built.append(len(step._graphs))
+        losses.append([float(step(bucket_batch(number), number).loss.nats) for number in range(5)])
+        assert step.traces == len(step._graphs) == 3
+    assert built == [0, 3]
+    np.testing.assert_array_equal(*losses)
+
+
+def test_a_request_to_stop_ends_it_after_the_current_graph() -> None:
+    step: Any = FakeStep()
+    builder = GraphBuilder(step, lambda number: [number])
+    builder.start(range(3, 9))
+    assert step.started.wait(60)
+    stopping = threading.Thread(target=builder.stop)
+    stopping.start()
+    assert builder._stop_request.wait(60)
+    step.may_build.set()
+    stopping.join(60)
+    assert step.built == [[3]]
+
+
+def test_an_error_is_left_to_the_step_that_needs_the_batch(capfd: pytest.CaptureFixture[str]) -> None:
+    step: Any = FakeStep()
+    step.may_build.set()
+    builder = GraphBuilder(step, [["first"]].__getitem__)
+    builder.start(range(5))
+    builder._thread.join()  # type: ignore[union-attr]
+    assert step.built == [["first"]]
+    assert capfd.readouterr().err == ""
