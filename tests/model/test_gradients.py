@@ -18,37 +18,11 @@ from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.step_copies import copied
-from seq2seq_chat.text.vocabulary import EOS
 from seq2seq_chat.training.optimizers import sum_repeated_rows
-from tests.model.test_seq2seq import VALUES, is_valid
+from tests.model.test_seq2seq import SAMPLES, VALUES, VOCABULARY, is_valid, make_batch, make_model
 from tests.pairwise import pairwise
 
-VOCABULARY = 23
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
-
-
-def small_model(**changes: object) -> Seq2Seq:
-    settings = {
-        "hidden_size": 7,
-        "embedding_size": 5,
-        "projection_size": 6,
-        "encoder_steps": 3,
-        "decoder_steps": 3,
-    }
-    return Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=3)
-
-
-def small_batch(model: Seq2Seq) -> tuple[np.ndarray, ...]:
-    """Sources and targets of several lengths, and a row without a sample."""
-    rng = np.random.default_rng(5)
-    source_length, target_length = np.array([3, 2, 1, 0], np.int32), np.array([2, 3, 1, 0], np.int32)
-    source, target = (np.zeros((4, 3), np.int32) for _ in range(2))
-    for row in range(4):
-        source[row, : source_length[row]] = rng.integers(4, VOCABULARY, source_length[row])
-        target[row, : target_length[row]] = rng.integers(4, VOCABULARY, target_length[row])
-        if target_length[row]:
-            target[row, target_length[row] - 1] = EOS
-    return source, source_length, target, target_length
 
 
 def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
@@ -58,7 +32,6 @@ def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
 COMBINATIONS = pairwise(
     {
         **VALUES,
-        "projection_size": (6, None),
         "shared_embeddings": (False, True),
         "dropout": (0.3, 0.0),
         "scheduled_sampling": (None, 0.5),
@@ -73,8 +46,8 @@ COMBINATIONS = pairwise(
 def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, Any]) -> None:
     """For all pairs of settings."""
     architecture = {name: value for name, value in settings.items() if name in Model.model_fields}
-    model = small_model(**architecture)
-    batch = small_batch(model)
+    model = make_model(**architecture)
+    batch = make_batch([*SAMPLES[:3], ([], [])])  # the last row has no sample
     training = Training(**{name: settings[name] for name in ("sampled_softmax", "sampled_softmax_per")})
     sampler = softmax_sampler(training, VOCABULARY, seed=1, decoder_steps=model.config.decoder_steps)
 
@@ -100,9 +73,9 @@ def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, 
 
 
 def test_unused_weights_have_no_gradient() -> None:
-    model = small_model()
+    model = make_model()
     with DeferredGradients() as tape:
-        encoded = model.encode(*small_batch(model)[:2])
+        encoded = model.encode(*make_batch()[:2])
         loss = tf.reduce_sum(encoded.outputs)
     by_name = dict(
         zip((v.name for v in model.trainable_variables), tape.gradient(loss, model.trainable_variables), strict=True)
@@ -134,7 +107,7 @@ def test_cost_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
         return create(graph, *arguments, **options)
 
     monkeypatch.setattr(FuncGraph, "_create_op_internal", record)
-    model, counts = small_model(), []
+    model, counts = make_model(), []
     for steps in (4, 14):
         traced.clear()
         operations = len(build(model, steps).get_operations())

@@ -200,16 +200,6 @@ def test_pretrained_vectors_are_for_words_that_the_other_run_does_not_know(tmp_p
             np.testing.assert_array_equal(rows[word], known.get(word, [1, 2, 3, number]))
 
 
-def test_a_damaged_checkpoint_is_skipped_as_in_a_chat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    origin = make_origin(tmp_path, {}, {})
-    path = origin.run.checkpoint_path(9)
-    path.write_bytes(origin.run.checkpoint_path(7).read_bytes()[:-400])
-    initial = read_initial_weights(RunSnapshot(origin.run, None), origin.run.config)
-    assert initial.step == 7
-    assert "0000000009.npz" in caplog.text
-    assert "the file is damaged, using the previous one" in caplog.text
-
-
 def test_the_vocabulary_of_the_other_run_must_be_its_own(tmp_path: Path) -> None:
     """Rows are matched by its words, so another order would mix them up."""
     origin = make_origin(tmp_path, {}, {})
