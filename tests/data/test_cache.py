@@ -120,44 +120,34 @@ def test_caches_of_earlier_versions_of_the_program_are_deleted(corpus_file: Writ
     assert caches(path) == [folder]
 
 
-@pytest.mark.parametrize("name", ["tokens", "offsets", "samples"])
-@pytest.mark.parametrize("damage", ["short", "empty", "gone", "other"])
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "short": lambda array: os.truncate(array, array.stat().st_size - 1),
+    "empty": lambda array: os.truncate(array, 0),
+    "gone": Path.unlink,
+    "of another length": lambda array: np.save(array, np.load(array)[1:]),
+}
+RECORDS = ("", "[]", "{}", '{"format": 1}', "\x00")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((f"{name}.npy", damage) for name in ("tokens", "offsets", "samples") for damage in DAMAGE.values()),
+        *(("cache.json", lambda path, text=text: path.write_text(text)) for text in RECORDS),
+        ("cache.json", Path.unlink),
+    ],
+)
 def test_damaged_cache_is_rebuilt(
-    corpus_file: Write, letters: Codecs, builds: list[Path], name: str, damage: str
+    corpus_file: Write, letters: Codecs, builds: list[Path], name: str, damage: Callable[[Path], object]
 ) -> None:
     path = corpus_file("a b c / d e f")
     Dataset.open(path, letters)
     (folder,) = caches(path)
-    array = folder / f"{name}.npy"
-    if damage == "short":
-        os.truncate(array, array.stat().st_size - 1)
-    elif damage == "empty":
-        os.truncate(array, 0)
-    elif damage == "gone":
-        array.unlink()
-    else:  # a valid array of another length
-        source = folder / ("offsets.npy" if name != "offsets" else "tokens.npy")
-        array.write_bytes(source.read_bytes())
-    assert first_sample(Dataset.open(path, letters)) == [[4, 5, 6], [7, 8, 9]]
-    assert len(builds) == 2
-    assert caches(path) == [folder]
-    Dataset.open(path, letters)
-    assert len(builds) == 2
-
-
-@pytest.mark.parametrize("record", [None, "", "[]", "{}", '{"format": 1}', "\x00"])
-def test_cache_without_its_record_is_incomplete(
-    corpus_file: Write, letters: Codecs, builds: list[Path], record: str | None
-) -> None:
-    path = corpus_file("a / b")
-    Dataset.open(path, letters)
-    (folder,) = caches(path)
-    if record is None:
-        (folder / "cache.json").unlink()
-    else:
-        (folder / "cache.json").write_text(record)
-    assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
-    assert len(builds) == 2
+    damage(folder / name)
+    for _ in range(2):
+        assert first_sample(Dataset.open(path, letters)) == [[4, 5, 6], [7, 8, 9]]
+        assert len(builds) == 2
+        assert caches(path) == [folder]
 
 
 def test_concurrent_builds(corpus_file: Write, letters: Codecs) -> None:

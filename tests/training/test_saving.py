@@ -69,19 +69,13 @@ def test_the_next_step_is_copied_again(tmp_path: Path) -> None:
     assert [float(read_arrays(tmp_path / f"{step}.npz", ["w"])[0]["w"][0]) for step in (1, 2)] == [1.0, 2.0]
 
 
-def test_without_memory_for_a_copy_it_writes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "free_memory", lambda: 100.0)  # bytes
-    variable, writer = tf.Variable(np.arange(50, dtype=np.float32), name="w"), BackgroundWriter()
-    writer.write(1, tmp_path / "a.npz", [variable], {})
-    variable.assign(np.zeros(50, np.float32))
-    writer.finish()
-    assert read_arrays(tmp_path / "a.npz", ["w"])[0]["w"].tolist() == list(range(50))
-
-
-@pytest.fixture
-def large_model(monkeypatch: pytest.MonkeyPatch) -> tuple[tf.Variable, tf.Variable, BackgroundWriter]:
-    """A small and a large variable, and a writer for which they are too large to copy."""
-    monkeypatch.setattr(saving, "MAX_COPY_BYTES", 150.0)  # bytes
+@pytest.fixture(params=["MAX_COPY_BYTES", "free_memory"])
+def large_model(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> tuple[tf.Variable, tf.Variable, BackgroundWriter]:
+    """A small and a large variable, and a writer for which they are too large to copy, or memory is too small."""
+    limits: dict[str, Any] = {"MAX_COPY_BYTES": 150.0, "free_memory": lambda: 6.0}  # bytes
+    monkeypatch.setattr(saving, request.param, limits[request.param])
     small, large = tf.Variable([1.0], name="s"), tf.Variable(np.ones(50, np.float32), name="w")
     return small, large, BackgroundWriter([small, large])
 
