@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import ConfigError, parse_config
+from seq2seq_chat.config import parse_config
 from seq2seq_chat.model import execution
 from seq2seq_chat.model.execution import Share, call_with_arrays, divide_rows, micro_batch_count, share_cores
 from tests.training.test_step import configuration, make_step, random_batch
@@ -104,12 +104,6 @@ def test_cores_are_shared_only_before_tensorflow_starts(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", raise_error)
     share_cores(2)
-
-
-def test_more_micro_batches_than_samples_are_rejected() -> None:
-    settings = {"name": "p", "data": {"train": "x"}, "training": {"batch_size": 4, "micro_batches": 5}}
-    with pytest.raises(ConfigError, match="micro_batches is 5, but batch_size is only 4"):
-        parse_config(settings, where="test")
 
 
 def test_the_result_is_that_of_the_function() -> None:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.config import Config, ConfigError, Data, Model, parse_config
+from seq2seq_chat.config import Config, Data, Model
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
@@ -257,18 +257,3 @@ def test_products_of_all_words_are_not_kept_for_large_vocabularies(monkeypatch: 
     assert model.search_weights().inputs.cell.shape == (30, 32)  # type: ignore[union-attr]
     monkeypatch.setattr("seq2seq_chat.model.seq2seq.MAX_PROJECTED_BYTES", 4 * 30 * 32 - 1)
     assert model.search_weights().inputs == ()
-
-
-@pytest.mark.parametrize(("key", "value"), [("attention_query", "previous"), ("output", "maxout")])
-def test_the_dynamic_decoder_refuses_what_the_addons_cannot_do(key: str, value: str) -> None:
-    settings = {"name": "x", "data": {"train": "t"}, "model": {key: value}}
-    for path in ("model.unrolling", "decoding.unrolling"):
-        with pytest.raises(
-            ConfigError, match=rf"unrolling dynamic does not support (model\.)?{key} {value}; use (static|built_in)"
-        ):
-            parse_config(settings, "test", [f"{path}=dynamic"])
-
-
-def test_a_direction_that_nothing_reads_is_refused() -> None:
-    with pytest.raises(ValueError, match="bridge backward requires attention"):
-        Model(bidirectional=True, bridge="backward", attention="none")

@@ -10,7 +10,7 @@ import tensorflow as tf
 from ml_dtypes import bfloat16
 
 from seq2seq_chat.architecture.variables import slots_per_parameter
-from seq2seq_chat.config import ConfigError, Training, parse_config
+from seq2seq_chat.config import Training
 from seq2seq_chat.model.deferred import DeferredGradients, matmul, matmul_transposed
 from seq2seq_chat.model.variables import load_variables, save_variables
 from seq2seq_chat.training import optimizers
@@ -85,12 +85,6 @@ def test_training_uses_the_rate_and_stops_early(cli: Cli, tiny_config: Path, tmp
     again = cli("train", "--resume", run)
     assert "already trained" in again.out
     assert json.loads((run / "end.json").read_text(encoding="utf-8"))["state"] == "finished"
-
-
-@pytest.mark.parametrize("setting", [{"early_stopping": 2}, {"learning_rate_schedule": "plateau"}])
-def test_settings_that_need_a_validation_corpus(setting: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"requires data\.validation"):
-        parse_config({"name": "x", "data": {"train": "t.txt"}, "training": setting}, where="test")
 
 
 def sparse(rows: list[int], values: list[list[float]]) -> tf.IndexedSlices:

@@ -2,12 +2,10 @@
 
 import gc
 import io
-import json
 import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -15,13 +13,10 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tqdm import tqdm
 
-from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.training import reporter
-from seq2seq_chat.training.loop import TrainingState
-from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import MAX_PENDING, Console, Meter, Reporter
 from seq2seq_chat.training.step import StepResult
 
@@ -60,27 +55,6 @@ def test_results_do_not_stay_on_the_device_until_they_are_logged() -> None:
         meter.add(result, 1.0, data_seconds=0.0)
     assert 0 < results_in_memory() - before <= MAX_PENDING
     assert meter.metrics(1)["tokens"] == 3 * MAX_PENDING + 1
-
-
-def test_everything_is_restored_from_a_checkpoint() -> None:
-    class Learner:
-        resumed: tuple[Any, ...] = ()
-
-        def resume_at(self, *arguments: Any) -> bool:
-            self.resumed = arguments
-            return True
-
-    settings = Training(learning_rate_schedule="plateau", learning_rate_patience=1)
-    learner: Any = Learner()
-    before = TrainingState(learner, Schedule(settings), two_steps(), best_loss=1.5)
-    assert before.schedule.record_validation(improved=False)
-    metadata = json.loads(json.dumps({**before.metadata(), "step": 20, "batch_size": 16}))
-    after = TrainingState(learner, Schedule(settings), Meter(sampled=True))
-    assert after.restore(metadata)
-    assert learner.resumed == (20, metadata)
-    assert after.metadata() == before.metadata()
-    assert after.meter.metrics(20) == before.meter.metrics(20)
-    assert after.schedule.learning_rate(20) == before.schedule.learning_rate(20) == settings.learning_rate / 2
 
 
 def test_tensorboard_forgets_what_is_reported_again(tmp_path: Path) -> None:
