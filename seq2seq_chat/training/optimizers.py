@@ -137,44 +137,38 @@ BFLOAT16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
 MIN_COMPUTE_CAPABILITY = {"float16": (7, 0), "bfloat16": (8, 0)}  # with tensor cores for it
 
 
-class PrecisionUnavailable(UserError):
-    """This machine does not support a precision, or only far more slowly than float32."""
-
-
-def ensure_available(precision: str) -> None:
-    """Raise PrecisionUnavailable if this machine has no instructions for a precision."""
+def why_unavailable(precision: str) -> str | None:
+    """Why this machine does not support a precision, or only far more slowly than float32; None if it does."""
     if precision == "float32":
-        return
+        return None
     gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        for gpu in gpus:
-            details = tf.config.experimental.get_device_details(gpu)
-            required, capability = MIN_COMPUTE_CAPABILITY[precision], details.get("compute_capability", (0, 0))
-            if capability < required:
-                raise PrecisionUnavailable(
-                    f"training.precision {precision} needs a GPU of compute capability {_format_version(required)}, "
-                    f"but {details.get('device_name', gpu.name)} has {_format_version(capability)}; "
-                    "use --set training.precision=float32"
-                )
-    elif precision == "float16":
-        raise PrecisionUnavailable(
+    for gpu in gpus:
+        details = tf.config.experimental.get_device_details(gpu)
+        required, capability = MIN_COMPUTE_CAPABILITY[precision], details.get("compute_capability", (0, 0))
+        if capability < required:
+            return (
+                f"training.precision {precision} needs a GPU of compute capability {_format_version(required)}, "
+                f"but {details.get('device_name', gpu.name)} has {_format_version(capability)}; "
+                "use --set training.precision=float32"
+            )
+    has_bfloat16 = bool(BFLOAT16_INSTRUCTIONS & processor_flags())
+    if precision == "float16" and not gpus:
+        return (
             "training.precision float16 needs a GPU, and TensorFlow finds none; "
-            "use --set training.precision=" + ("bfloat16" if BFLOAT16_INSTRUCTIONS & processor_flags() else "float32")
+            f"use --set training.precision={'bfloat16' if has_bfloat16 else 'float32'}"
         )
-    elif not BFLOAT16_INSTRUCTIONS & processor_flags():
-        raise PrecisionUnavailable(
+    if not gpus and not has_bfloat16:
+        return (
             "training.precision bfloat16 needs a CPU with avx512_bf16 or amx_bf16 instructions; "
             "use --set training.precision=float32"
         )
-
-
-def why_unavailable(precision: str) -> str | None:
-    """Why a precision is unavailable on this machine, or None if it is available."""
-    try:
-        ensure_available(precision)
-    except PrecisionUnavailable as reason:
-        return str(reason)
     return None
+
+
+def ensure_available(precision: str) -> None:
+    """Raise UserError if this machine has no instructions for a precision."""
+    if reason := why_unavailable(precision):
+        raise UserError(reason)
 
 
 def loss_scale_variables(optimizer: Any) -> list[tf.Variable]:

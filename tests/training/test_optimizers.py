@@ -13,9 +13,9 @@ from seq2seq_chat.architecture.variables import slots_per_parameter
 from seq2seq_chat.config import Training
 from seq2seq_chat.model.deferred import DeferredGradients, matmul, matmul_transposed
 from seq2seq_chat.model.variables import load_variables, save_variables
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import optimizers
 from seq2seq_chat.training.optimizers import (
-    PrecisionUnavailable,
     Schedule,
     build_optimizer,
     clip,
@@ -220,10 +220,10 @@ def test_unavailable_precisions_are_rejected_with_the_reason(
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [Gpu()] if capability else [])
     details = {"compute_capability": capability, "device_name": "a GPU"}
     monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda _: details)
-    if reason is None:
-        ensure_available(kind)
-    else:
-        with pytest.raises(PrecisionUnavailable, match=reason):
+    unavailable = why_unavailable(kind)
+    assert unavailable is None if reason is None else reason in (unavailable or "")
+    if reason:
+        with pytest.raises(UserError, match=reason):
             ensure_available(kind)
 
 
