@@ -28,7 +28,7 @@ from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect
 from seq2seq_chat.training.loop import Trainer, TrainingDiverged
 from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console
-from seq2seq_chat.training.restore import InitialWeights, ensure_same_settings, read_initial_weights
+from seq2seq_chat.training.restore import InitialWeights, ensure_resumable_settings, read_initial_weights
 from seq2seq_chat.training.time_plan import without_plan
 
 
@@ -104,7 +104,7 @@ def resume_experiment(run: Run, config: Config, cluster: Cluster | None = None) 
         TrainingFailed: training could not start or continue.
         Interrupted: a signal stopped training.
     """
-    ensure_same_settings(run.name, resume_settings(run.config), resume_settings(config))
+    ensure_resumable_settings(run.name, resume_settings(run.config), resume_settings(config))
     _train(Session(run, config, _set_up_devices(config, cluster), cluster, started=time.monotonic()))
 
 
