@@ -66,11 +66,15 @@ class TrainingState:
         return self.learner.resume_at(int(metadata["step"]), metadata)
 
 
-class Role:
-    """What a process does besides training steps: the chief validates, saves and reports, a worker shows metrics."""
+class Worker:
+    """What a process does besides training steps: it shows metrics; the chief validates, saves and reports, too."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
 
     def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Report the training metrics since the previous call, see :meth:`Meter.metrics`."""
+        self._console.log_metrics(metrics)
 
     def warm_up(self) -> None:
         """Build what validations need, so that they can be timed."""
@@ -96,7 +100,7 @@ class Trainer:
 
     Args:
         state: the state to continue from.
-        role: what this process does besides training steps.
+        role: what this process does besides training steps: a worker, or the chief.
         console: shows the progress.
         distribution: the devices that share each batch.
         plan: fits the number of steps to the time that there is; None: it is fixed.
@@ -105,7 +109,7 @@ class Trainer:
     def __init__(
         self,
         state: TrainingState,
-        role: Role,
+        role: Worker,
         console: Console,
         distribution: Distribution = SINGLE_DEVICE,
         plan: TimePlan | None = None,
@@ -188,7 +192,7 @@ class TrainingDiverged(Exception):
     """The loss or the weights are infinite or NaN; the message says what to try."""
 
 
-class Chief(Role):
+class Chief(Worker):
     """The process that writes the run; the only one, unless several workers train together.
 
     Args:
@@ -300,14 +304,3 @@ class Chief(Role):
             f"training.learning_rate (now {self._state.settings.learning_rate:g}) or a lower "
             f"training.gradient_clipping (now {self._state.settings.gradient_clipping or 'off'})"
         )
-
-
-class Worker(Role):
-    """Shows metrics, and leaves everything else to the chief."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def log_metrics(self, metrics: dict[str, Any]) -> None:
-        """Show the training metrics."""
-        self._console.log_metrics(metrics)

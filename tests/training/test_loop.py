@@ -12,7 +12,7 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.scores import CorpusLoss
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.distribution import Distribution
-from seq2seq_chat.training.loop import Chief, Role, Trainer, TrainingState
+from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter
 from seq2seq_chat.training.step import StepResult
@@ -38,7 +38,7 @@ class FakeLearner:
         return STEP._replace(stop=tf.constant(self.stop))
 
 
-class Recorder(Role):
+class Recorder(Worker):
     """Records its calls with the step."""
 
     def __init__(self, learner: FakeLearner) -> None:
