@@ -355,13 +355,6 @@ def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, dat
         assert len(repairs) == 1
 
 
-def test_parts_that_are_not_read_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_PART_BYTES", 16)
-    view, repairs = checked(np.arange(6), {5: -1})
-    assert (view[0], view[1:4].tolist(), view[np.array([3, 0])].tolist(), repairs) == (0, [1, 2, 3], [3, 0], [])
-    assert view[-1] == 5 and len(repairs) == 1
-
-
 def test_empty_arrays_and_those_that_cannot_be_repaired() -> None:
     def refuse(damaged: StoredArray) -> StoredArray:
         raise UserError("the disk is broken")

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from seq2seq_chat.config import Model, Training
-from seq2seq_chat.model.deferred import DeferredGradients, matmul
+from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -115,30 +115,6 @@ def test_cost_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     (few, few_traced), (many, many_traced) = counts
     assert (many - few) / 10 < 110
     assert (many_traced - few_traced) / 10 < 10
-
-
-def test_gradients_of_a_chain() -> None:
-    """h_t = tanh(h_{t-1} W + x) + t, with the number of the step as an argument, against automatic differentiation."""
-    weight, x = tf.Variable([[0.5, -0.3], [0.2, 0.7]]), tf.Variable([[0.1, 0.4], [-0.6, 0.9]])
-
-    def loss() -> tf.Tensor:
-        inputs = tf.convert_to_tensor(x)
-        step = copied(lambda state, inputs, t: tf.tanh(matmul(state, weight) + inputs) + tf.cast(t, tf.float32))
-        state = inputs
-        for t in range(3):
-            state = step(state, inputs, t)
-        return tf.reduce_sum(state**2)
-
-    @tf.function(autograph=False)
-    def deferred() -> list[tf.Tensor]:
-        with DeferredGradients() as tape:
-            value = loss()
-        return tape.gradient(value, [weight, x])
-
-    with tf.GradientTape() as tape:
-        value = loss()
-    for ours, theirs in zip(deferred(), tape.gradient(value, [weight, x]), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_a_gradient_is_never_lost() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.config import Config, Data, Model
+from seq2seq_chat.config import Model
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.seq2seq import Seq2Seq, decoder_inputs
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
@@ -180,36 +179,6 @@ def test_rnnsearch_equals_its_paper() -> None:
 
     expected = -sum(log_probability(source, target) for source, target in SAMPLES)
     assert float(model.loss(*make_batch()).nats) == pytest.approx(expected, rel=1e-5)
-
-
-def test_parameter_counts() -> None:
-    """By hand, for E, H, l, V and an encoder of 2H outputs: the GRU reads [x; c], the maxout layer [c; d; x].
-
-    Of the thesis: LSTMs (E+H)·4H+4H and (E+2H)·4H+4H; attention 2·H²+H; W_c 2H·H; W_p, W_s, b.
-    """
-    e, h, maxout, v = 4, 5, 3, VOCABULARY
-
-    def count(model: Seq2Seq) -> dict[str, int]:
-        return parameter_counts(Config(name="x", data=Data(train="x"), model=model.config), VOCABULARY)
-
-    rnnsearch = make_model(
-        cell="gru", bidirectional=True, attention_query="previous", output="maxout", projection_size=maxout
-    )
-    counts = count(rnnsearch)
-    assert counts["decoder"] == 3 * h * (e + 2 * h + h + 1) + h * (2 * h + h + 1) + 2 * maxout * (2 * h + h + e)
-    assert counts["output"] == v * maxout + v
-    rnnenc = make_model(cell="gru", attention="none", context="every_step", output="maxout", projection_size=None)
-    counts = count(rnnenc)
-    assert counts["decoder"] == 3 * h * (e + h + h + 1) + 2 * h * (h + h + e)
-    assert counts["output"] == v * h + v
-    luong = make_model(input_feeding=False, projection_size=None)
-    assert count(luong)["decoder"] == 4 * h * (e + h + 1) + 2 * h * h + h + 2 * h * h
-    assert count(make_model(projection_size=3)) == {
-        "embedding": 2 * v * e,
-        "encoder": (e + h) * 4 * h + 4 * h,
-        "decoder": (e + 2 * h) * 4 * h + 4 * h + 2 * h * h + h + 2 * h * h,
-        "output": h * 3 + v * 3 + v,
-    }
 
 
 @pytest.mark.parametrize("attention", ["additive", "none"])
