@@ -14,8 +14,8 @@ from seq2seq_chat.config import Training
 class RowSlice(NamedTuple):
     """The rows of a micro-batch that this device computes; other devices compute the rest.
 
-    Random numbers are generated for the entire micro-batch, and each device keeps those of its rows, so the numbers of
-    a sample do not depend on how many devices there are.
+    Random numbers are generated for the entire micro-batch, and each device keeps the ones of its rows, so the numbers
+    of a sample do not depend on how many devices there are.
     """
 
     first: int
@@ -86,7 +86,7 @@ def sampling_probability(settings: Training, step: tf.Tensor) -> tf.Tensor | Non
         exponential       p = max · (1 - e^(-i / steps))          the paper's ε = k^i with k = e^(-1 / steps)
         inverse_sigmoid   p = max · (1 - k / (k + e^(i / k)))     with k = steps
 
-    The paper's ε = 1 - p is that of teacher forcing (section 2.4).
+    The paper's ε = 1 - p is the probability of teacher forcing (section 2.4).
 
     Args:
         settings: the schedule, its maximum, and the time scale of its growth.

@@ -1,4 +1,4 @@
-"""Build the trainer of a run from its configuration: that of the chief, and those of the other workers."""
+"""Build the trainer of a run from its configuration, for the chief and for the other workers."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _start(session: Session, stale_holder: str | None) -> Trainer | None:
 def _record_start(session: Session, trainer: Trainer) -> None:
     """Append the changed settings and the initial weights to the run's history, and save the new configuration.
 
-    Settings are compared with those of the checkpoint, as the configuration may have been edited.
+    Settings are compared with the checkpoint's, as the configuration may have been edited.
     """
     run, config = session.run, session.config
     before, after = flat_settings(run.config), flat_settings(config)

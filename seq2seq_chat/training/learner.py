@@ -98,7 +98,7 @@ class ShuffledBatches:
 
     @property
     def buckets(self) -> Sequence[Bucket]:
-        """The step limits of the batches, those of the model last."""
+        """The step limits of the batches, the model's last."""
         return self._batches.buckets
 
     @property
@@ -191,11 +191,11 @@ class Learner(Generic[Model]):
     All state is in ``variables``, ``loss_scale_variables``, ``step`` and ``sampler_state``.
 
     Args:
-        model: the model to train; its seed is that of the experiment.
+        model: the model to train; its seed is the experiment's.
         batches: of the training corpus.
         settings: optimizer, loss.
         distribution: the devices that share each batch; the model was created in its scope.
-        task_loss: of the task; None: that of samples.
+        task_loss: of the task; None for samples.
         carried: state that the loss carries from step to step.
     """
 

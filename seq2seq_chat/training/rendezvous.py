@@ -42,7 +42,7 @@ class Cluster(NamedTuple):
 
     @property
     def handshake(self) -> bytes:
-        """The message to the chief that tells this worker from those of other clusters."""
+        """The message to the chief that tells this worker from workers of other clusters."""
         return f"{self.task_index} of {','.join(self.workers)}\n".encode()
 
     @property

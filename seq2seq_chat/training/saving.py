@@ -51,7 +51,7 @@ class BackgroundWriter:
         self._copies: dict[str, np.ndarray] = {}
         self._copied: set[str] = set()  # names of the copies that hold the values of ``_step``
         self._drafts: list[tuple[Draft, Any]] = []  # of ``_step``, with the names and metadata in each
-        on_gpu = any("GPU" in variable.device for variable in variables)  # whose memory is not that of the copies
+        on_gpu = any("GPU" in variable.device for variable in variables)  # the copies are in another memory
         self._copies_fit = on_gpu or sum(map(_num_bytes, variables)) <= MAX_COPY_BYTES
         self._allocating = self._thread.submit(self._allocate, variables)
 
@@ -174,7 +174,7 @@ class Saver:
         self._write(self._run.checkpoint_path(step), variables, metadata, on_written)
 
     def save_best(self) -> None:
-        """Save the weights as those of the best validation."""
+        """Save the weights of the best validation."""
         self._write_weights(self._run.best_path)
 
     def save_snapshot(self) -> None:

@@ -135,7 +135,7 @@ class TrainingStep:
     def gradients(self, batch: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[Loss, list[Gradient]]:
         """Compute the loss of a batch, and the gradients of its mean per token.
 
-        On one of several devices, loss and gradients are those of its share; the number of tokens is that of the batch.
+        On one of several devices, loss and gradients belong to its share; the number of tokens to the entire batch.
         """
         task_loss, tokens = self._task_loss, self._task_loss.tokens(batch)
         sampled_words = self._sampler(step) if self._sampler else None
