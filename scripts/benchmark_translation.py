@@ -107,7 +107,7 @@ def main(
 def count_samples(config: Config) -> int:
     """The number of samples that the model is trained on."""
     from seq2seq_chat.data.build_codecs import build_codecs
-    from seq2seq_chat.training.sampler import open_training_corpus
+    from seq2seq_chat.data.dataset import open_training_corpus
 
     return len(open_training_corpus(config, build_codecs(config.data), lambda message: None))
 

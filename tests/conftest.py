@@ -14,6 +14,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -347,6 +348,13 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def loopback_addresses(count: int) -> list[str]:
+    """Addresses with free ports for workers on this machine."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{server.getsockname()[1]}" for server in sockets]
 
 
 @contextlib.contextmanager

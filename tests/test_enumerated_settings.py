@@ -13,7 +13,7 @@ import pytest
 
 from seq2seq_chat.config import ConfigError, json_schema, parse_config
 from seq2seq_chat.runs.json_lines import read_json_lines
-from tests.conftest import CommandResult, run_command
+from tests.conftest import CommandResult, loopback_addresses, run_command
 from tests.pairwise import Combination, pairwise
 
 STEPS = 3
@@ -149,7 +149,6 @@ def _train(combination: Combination, results: str) -> CommandResult:
     arguments = ["train", "config.json", "--results", results]
     if combination.get("training.strategy") != "multi_worker":
         return run_command(*arguments)
-    from seq2seq_chat.training.rendezvous import loopback_addresses
 
     command = [sys.executable, "-m", "seq2seq_chat", *arguments, "--workers", *loopback_addresses(1), "--index", "0"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)

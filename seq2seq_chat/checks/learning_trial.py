@@ -13,15 +13,14 @@ from seq2seq_chat.checks.check_context import CheckContext, OnProgress
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import write_conversations
-from seq2seq_chat.data.dataset import Batch
+from seq2seq_chat.data.dataset import Batch, open_training_corpus
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 from seq2seq_chat.training.optimizers import Schedule
-from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 
 MIN_STEPS = 7  # of a trial
 CORPUS_STEPS = 3 / 8  # of them

@@ -24,8 +24,7 @@ from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import GO
 from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner
-from seq2seq_chat.training.sampler import training_batches
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 
 VOCABULARY_SIZE, STEPS, SAMPLES = 120, 8, 64
 LOGITS_SAMPLES = 8

@@ -208,7 +208,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
 
 def _build(root: Path, key: dict[str, Any], build: Callable[[Path], object]) -> _Files:
-    """Build the cache, or use that of another process that finished first."""
+    """Build the cache, or use the one of another process that finished first."""
     folder = root / _name(key)
     if folder.exists() and _load(folder, key) is None:
         shutil.rmtree(folder)

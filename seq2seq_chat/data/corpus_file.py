@@ -33,7 +33,7 @@ STATISTICS_FILE = "statistics.json"
 """Beside the files that ``seq2seq-chat prepare`` has written: describes them, with a checksum of each."""
 WORKING_FOLDER = ".preparing"
 COMPLETE_FOLDER = "complete"
-"""In the working folder: complete results, until they have replaced those of an earlier preparation."""
+"""In the working folder: complete results, until they have replaced the results of an earlier preparation."""
 
 
 class CorpusError(UserError):

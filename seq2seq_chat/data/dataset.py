@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.config import Data, is_pairs
+from seq2seq_chat.config import Config, Data, is_pairs
 from seq2seq_chat.data.cache import SAMPLES, CheckedArray, open_cache
 from seq2seq_chat.data.corpus_file import Corpus, CorpusError, Pair, read_row
 from seq2seq_chat.data.encoding import encode
@@ -248,6 +248,35 @@ class Dataset:
         batch.target[ends, words[ends]] = EOS
         batch.target_length[rows] = np.minimum(words + 1, target_steps)
         return batch
+
+
+def open_training_corpus(config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> Dataset:
+    """Open the training corpus, without the samples longer than ``data.max_length``.
+
+    Args:
+        on_progress: called with a sentence about the samples that were left out, if there are any.
+
+    Raises:
+        CorpusError: the corpus cannot be read or has no samples, or none that is short enough.
+        UserError: no folder can hold the encoded corpus.
+    """
+    corpus = Dataset.open(config.data.train, codecs, config.data)
+    maximum = config.data.max_length
+    if maximum is None:
+        return corpus
+    kept = corpus.up_to_length(maximum)
+    if not len(kept):
+        raise CorpusError(
+            f"{config.data.train} has no samples left: all {len(corpus):,} have a source or target of more than "
+            f"data.max_length, {maximum} tokens; raise it."
+        )
+    dropped = len(corpus) - len(kept)
+    if dropped:
+        share = 100 * dropped / len(corpus)
+        on_progress(
+            f"left out {dropped:,} of {len(corpus):,} training samples ({share:.1f} %) of more than {maximum} tokens"
+        )
+    return kept
 
 
 class _Texts(NamedTuple):

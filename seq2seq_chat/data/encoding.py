@@ -23,6 +23,9 @@ from seq2seq_chat.text.vocabulary import TURN
 _HEADER_BYTES = 128  # numpy's header for one or two axes of any length
 _BUFFER_ITEMS = 1 << 18
 
+ItemType = Literal["H", "i", "q", "Q"]
+"""uint16, int32, int64 or uint64, as the code shared by numpy and ``array``."""
+
 
 def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> None:
     """Write the arrays of a corpus, and copies of its compressed files, into ``folder``.
@@ -47,9 +50,9 @@ def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> None:
     with ExitStack() as stack:
         samples = stack.enter_context(array_writer(folder / "samples.npy", "q", columns=3))
         lines = stack.enter_context(array_writer(folder / "lines.npy", "q", columns=len(paths)))
-        sides = [stack.enter_context(_text_writer(folder, "", codecs.source, marked))]
+        sides = [_TextWriter(stack, folder, "", codecs.source, marked)]
         if pairs or not codecs.is_shared:
-            sides.append(stack.enter_context(_text_writer(folder, "target_", codecs.target, marked)))
+            sides.append(_TextWriter(stack, folder, "target_", codecs.target, marked))
         if pairs:
             rows = enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True))
             for index, (offsets, sample) in rows:
@@ -109,12 +112,13 @@ def _conversation_samples(
 class _TextWriter:
     """Writes the tokens, offsets and hashes of the texts of a side."""
 
-    def __init__(
-        self, tokens: ArrayWriter, offsets: ArrayWriter, hashes: ArrayWriter, codec: TextCodec, marked: bool
-    ) -> None:
-        self._tokens, self._offsets, self._hashes, self._vocabulary = tokens, offsets, hashes, codec.vocabulary
-        self._marker = codec.vocabulary.ids([TURN]) if marked else []
-        offsets.extend((0,))
+    def __init__(self, stack: ExitStack, folder: Path, prefix: str, codec: TextCodec, marked: bool) -> None:
+        self._vocabulary, self._marker = codec.vocabulary, codec.vocabulary.ids([TURN]) if marked else []
+        self._tokens, self._offsets, self._hashes = (
+            stack.enter_context(array_writer(folder / f"{prefix}{name}.npy", dtype))
+            for name, dtype in (("tokens", id_dtype(len(codec.vocabulary))), ("offsets", "q"), ("hashes", "Q"))
+        )
+        self._offsets.extend((0,))
 
     def add(self, tokens: Sequence[str]) -> None:
         self._tokens.extend([*self._marker, *self._vocabulary.ids(tokens)])
@@ -123,20 +127,10 @@ class _TextWriter:
         self._hashes.extend((int.from_bytes(digest[:8], "little"),))
 
 
-@contextmanager
-def _text_writer(folder: Path, prefix: str, codec: TextCodec, marked: bool) -> Iterator[_TextWriter]:
-    with (
-        array_writer(folder / f"{prefix}tokens.npy", id_dtype(len(codec.vocabulary))) as tokens,
-        array_writer(folder / f"{prefix}offsets.npy", "q") as offsets,
-        array_writer(folder / f"{prefix}hashes.npy", "Q") as hashes,
-    ):
-        yield _TextWriter(tokens, offsets, hashes, codec, marked)
-
-
 class ArrayWriter:
     """Appends to a one-dimensional array, or to one with rows of ``columns`` values; see ``array_writer``."""
 
-    def __init__(self, file: IO[bytes], dtype: Literal["H", "i", "q", "Q"], columns: int | None) -> None:
+    def __init__(self, file: IO[bytes], dtype: ItemType, columns: int | None) -> None:
         self._file, self._columns = file, columns
         self._buffer = array(dtype)
         self._written = 0
@@ -175,17 +169,16 @@ class ArrayWriter:
         del self._buffer[:]
 
 
-def id_dtype(vocabulary_size: int) -> Literal["H", "i"]:
-    """The smallest type for the ids of a vocabulary, uint16 or int32, as the code shared by numpy and ``array``."""
+def id_dtype(vocabulary_size: int) -> ItemType:
+    """The smallest type for the ids of a vocabulary, uint16 or int32."""
     return "H" if vocabulary_size <= 1 << 16 else "i"
 
 
 @contextmanager
-def array_writer(path: Path, dtype: Literal["H", "i", "q", "Q"], columns: int | None = None) -> Iterator[ArrayWriter]:
+def array_writer(path: Path, dtype: ItemType, columns: int | None = None) -> Iterator[ArrayWriter]:
     """Create an ``.npy`` file. The header is written last, so the file is invalid until the block ends.
 
     Args:
-        dtype: uint16, int32, int64 or uint64, as the code shared by numpy and ``array``.
         columns: Length of the second axis; None for a one-dimensional array.
     """
     with open(path, "wb") as file:

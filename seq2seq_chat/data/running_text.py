@@ -77,7 +77,7 @@ class TextDecoder:
     """Turns token ids into text, as they come.
 
     Args:
-        codec: that of the ids.
+        codec: encoded the ids.
         context: ids before the first ones, which are not returned.
     """
 

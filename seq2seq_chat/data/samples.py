@@ -156,7 +156,7 @@ class Letters(NamedTuple):
 
     @classmethod
     def from_texts(cls, raw: Iterable[str], cleaned: Iterable[str]) -> Letters:
-        """Count those of raw and of cleaned utterances."""
+        """Count the letters of raw and of cleaned utterances."""
         return cls(*(sum(sum(map(str.isalnum, text)) for text in texts) for texts in (raw, cleaned)))
 
 

@@ -156,53 +156,29 @@ class Diversity:
         """Number of replies."""
         return self.replies.total()
 
-    @property
-    def distinct_1(self) -> float | None:
-        """Distinct words / words, 0 to 1, or None without words."""
-        return _ratio(len(self.unigrams), self.unigrams.total())
-
-    @property
-    def distinct_2(self) -> float | None:
-        """Distinct bigrams / bigrams, 0 to 1, or None without bigrams."""
-        return _ratio(len(self.bigrams), self.bigrams.total())
-
-    @property
-    def distinct_replies(self) -> float | None:
-        """Distinct replies / replies, 0 to 1."""
-        return _ratio(len(self.replies), self.samples)
-
-    @property
-    def mean_length(self) -> float | None:
-        """Mean number of words in a reply, without the end marker."""
-        return _ratio(self.unigrams.total(), self.samples)
-
-    @property
-    def entropy(self) -> float | None:
-        """Entropy of the unigram distribution in bits."""
-        if not self.unigrams:
-            return None
-        counts = np.array(list(self.unigrams.values()))
-        return float(entr(counts / counts.sum()).sum()) / math.log(2)
-
     def most_frequent(self, count: int = TOP_REPLIES) -> list[tuple[str, float]]:
         """The most frequent replies and their shares, 0 to 1; ties in alphabetical order."""
         ranked = sorted(self.replies.items(), key=lambda item: (-item[1], item[0]))[:count]
         return [(reply, number / self.samples) for reply, number in ranked]
 
-    def most_frequent_share(self, count: int = TOP_REPLIES) -> float | None:
-        """Share of all replies that are among the ``count`` most frequent ones, 0 to 1."""
-        return math.fsum(share for _, share in self.most_frequent(count)) if self.samples else None
-
     def metrics(self) -> dict[str, float | None]:
-        """All of the above, by the names that ``evaluate`` reports."""
+        """What ``evaluate`` reports; None without words, bigrams or replies.
+
+        Returns:
+            Shares, 0 to 1: distinct words among all words (``distinct_1``), bigrams (``distinct_2``) and replies
+            (``distinct_replies``), and the share of the most frequent replies (``most_frequent_share``). The number of
+            distinct words (``words_used``), the entropy of their distribution in bits (``word_entropy_bits``), and the
+            mean number of words in a reply without the end marker (``mean_length``).
+        """
+        words, counts = self.unigrams.total(), np.array(list(self.unigrams.values()))
         return {
-            "distinct_1": self.distinct_1,
-            "distinct_2": self.distinct_2,
-            "distinct_replies": self.distinct_replies,
+            "distinct_1": _ratio(len(self.unigrams), words),
+            "distinct_2": _ratio(len(self.bigrams), self.bigrams.total()),
+            "distinct_replies": _ratio(len(self.replies), self.samples),
             "words_used": len(self.unigrams),
-            "word_entropy_bits": self.entropy,
-            "most_frequent_share": self.most_frequent_share(),
-            "mean_length": self.mean_length,
+            "word_entropy_bits": float(entr(counts / words).sum()) / math.log(2) if words else None,
+            "most_frequent_share": math.fsum(share for _, share in self.most_frequent()) if self.samples else None,
+            "mean_length": _ratio(words, self.samples),
         }
 
 

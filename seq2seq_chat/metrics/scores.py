@@ -71,7 +71,7 @@ class Score:
 
     Attributes:
         kind: what it is computed from.
-        statistics: those of :func:`sample_statistics`.
+        statistics: see :func:`sample_statistics`.
     """
 
     def __init__(self, kind: ScoreKind, metric: Metric, statistics: npt.NDArray[np.int32]) -> None:
@@ -92,11 +92,11 @@ class Score:
         return Score(self.kind, self._metric, self.statistics[selected])
 
     def value(self) -> float | None:
-        """The score, equal to the last bit to that of sacrebleu; None without samples."""
+        """The score, bit for bit as sacrebleu computes it; None without samples."""
         return self._of_sums(self.statistics.sum(axis=0, dtype=np.int64)) if self.samples else None
 
     def resampled(self) -> npt.NDArray[np.float64]:
-        """The score of each resample: those of :func:`resampled_sums`."""
+        """The score of each resample; see :func:`resampled_sums`."""
         return np.array([self._of_sums(sums) for sums in resampled_sums(self.statistics)])
 
     def interval(self) -> tuple[float, float] | None:
@@ -104,7 +104,7 @@ class Score:
         return confidence_interval(self.resampled()) if self.samples else None
 
     def metrics(self) -> dict[str, Any]:
-        """The score with its label, signature and interval, under keys that begin with that of the score."""
+        """The score with its label, signature and interval, under keys that begin with the key of the score."""
         key = self.kind.key
         return {
             key: self.value(),
@@ -117,7 +117,7 @@ class Score:
         """Compare with the score of another system on the same samples, by paired bootstrap.
 
         Returns:
-            The ``score`` and that of the ``baseline``, their ``difference`` with its 95 % ``interval``, and the
+            The ``score`` and the ``baseline``'s, their ``difference`` with its 95 % ``interval``, and the
             ``p_value`` of :func:`p_value`.
         """
         value, other = self.value(), baseline.value()
@@ -165,8 +165,8 @@ MAX_KEPT_SAMPLES = 10_000  # about a byte for each and each resample
 def resampled_sums(statistics: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
     """The sums over ``RESAMPLES`` samples with replacement: float64 [resamples, columns], exact.
 
-    The samples are those of ``sacrebleu --confidence`` and ``--paired-bs``, and the same for all statistics of an equal
-    number of samples, so the scores of two systems are paired.
+    The samples are the same as in ``sacrebleu --confidence`` and ``--paired-bs``, and the same for all statistics of an
+    equal number of samples, so the scores of two systems are paired.
 
     Args:
         statistics: of each sample, [samples, columns].

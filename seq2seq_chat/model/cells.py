@@ -174,8 +174,8 @@ def initial_recurrent_matrix(
 ) -> tf.Tensor:
     """The initial matrix that is applied to [step input; state], [step input size + hidden, gates × hidden].
 
-    With ``glorot`` each gate has the limits of a matrix of its own; those of all gates as one matrix are so narrow that
-    in the first hundreds of steps the encoder's outputs hardly depend on its input, and attention starts to learn late.
+    With ``glorot`` each gate has the limits of a matrix of its own; the limits of all gates as one matrix are so narrow
+    that in the first hundreds of steps the encoder's outputs hardly depend on its input, and attention learns late.
     With ``orthogonal`` (Saxe et al. 2014) and ``identity`` (Le et al. 2015), that is the kind of each gate's square
     matrix of the state, so that a linear cell would pass gradients through time unchanged. The rows of the step input
     are always as with ``glorot``.

@@ -145,7 +145,7 @@ class Decoder(tf.Module):
         return self.add_thought(StepInputs(self.cells[0].project_inputs(vectors), maxout), thought)
 
     def add_thought(self, inputs: StepInputs, thought: StepInputs | Absent) -> StepInputs:
-        """What is known of steps, from that of their words alone and the thought vector's contribution."""
+        """Add the thought vector's contribution to what is known of steps from their words alone."""
         if not thought:
             return inputs
         maxout = inputs.maxout + thought.maxout if self.maxout_reads_thought else inputs.maxout

@@ -104,7 +104,7 @@ class MicroBatch(NamedTuple):
     """A group of rows of a batch that is computed in parallel to others, or the slice of one that a device computes.
 
     Devices that share a batch get equal slices of its rows. Where a slice ends inside a micro-batch, the device
-    generates the random numbers of the entire micro-batch and keeps those of its rows.
+    generates the random numbers of the entire micro-batch and keeps the ones of its rows.
     """
 
     number: int  # seeds its random numbers

@@ -173,7 +173,7 @@ class SharedUses:
     def _use(
         self, x: tf.Tensor, output: Callable[[], tf.Tensor], gradient: Callable[[tf.Tensor], tf.Tensor]
     ) -> tf.Tensor:
-        """An output that depends on x; ``gradient`` maps its gradient to that of x."""
+        """An output that depends on x; ``gradient`` maps its gradient to the gradient of x."""
         return with_gradient([x], output, lambda dy: [gradient(dy)])
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from seq2seq_chat.config import Training
 
 
 class RowSlice(NamedTuple):
     """The rows of a micro-batch that this device computes; other devices compute the rest.
 
-    Random numbers are generated for the entire micro-batch, and each device keeps those of its rows, so the numbers of
-    a sample do not depend on how many devices there are.
+    Random numbers are generated for the entire micro-batch, and each device keeps the ones of its rows, so the numbers
+    of a sample do not depend on how many devices there are.
     """
 
     first: int
@@ -75,12 +76,8 @@ def dropout(x: tf.Tensor, random: RandomContext | None, purpose: str, time: int 
     return x * tf.ensure_shape(mask, x.shape)
 
 
-SamplingSchedule = Callable[[tf.Tensor], tf.Tensor]
-"""Training step, counted from 0 → the probability that an input word is the model's own output."""
-
-
-def sampling_schedule(kind: str, max_probability: float, steps: float) -> SamplingSchedule:
-    """The sampling probability p at step i; the paper's ε = 1 - p is that of teacher forcing (section 2.4).
+def sampling_probability(settings: Training, step: tf.Tensor) -> tf.Tensor | None:
+    """The probability p that an input word is the model's own output at step i; None without scheduled sampling.
 
     ::
 
@@ -89,25 +86,23 @@ def sampling_schedule(kind: str, max_probability: float, steps: float) -> Sampli
         exponential       p = max · (1 - e^(-i / steps))          the paper's ε = k^i with k = e^(-1 / steps)
         inverse_sigmoid   p = max · (1 - k / (k + e^(i / k)))     with k = steps
 
+    The paper's ε = 1 - p is the probability of teacher forcing (section 2.4).
+
     Args:
-        kind: one of the above.
-        max_probability: upper limit of p.
-        steps: time scale of its growth.
+        settings: the schedule, its maximum, and the time scale of its growth.
+        step: training step, counted from 0: scalar integer.
     """
-
-    def probability(step: tf.Tensor) -> tf.Tensor:
-        i = tf.cast(step, tf.float32)
-        if kind == "constant":
-            return tf.constant(max_probability)
-        if kind == "linear":
-            return max_probability * tf.minimum(1.0, i / steps)
-        if kind == "exponential":
-            return max_probability * -tf.math.expm1(-i / steps)
-        if kind == "inverse_sigmoid":
-            return max_probability * tf.sigmoid(i / steps - math.log(steps))  # without overflow
-        raise ValueError(f"unknown schedule: {kind}")
-
-    return probability
+    kind, maximum = settings.scheduled_sampling, settings.scheduled_sampling_probability
+    i, steps = tf.cast(step, tf.float32), float(settings.scheduled_sampling_steps)
+    if kind == "none":
+        return None
+    if kind == "constant":
+        return tf.constant(maximum)
+    if kind == "linear":
+        return maximum * tf.minimum(1.0, i / steps)
+    if kind == "exponential":
+        return maximum * -tf.math.expm1(-i / steps)
+    return maximum * tf.sigmoid(i / steps - math.log(steps))  # inverse_sigmoid, without overflow
 
 
 def sampling_mask(random: RandomContext, rows: tf.Tensor, steps: int) -> tf.Tensor:

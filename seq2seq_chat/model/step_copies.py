@@ -41,7 +41,7 @@ def copied(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _StepGradients(DeferredGradients):
-    """Records a single step. Matrices and shared tensors are those of the loop, outside of the step's graph."""
+    """Records a single step. Matrices and shared tensors belong to the loop, outside of the step's graph."""
 
     def __init__(self, outer: DeferredGradients) -> None:
         super().__init__(outer.compute)
@@ -69,7 +69,7 @@ class _StepGradients(DeferredGradients):
 
 
 class _StepTrace:
-    """A step as the operations of a graph of its own, and those of its gradient.
+    """A step and its gradient as the operations of a graph of its own.
 
     Args:
         step: see :func:`copied`.
@@ -137,7 +137,7 @@ class _StepTrace:
 
     @functools.cached_property
     def _gradient(self) -> tuple[_Operations, list[tf.Tensor], list[tf.Tensor | None]]:
-        """The operations of the gradient; the gradients of all outputs; those of all inputs and variables."""
+        """The operations of the gradient; the gradients of all outputs; the gradients of all inputs and variables."""
         first = len(self._graph.get_operations())
         with self._graph.as_default():
             sources = [_placeholder(output) for output in self._outputs]
@@ -177,7 +177,7 @@ class _Operations:
         """Copy the operations into the current graph.
 
         Args:
-            values: tensors that replace those of some names.
+            values: tensors that replace others, by their names.
 
         Returns:
             These and all copied tensors, by the names of the originals.

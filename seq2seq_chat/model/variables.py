@@ -70,7 +70,7 @@ def glorot(shape: Sequence[int], seed: int, name: str, fan_in: int = 0, gates: i
     """Uniform numbers of variance 2 / (fan_in + fan_out), a function of the seed and the variable's name.
 
     ``fan_in`` is the number of rows, unless the matrix is part of one with more rows. ``fan_out`` is the number of
-    columns, or of those of one gate if the matrix consists of the matrices of several.
+    columns, or of the columns of one gate if the matrix consists of the matrices of several.
 
     Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
     """
@@ -100,7 +100,7 @@ class Weight(tf.Module):
 
     Args:
         fan_in, gates: see :func:`glorot`.
-        initial: initial values rather than those of ``glorot``, [inputs, outputs].
+        initial: initial values in place of ``glorot``, [inputs, outputs].
     """
 
     def __init__(

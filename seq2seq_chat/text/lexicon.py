@@ -54,7 +54,7 @@ class Lexicon:
         a number counts as 1. Blank lines, and source words that are several tokens, are left out.
 
         Args:
-            tokenizer: That of the source, whose tokens are looked up.
+            tokenizer: The source's, whose tokens are looked up.
 
         Raises:
             LexiconError: The file cannot be read, is not UTF-8 or has no entries, or a row is not an entry.

@@ -1,4 +1,4 @@
-"""Build the trainer of a run from its configuration: that of the chief, and those of the other workers."""
+"""Build the trainer of a run from its configuration, for the chief and for the other workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.replies import HypothesisReader
 from seq2seq_chat.config import Config, Training, parse_config, trained_settings
 from seq2seq_chat.data.corpus_file import explain_validation
-from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.dataset import Dataset, open_training_corpus
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model.execution import micro_batch_count
@@ -28,7 +28,7 @@ from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
 from seq2seq_chat.training.rendezvous import Cluster
@@ -40,10 +40,9 @@ from seq2seq_chat.training.restore import (
     load_newest_checkpoint,
     load_pretrained_embeddings,
 )
-from seq2seq_chat.training.sampler import open_training_corpus, training_batches
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan
-from seq2seq_chat.training.validation import SampleValidator, Validator
+from seq2seq_chat.training.validation import SampleValidator
 
 
 def build_trainer(
@@ -176,7 +175,7 @@ class SampleSetup:
             f"{validated}; batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
         )
 
-    def build_validator(self) -> Validator | None:
+    def build_validator(self) -> SampleValidator | None:
         """What validates the model of the learner; None without a validation corpus."""
         config, codecs, corpus, model = self._config, self._codecs, self._validation_corpus, self._learner.model
         if corpus is None:

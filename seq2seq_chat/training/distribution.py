@@ -101,7 +101,8 @@ class Replicas(Distribution):
         def on_device(*arguments: Any) -> Any:
             return step(*tf.nest.map_structure(tf.identity, arguments))  # a copy for each device
 
-        return tf.nest.map_structure(self._first_result, self._strategy.run(on_device, args=arguments))
+        results = self._strategy.run(on_device, args=arguments)
+        return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], results)
 
     def share(self) -> Share:
         return Share(_device_index(), self.devices)
@@ -170,9 +171,6 @@ class Replicas(Distribution):
             return total
 
         return self.run(on_device, value)
-
-    def _first_result(self, value: Any) -> tf.Tensor:
-        return self._strategy.experimental_local_results(value)[0]
 
 
 SINGLE_DEVICE = Distribution()

@@ -28,7 +28,7 @@ from seq2seq_chat.training.distribution import Distribution, WorkerLost, connect
 from seq2seq_chat.training.loop import Trainer, TrainingDiverged
 from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console
-from seq2seq_chat.training.restore import InitialWeights, ensure_same_settings, read_initial_weights
+from seq2seq_chat.training.restore import InitialWeights, ensure_resumable_settings, read_initial_weights
 from seq2seq_chat.training.time_plan import without_plan
 
 
@@ -104,7 +104,7 @@ def resume_experiment(run: Run, config: Config, cluster: Cluster | None = None) 
         TrainingFailed: training could not start or continue.
         Interrupted: a signal stopped training.
     """
-    ensure_same_settings(run.name, resume_settings(run.config), resume_settings(config))
+    ensure_resumable_settings(run.name, resume_settings(run.config), resume_settings(config))
     _train(Session(run, config, _set_up_devices(config, cluster), cluster, started=time.monotonic()))
 
 
@@ -169,7 +169,7 @@ def _start(session: Session, stale_holder: str | None) -> Trainer | None:
 def _record_start(session: Session, trainer: Trainer) -> None:
     """Append the changed settings and the initial weights to the run's history, and save the new configuration.
 
-    Settings are compared with those of the checkpoint, as the configuration may have been edited.
+    Settings are compared with the checkpoint's, as the configuration may have been edited.
     """
     run, config = session.run, session.config
     before, after = flat_settings(run.config), flat_settings(config)

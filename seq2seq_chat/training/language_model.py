@@ -25,7 +25,7 @@ from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution import Distribution
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.step import Tensors
-from seq2seq_chat.training.validation import SampleReply, Validator
+from seq2seq_chat.training.validation import SampleReply
 
 PROMPT, CONTINUATION = 50, 150  # tokens
 
@@ -114,7 +114,7 @@ class LanguageModelSetup:
             f"steps per pass; updates every {steps.forward} tokens, gradients over {steps.backward}"
         )
 
-    def build_validator(self) -> Validator | None:
+    def build_validator(self) -> LanguageModelValidator | None:
         """What validates the model of the learner; None without a validation text."""
         if self._validation_text is None:
             return None

@@ -14,12 +14,13 @@ import tensorflow as tf
 from seq2seq_chat.config import Training
 from seq2seq_chat.system.signals import StopRequest
 from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
+from seq2seq_chat.training.language_model import LanguageModelValidator
 from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
 from seq2seq_chat.training.saving import Saver
 from seq2seq_chat.training.time_plan import TimePlan
-from seq2seq_chat.training.validation import Validator
+from seq2seq_chat.training.validation import SampleValidator
 
 
 @dataclass
@@ -65,11 +66,15 @@ class TrainingState:
         return self.learner.resume_at(int(metadata["step"]), metadata)
 
 
-class Role:
-    """What a process does besides training steps: the chief validates, saves and reports, a worker shows metrics."""
+class Worker:
+    """What a process does besides training steps: it shows metrics; the chief validates, saves and reports, too."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
 
     def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Report the training metrics since the previous call, see :meth:`Meter.metrics`."""
+        self._console.log_metrics(metrics)
 
     def warm_up(self) -> None:
         """Build what validations need, so that they can be timed."""
@@ -95,7 +100,7 @@ class Trainer:
 
     Args:
         state: the state to continue from.
-        role: what this process does besides training steps.
+        role: what this process does besides training steps: a worker, or the chief.
         console: shows the progress.
         distribution: the devices that share each batch.
         plan: fits the number of steps to the time that there is; None: it is fixed.
@@ -104,7 +109,7 @@ class Trainer:
     def __init__(
         self,
         state: TrainingState,
-        role: Role,
+        role: Worker,
         console: Console,
         distribution: Distribution = SINGLE_DEVICE,
         plan: TimePlan | None = None,
@@ -187,7 +192,7 @@ class TrainingDiverged(Exception):
     """The loss or the weights are infinite or NaN; the message says what to try."""
 
 
-class Chief(Role):
+class Chief(Worker):
     """The process that writes the run; the only one, unless several workers train together.
 
     Args:
@@ -201,7 +206,7 @@ class Chief(Role):
     def __init__(
         self,
         state: TrainingState,
-        validator: Validator | None,
+        validator: SampleValidator | LanguageModelValidator | None,
         reporter: Reporter,
         saver: Saver,
         save_settings: Callable[[Training], object],
@@ -299,14 +304,3 @@ class Chief(Role):
             f"training.learning_rate (now {self._state.settings.learning_rate:g}) or a lower "
             f"training.gradient_clipping (now {self._state.settings.gradient_clipping or 'off'})"
         )
-
-
-class Worker(Role):
-    """Shows metrics, and leaves everything else to the chief."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def log_metrics(self, metrics: dict[str, Any]) -> None:
-        """Show the training metrics."""
-        self._console.log_metrics(metrics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -44,35 +44,30 @@ def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
     return tf.sqrt(2.0 * tf.add_n(half_squares))
 
 
-def clip_by_global_norm(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
-    """Rescale all gradients together if their global norm exceeds ``limit`` (Pascanu et al. 2013).
+def clip(
+    gradients: Sequence[Gradient], limit: float | None, by: Literal["norm", "value"] = "norm"
+) -> tuple[list[Gradient], tf.Tensor]:
+    """Clip gradients; None: no limit.
+
+    By ``norm``, rescale all together if their global norm exceeds the limit (Pascanu et al. 2013). By ``value``, clip
+    each entry to ±limit, which may change the direction (Mikolov 2012, section 3.2.2).
 
     Returns:
         The gradients, without repeated rows, and their global norm before clipping.
     """
-    gradients, norm = _with_norm(gradients)
+    gradients = [sum_repeated_rows(gradient) for gradient in gradients]
+    norm = global_norm(gradients)
     if limit is None:
         return gradients, norm
+    if by == "value":
+        return [_map_values(lambda x: tf.clip_by_value(x, -limit, limit), gradient) for gradient in gradients], norm
     scale = tf.minimum(1.0, limit / norm)
 
     def rescaled() -> list[Gradient]:
-        return [_map_values(lambda values: values * scale, gradient) for gradient in gradients]
+        return [_map_values(lambda x: x * scale, gradient) for gradient in gradients]
 
     # most gradients are below the limit; multiplying them by one would be a wasted pass over memory
     return tf.cond(norm <= limit, lambda: gradients, rescaled), norm
-
-
-def clip_by_value(gradients: Sequence[Gradient], limit: float | None) -> tuple[list[Gradient], tf.Tensor]:
-    """Clip each entry to ±``limit``, which may change the direction (Mikolov 2012, section 3.2.2).
-
-    Returns:
-        The gradients, without repeated rows, and their global norm before clipping.
-    """
-    gradients, norm = _with_norm(gradients)
-    if limit is None:
-        return gradients, norm
-    clipped = [_map_values(lambda values: tf.clip_by_value(values, -limit, limit), gradient) for gradient in gradients]
-    return clipped, norm
 
 
 def _map_values(function: Callable[[tf.Tensor], tf.Tensor], gradient: Gradient) -> Gradient:
@@ -80,15 +75,6 @@ def _map_values(function: Callable[[tf.Tensor], tf.Tensor], gradient: Gradient) 
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(function(gradient.values), gradient.indices, gradient.dense_shape)
     return function(gradient)
-
-
-def _with_norm(gradients: Sequence[Gradient]) -> tuple[list[Gradient], tf.Tensor]:
-    """Sum repeated rows and compute the global norm."""
-    gradients = [sum_repeated_rows(gradient) for gradient in gradients]
-    return gradients, global_norm(gradients)
-
-
-CLIPPINGS = {"norm": clip_by_global_norm, "value": clip_by_value}
 
 
 class Schedule:
@@ -151,52 +137,38 @@ BFLOAT16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
 MIN_COMPUTE_CAPABILITY = {"float16": (7, 0), "bfloat16": (8, 0)}  # with tensor cores for it
 
 
-class PrecisionUnavailable(UserError):
-    """This machine does not support a precision, or only far more slowly than float32."""
-
-
-def ensure_available(precision: str) -> None:
-    """Raise PrecisionUnavailable if this machine has no instructions for a precision."""
+def why_unavailable(precision: str) -> str | None:
+    """Why this machine does not support a precision, or only far more slowly than float32; None if it does."""
     if precision == "float32":
-        return
+        return None
     gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        for gpu in gpus:
-            details = tf.config.experimental.get_device_details(gpu)
-            required, capability = MIN_COMPUTE_CAPABILITY[precision], details.get("compute_capability", (0, 0))
-            if capability < required:
-                raise PrecisionUnavailable(
-                    f"training.precision {precision} needs a GPU of compute capability {_format_version(required)}, "
-                    f"but {details.get('device_name', gpu.name)} has {_format_version(capability)}; "
-                    "use --set training.precision=float32"
-                )
-    elif precision == "float16":
-        raise PrecisionUnavailable(
+    for gpu in gpus:
+        details = tf.config.experimental.get_device_details(gpu)
+        required, capability = MIN_COMPUTE_CAPABILITY[precision], details.get("compute_capability", (0, 0))
+        if capability < required:
+            return (
+                f"training.precision {precision} needs a GPU of compute capability {_format_version(required)}, "
+                f"but {details.get('device_name', gpu.name)} has {_format_version(capability)}; "
+                "use --set training.precision=float32"
+            )
+    has_bfloat16 = bool(BFLOAT16_INSTRUCTIONS & processor_flags())
+    if precision == "float16" and not gpus:
+        return (
             "training.precision float16 needs a GPU, and TensorFlow finds none; "
-            "use --set training.precision=" + ("bfloat16" if BFLOAT16_INSTRUCTIONS & processor_flags() else "float32")
+            f"use --set training.precision={'bfloat16' if has_bfloat16 else 'float32'}"
         )
-    elif not BFLOAT16_INSTRUCTIONS & processor_flags():
-        raise PrecisionUnavailable(
+    if not gpus and not has_bfloat16:
+        return (
             "training.precision bfloat16 needs a CPU with avx512_bf16 or amx_bf16 instructions; "
             "use --set training.precision=float32"
         )
-
-
-def why_unavailable(precision: str) -> str | None:
-    """Why a precision is unavailable on this machine, or None if it is available."""
-    try:
-        ensure_available(precision)
-    except PrecisionUnavailable as reason:
-        return str(reason)
     return None
 
 
-def with_loss_scale(optimizer: Any) -> Any:
-    """Add dynamic loss scaling for float16, in which small gradients would vanish (Micikevicius et al. 2018).
-
-    A step whose gradients overflow is skipped and halves the scale; 2,000 other steps in a row double it.
-    """
-    return tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+def ensure_available(precision: str) -> None:
+    """Raise UserError if this machine has no instructions for a precision."""
+    if reason := why_unavailable(precision):
+        raise UserError(reason)
 
 
 def loss_scale_variables(optimizer: Any) -> list[tf.Variable]:
@@ -211,12 +183,11 @@ def _format_version(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-# classes with fused update kernels: one pass over a variable and its accumulators
-_keras = tf.keras.optimizers.legacy
-
-
 def build_optimizer(settings: Training) -> Any:
-    """Build the configured Keras optimizer; for float16 it scales the loss, see :func:`with_loss_scale`.
+    """Build the configured Keras optimizer.
+
+    For float16, in which small gradients would vanish, it scales the loss (Micikevicius et al. 2018). A step whose
+    gradients overflow is skipped and halves the scale; 2,000 other steps in a row double it.
 
     Raises:
         UserError: a GPU cannot compute its updates.
@@ -226,18 +197,13 @@ def build_optimizer(settings: Training) -> Any:
             "TensorFlow cannot update word vectors by training.optimizer=rmsprop with training.momentum on a GPU; "
             "use adam or sgd, or set training.momentum to 0"
         )
-    optimizer = _keras_optimizer(settings)
-    return with_loss_scale(optimizer) if settings.precision == "float16" else optimizer
-
-
-def _keras_optimizer(settings: Training) -> Any:
-    rate = settings.learning_rate
-    if settings.optimizer == "adagrad":
-        return _keras.Adagrad(rate, initial_accumulator_value=0.1)
-    if settings.optimizer == "adadelta":
-        return _keras.Adadelta(rate)
-    if settings.optimizer == "adam":
-        return _keras.Adam(rate)
-    if settings.optimizer == "rmsprop":
-        return _keras.RMSprop(rate, momentum=settings.momentum)
-    return _keras.SGD(rate, momentum=settings.momentum)
+    keras = tf.keras.optimizers.legacy  # with fused update kernels: one pass over a variable and its accumulators
+    kind, options = {
+        "adagrad": (keras.Adagrad, {"initial_accumulator_value": 0.1}),
+        "adadelta": (keras.Adadelta, {}),
+        "adam": (keras.Adam, {}),
+        "rmsprop": (keras.RMSprop, {"momentum": settings.momentum}),
+        "sgd": (keras.SGD, {"momentum": settings.momentum}),
+    }[settings.optimizer]
+    optimizer = kind(settings.learning_rate, **options)
+    return tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if settings.precision == "float16" else optimizer

@@ -42,7 +42,7 @@ class Cluster(NamedTuple):
 
     @property
     def handshake(self) -> bytes:
-        """The message to the chief that tells this worker from those of other clusters."""
+        """The message to the chief that tells this worker from workers of other clusters."""
         return f"{self.task_index} of {','.join(self.workers)}\n".encode()
 
     @property
@@ -92,13 +92,6 @@ def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Clu
             'TF_CONFIG does not describe workers; it looks like {"cluster": {"worker": ["HOST:PORT", …]}, '
             '"task": {"type": "worker", "index": 0}}'
         ) from None
-
-
-def loopback_addresses(count: int) -> list[str]:
-    """Addresses with free ports for workers on this machine."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{server.getsockname()[1]}" for server in sockets]
 
 
 def wait_for_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:

@@ -201,7 +201,7 @@ class Console:
 
 
 def _has_size(terminal: IO[str]) -> bool:
-    """Whether a terminal has a size; in one without, such as that of ``docker run -t`` in a script, a bar is empty."""
+    """Whether a terminal has a size; in one without, as with ``docker run -t`` in a script, a bar is empty."""
     try:
         return os.get_terminal_size(terminal.fileno()).columns > 0
     except (OSError, ValueError):

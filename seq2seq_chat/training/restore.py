@@ -36,7 +36,7 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.training.learner import Learner
 
 
-def ensure_same_settings(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def ensure_resumable_settings(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Compare the settings of a run with those it is resumed with.
 
     Raises:
@@ -83,7 +83,7 @@ def load_newest_checkpoint(
     for step, path in reversed(checkpoints):
         try:
             settings = read_arrays(path, [])[1].get("settings", {})
-            ensure_same_settings(run.name, settings, resume_settings(inputs.config))
+            ensure_resumable_settings(run.name, settings, resume_settings(inputs.config))
             metadata = load_variables(path, learner.variables, optional=learner.loss_scale_variables)
             ensure_same_codecs(path, metadata, inputs.codecs)
             _ensure_same_corpus(inputs, metadata)

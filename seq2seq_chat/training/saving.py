@@ -51,7 +51,8 @@ class BackgroundWriter:
         self._copies: dict[str, np.ndarray] = {}
         self._copied: set[str] = set()  # names of the copies that hold the values of ``_step``
         self._drafts: list[tuple[Draft, Any]] = []  # of ``_step``, with the names and metadata in each
-        self._copies_fit = _on_gpu(variables) or sum(_num_bytes(variable) for variable in variables) <= MAX_COPY_BYTES
+        on_gpu = any("GPU" in variable.device for variable in variables)  # the copies are in another memory
+        self._copies_fit = on_gpu or sum(map(_num_bytes, variables)) <= MAX_COPY_BYTES
         self._allocating = self._thread.submit(self._allocate, variables)
 
     def write(
@@ -71,27 +72,15 @@ class BackgroundWriter:
         if step != self._step:
             self.finish()
             self._step = step
-        named = by_name(variables)
+        named, metadata = by_name(variables), dict(metadata)
         if self._allocate([variable for name, variable in named.items() if name not in self._copies]):
-            self._write_copy(path, named, dict(metadata), on_written)
-        else:
-            self._write_draft(path, named, dict(metadata), on_written)
-
-    def _write_copy(
-        self, path: Path, named: dict[str, tf.Variable], metadata: dict[str, Any], on_written: Callable[[], object]
-    ) -> None:
-        """Copy the variables now; the thread writes the copy."""
-        for name in named.keys() - self._copied:
-            np.copyto(self._copies[name], as_array(named[name]))
-        self._copied |= named.keys()
-        arrays = {name: self._copies[name] for name in named}
-        self._queue(lambda: write_arrays(path, arrays, metadata), on_written)
-
-    def _write_draft(
-        self, path: Path, named: dict[str, tf.Variable], metadata: dict[str, Any], on_written: Callable[[], object]
-    ) -> None:
-        """Write the variables now; the thread waits for the disk."""
-        contents = (named.keys(), metadata)
+            for name in named.keys() - self._copied:
+                np.copyto(self._copies[name], as_array(named[name]))
+            self._copied |= named.keys()
+            arrays = {name: self._copies[name] for name in named}
+            self._queue(lambda: write_arrays(path, arrays, metadata), on_written)
+            return
+        contents = (named.keys(), metadata)  # too large to copy: written now, and the thread waits for the disk
         identical = next((draft for draft, drafted in self._drafts if drafted == contents), None)
         if identical is None:
             draft = draft_arrays(path, {name: VariableView(variable) for name, variable in named.items()}, metadata)
@@ -157,11 +146,6 @@ def _num_bytes(variable: tf.Variable) -> int:
     return int(variable.shape.num_elements() * variable.dtype.size)
 
 
-def _on_gpu(variables: Sequence[tf.Variable]) -> bool:
-    """Whether the variables are in GPU memory, and their copies are not."""
-    return any("GPU" in variable.device for variable in variables)
-
-
 class Saver:
     """Saves checkpoints, the best weights and snapshots of a run.
 
@@ -190,7 +174,7 @@ class Saver:
         self._write(self._run.checkpoint_path(step), variables, metadata, on_written)
 
     def save_best(self) -> None:
-        """Save the weights as those of the best validation."""
+        """Save the weights of the best validation."""
         self._write_weights(self._run.best_path)
 
     def save_snapshot(self) -> None:

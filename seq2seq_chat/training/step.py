@@ -23,10 +23,10 @@ from seq2seq_chat.model.execution import (
 )
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.output import SampledWords, softmax_sampler
-from seq2seq_chat.model.randomness import RandomContext, RowSlice, SamplingSchedule, sampling_schedule
+from seq2seq_chat.model.randomness import RandomContext, RowSlice, sampling_probability
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
-from seq2seq_chat.training.optimizers import CLIPPINGS, sum_gradients, sum_repeated_rows
+from seq2seq_chat.training.optimizers import clip, sum_gradients, sum_repeated_rows
 
 Shapes = tuple[tuple[int, ...], ...]
 """Of the arrays of a batch."""
@@ -48,7 +48,7 @@ class TrainingStep:
         optimizer: its optimizer.
         settings: softmax, clipping, scheduled sampling, precision.
         distribution: the devices that share each batch.
-        task_loss: None: that of samples.
+        task_loss: None for samples.
     """
 
     def __init__(
@@ -59,12 +59,9 @@ class TrainingStep:
         distribution: Distribution = SINGLE_DEVICE,
         task_loss: TaskLoss | None = None,
     ) -> None:
-        self._model, self._optimizer, self._distribution = model, optimizer, distribution
+        self._model, self._optimizer, self._settings, self._distribution = model, optimizer, settings, distribution
         self._task_loss = task_loss or SampleLoss(cast(Seq2Seq, model), settings)
-        self._clipping_limit = settings.gradient_clipping
-        self._clip = CLIPPINGS[settings.gradient_clipping_by]
         self._sampler = softmax_sampler(settings, model.vocabulary_size, model.seed, model.config.decoder_steps)
-        self._sampling_schedule = _sampling_schedule(settings)
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
@@ -119,7 +116,7 @@ class TrainingStep:
         if self._distribution.devices > 1:
             gradients = [sum_repeated_rows(gradient) for gradient in gradients]  # fewer rows to send
         nats, stop, *gradients = self._distribution.all_reduce([loss.nats, stop, *gradients])
-        gradients, norm = self._clip(gradients, self._clipping_limit)
+        gradients, norm = clip(gradients, self._settings.gradient_clipping, self._settings.gradient_clipping_by)
         gradients_and_variables = zip(gradients, self._model.trainable_variables, strict=True)
         self._optimizer.apply_gradients(gradients_and_variables, experimental_aggregate_gradients=False)
         if self._scales_loss:  # after an overflow the optimizer skips the step
@@ -127,7 +124,7 @@ class TrainingStep:
         return StepResult(Loss(nats, loss.tokens), norm, stop)
 
     def _random_context(self, step: tf.Tensor) -> RandomContext:
-        probability = None if self._sampling_schedule is None else self._sampling_schedule(step)
+        probability = sampling_probability(self._settings, step)
         rate, micro_batches = self._model.config.dropout, self._task_loss.micro_batches
         return RandomContext(self._model.seed, step, rate, probability, micro_batches=micro_batches)
 
@@ -138,7 +135,7 @@ class TrainingStep:
     def gradients(self, batch: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[Loss, list[Gradient]]:
         """Compute the loss of a batch, and the gradients of its mean per token.
 
-        On one of several devices, loss and gradients are those of its share; the number of tokens is that of the batch.
+        On one of several devices, loss and gradients belong to its share; the number of tokens to the entire batch.
         """
         task_loss, tokens = self._task_loss, self._task_loss.tokens(batch)
         sampled_words = self._sampler(step) if self._sampler else None
@@ -180,14 +177,6 @@ class TrainingStep:
 
 def _shapes(batch: Sequence[Any]) -> Shapes:
     return tuple(tuple(array.shape) for array in batch)
-
-
-def _sampling_schedule(settings: Training) -> SamplingSchedule | None:
-    if settings.scheduled_sampling == "none":
-        return None
-    return sampling_schedule(
-        settings.scheduled_sampling, settings.scheduled_sampling_probability, float(settings.scheduled_sampling_steps)
-    )
 
 
 Tensors = Sequence[tf.Tensor]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,19 +43,6 @@ class SampleReply(NamedTuple):
     source: str
     reply: str
     target: str
-
-
-class Validator(Protocol):
-    """Evaluates the current weights of a model on the validation corpus."""
-
-    def loss(self) -> CorpusLoss:
-        """The exact loss."""
-
-    def bleu(self) -> float | None:
-        """The BLEU of the translations; None for other tasks."""
-
-    def replies(self) -> list[SampleReply]:
-        """Sample replies, translations or continuations."""
 
 
 class SampleValidator:

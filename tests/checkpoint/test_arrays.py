@@ -1,15 +1,31 @@
-"""Checkpoint files: intact, damaged, and of another model."""
+"""Checkpoint files: intact, damaged, of another model or of other settings; and averages of weights."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, MismatchError, read_arrays
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.checkpoint.arrays import (
+    METADATA,
+    DamagedCheckpoint,
+    MismatchError,
+    read_arrays,
+    read_weights,
+    write_arrays,
+)
 from seq2seq_chat.model.variables import load_variables, save_variables
+from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.files import file_checksum
+from seq2seq_chat.text.codec import Codecs
+from tests.conftest import Cli, edit_checkpoints, edit_config
+from tests.random_runs import make_codec, random_run, small_config
 
 
 @pytest.fixture
@@ -34,32 +50,6 @@ def test_variables_and_metadata_are_restored(tmp_path: Path, variables: list[tf.
         np.testing.assert_array_equal(saved.numpy(), restored.numpy())
     assert [entry.name for entry in file.parent.iterdir()] == ["one.npz"]
     np.testing.assert_array_equal(np.load(file)["encoder/input"], variables[0].numpy())
-
-
-def test_truncated_file_is_damaged(tmp_path: Path, variables: list[tf.Variable]) -> None:
-    file = tmp_path / "one.npz"
-    save_variables(file, variables, {"step": 1})
-    intact = file.read_bytes()
-    for sixteenth in range(16):
-        file.write_bytes(intact[: len(intact) * sixteenth // 16])
-        with pytest.raises(DamagedCheckpoint):
-            load_variables(file, zeros_like(variables))
-
-
-def test_flipped_bit_in_an_array_is_detected_and_nothing_is_assigned(
-    tmp_path: Path, variables: list[tf.Variable]
-) -> None:
-    file = tmp_path / "one.npz"
-    save_variables(file, variables, {"step": 1})
-    intact = bytearray(file.read_bytes())
-    offset = intact.find(variables[0].numpy().tobytes())
-    assert offset > 0
-    intact[offset + 40] ^= 4
-    file.write_bytes(intact)
-    loaded = zeros_like(variables)
-    with pytest.raises(DamagedCheckpoint, match="CRC"):
-        load_variables(file, loaded)
-    assert not np.any(loaded[0].numpy())
 
 
 def test_weights_of_another_model_are_rejected(tmp_path: Path, variables: list[tf.Variable]) -> None:
@@ -94,3 +84,126 @@ def test_any_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
             assert metadata == expected_metadata
     assert outcomes["damaged"] > 0.5 * 8 * len(intact)
     assert outcomes["mismatch"] < 10  # a mismatch stops a training run that could resume from the previous checkpoint
+
+
+# other settings
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "was"),
+    [
+        ("model", "decoder_steps", 9, "8"),
+        ("model", "hidden_size", 10**6, "16"),  # a matrix of terabytes is never created
+        ("data", "reverse_input", True, "false"),
+        ("data", "pairing", "sliding", '"alternating"'),
+        ("", "seed", 4, "3"),
+    ],
+)
+def test_other_settings_of_the_model_are_refused(run_copy: Path, section: str, key: str, value: Any, was: str) -> None:
+    edit_config(run_copy, section, **{key: value})
+    path = f"{section}.{key}".strip(".")
+    message = (
+        f"config.json has other settings than 0000000020.npz was trained with: {path} ({was} → {json.dumps(value)});"
+    )
+    with pytest.raises(MismatchError, match=re.escape(message)):
+        read_weights(Run(run_copy))
+    edit_checkpoints(run_copy, lambda metadata: metadata.pop("settings"))  # as before version 0.2
+    if key != "hidden_size":
+        assert read_weights(Run(run_copy)).step == 20
+
+
+def test_every_command_refuses_them(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
+    edit_config(run_copy, "model", decoder_steps=9)
+    output = ("--output", tmp_path / "output")
+    for command in (
+        *(("chat", run_copy), ("chat", run_copy, "--engine", "tensorflow"), ("evaluate", run_copy)),
+        *(("export", run_copy, *output, "--format", name) for name in ("saved_model", "onnx", "html")),
+    ):
+        message = "0000000020.npz was trained with: model.decoder_steps (8 → 9)"
+        assert message in cli(*command).error_message, command
+    assert not (tmp_path / "output").exists()
+
+
+def test_other_defaults_of_decoding_are_used_and_reported(cli: Cli, run_copy: Path) -> None:
+    edit_config(run_copy, "", name="another")
+    edit_config(run_copy, "training", learning_rate=0.01)
+    assert cli("chat", run_copy, stdin=b"you see the tree1 ?\n").err == ""
+    edit_config(run_copy, "decoding", beam_width=4)
+    result = cli("chat", run_copy, stdin=b"you see the tree1 ?\n")
+    assert result.status == 0
+    note = "was changed since 0000000020.npz was saved: decoding.beam_width (5 → 4)"
+    assert result.err == f"{run_copy / 'config.json'} {note}\n"
+
+
+def test_a_changed_lexicon_is_reported(run_copy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lexicon = run_copy / "lexicon.tsv"
+    lexicon.write_text("tree1\tBaum\n", encoding="utf-8")
+    edit_checkpoints(run_copy, lambda metadata: metadata.update(lexicon=file_checksum(lexicon)))
+    caplog.set_level("INFO")
+    read_weights(Run(run_copy))
+    assert caplog.messages == []
+    lexicon.write_text("tree1\tRaum\n", encoding="utf-8")
+    read_weights(Run(run_copy))
+    assert caplog.messages == [f"{lexicon} has changed since 0000000020.npz was saved"]
+
+
+# averages
+
+
+LOSSES = {10: 3.0, 20: 1.0, 30: 2.0, 40: 2.5}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run with a snapshot at step 10 and checkpoints at steps 20, 30 and 40, all with other weights."""
+    codecs = Codecs.shared(make_codec("english", [f"word{number}" for number in range(12)]))
+    run = random_run(tmp_path, small_config(), codecs)
+    random = np.random.default_rng(3)
+    original = run.checkpoint_path(7)
+    with np.load(original) as archive:
+        names = [name for name in archive.files if name != METADATA]
+    arrays, metadata = read_arrays(original, names)
+    original.unlink()
+    run.snapshot_path(10).parent.mkdir(parents=True)
+    for step in LOSSES:
+        path = run.snapshot_path(step) if step == 10 else run.checkpoint_path(step)
+        noisy = {name: array + random.normal(size=array.shape).astype(np.float32) for name, array in arrays.items()}
+        write_arrays(path, noisy, {**metadata, "step": step})
+    lines = [json.dumps({"step": step, "kind": "validation", "loss": loss}) for step, loss in LOSSES.items()]
+    run.metrics_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [((), (10, 20, 30, 40)), (("--last", 2), (30, 40)), (("--best", 3), (20, 30, 40))],
+)
+def test_the_mean(run: Run, cli: Cli, options: tuple[object, ...], steps: tuple[int, ...]) -> None:
+    result = cli("average", run.path, *options, "--output", "mean", "--results", run.results)
+    assert result.status == 0, result
+    averaged = Run(run.results / "mean")
+    assert result.out.splitlines()[-1] == str(averaged.path)
+    files = [run.snapshot_path(step) if step == 10 else run.checkpoint_path(step) for step in steps]
+    with np.load(averaged.snapshot_path(steps[-1])) as mean:
+        names = [name for name in mean.files if name != METADATA]
+        for name in names:
+            expected = np.mean([np.load(file)[name] for file in files], axis=0)
+            np.testing.assert_allclose(mean[name], expected, rtol=1e-6, atol=1e-7)
+    assert len(names) > 5
+    assert Chatbot.load(averaged).reply("word1").hypotheses
+    (listed,) = [row for row in cli("experiments", "list", "--results", run.results).out.splitlines() if "mean" in row]
+    assert "finished" in listed
+
+
+def test_what_cannot_be_averaged(run: Run, cli: Cli) -> None:
+    command = ("average", run.path, "--results", run.results, "--output")
+    assert "has fewer than 5 saved weights (steps: 10, 20, 30, 40)" in cli(*command, "x", "--last", "5").err
+    run.metrics_file.unlink()
+    assert "has fewer than 2 saved weights of a validation (steps: none)" in cli(*command, "x", "--best", "2").err
+    assert "exclude each other" in cli(*command, "x", "--best", "2", "--last", "2").err
+    (run.results / "x").mkdir()
+    assert "x exists; choose another --output" in cli(*command, "x").err
+    run.checkpoint_path(30).write_bytes(run.checkpoint_path(30).read_bytes()[:-99])
+    damaged = cli(*command, "y")
+    assert damaged.status == 2 and "0000000030.npz is damaged" in damaged.err
+    assert not (run.results / "y").exists()

@@ -1,19 +1,29 @@
+"""The cache of encoded corpora, and its array files: written piece by piece, and checked where they are read."""
+
 import gzip
 import json
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from seq2seq_chat.config import Data
-from seq2seq_chat.data import cache, dataset
+from seq2seq_chat.config import Data, ParallelFiles
+from seq2seq_chat.data import cache, dataset, encoding
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.cache import CheckedArray, StoredArray
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.encoding import array_writer, id_dtype
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
@@ -110,44 +120,34 @@ def test_caches_of_earlier_versions_of_the_program_are_deleted(corpus_file: Writ
     assert caches(path) == [folder]
 
 
-@pytest.mark.parametrize("name", ["tokens", "offsets", "samples"])
-@pytest.mark.parametrize("damage", ["short", "empty", "gone", "other"])
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "short": lambda array: os.truncate(array, array.stat().st_size - 1),
+    "empty": lambda array: os.truncate(array, 0),
+    "gone": Path.unlink,
+    "of another length": lambda array: np.save(array, np.load(array)[1:]),
+}
+RECORDS = ("", "[]", "{}", '{"format": 1}', "\x00")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((f"{name}.npy", damage) for name in ("tokens", "offsets", "samples") for damage in DAMAGE.values()),
+        *(("cache.json", lambda path, text=text: path.write_text(text)) for text in RECORDS),
+        ("cache.json", Path.unlink),
+    ],
+)
 def test_damaged_cache_is_rebuilt(
-    corpus_file: Write, letters: Codecs, builds: list[Path], name: str, damage: str
+    corpus_file: Write, letters: Codecs, builds: list[Path], name: str, damage: Callable[[Path], object]
 ) -> None:
     path = corpus_file("a b c / d e f")
     Dataset.open(path, letters)
     (folder,) = caches(path)
-    array = folder / f"{name}.npy"
-    if damage == "short":
-        os.truncate(array, array.stat().st_size - 1)
-    elif damage == "empty":
-        os.truncate(array, 0)
-    elif damage == "gone":
-        array.unlink()
-    else:  # a valid array of another length
-        source = folder / ("offsets.npy" if name != "offsets" else "tokens.npy")
-        array.write_bytes(source.read_bytes())
-    assert first_sample(Dataset.open(path, letters)) == [[4, 5, 6], [7, 8, 9]]
-    assert len(builds) == 2
-    assert caches(path) == [folder]
-    Dataset.open(path, letters)
-    assert len(builds) == 2
-
-
-@pytest.mark.parametrize("record", [None, "", "[]", "{}", '{"format": 1}', "\x00"])
-def test_cache_without_its_record_is_incomplete(
-    corpus_file: Write, letters: Codecs, builds: list[Path], record: str | None
-) -> None:
-    path = corpus_file("a / b")
-    Dataset.open(path, letters)
-    (folder,) = caches(path)
-    if record is None:
-        (folder / "cache.json").unlink()
-    else:
-        (folder / "cache.json").write_text(record)
-    assert first_sample(Dataset.open(path, letters)) == [[4], [5]]
-    assert len(builds) == 2
+    damage(folder / name)
+    for _ in range(2):
+        assert first_sample(Dataset.open(path, letters)) == [[4, 5, 6], [7, 8, 9]]
+        assert len(builds) == 2
+        assert caches(path) == [folder]
 
 
 def test_concurrent_builds(corpus_file: Write, letters: Codecs) -> None:
@@ -287,3 +287,113 @@ def test_a_damaged_copy_of_a_compressed_corpus_is_not_used(corpus_file: Write, l
         Dataset.open(path, letters).text(0)
     copy.unlink()
     assert Dataset.open(path, letters).text(0).source == "a"
+
+
+def test_the_cache_of_parallel_files_follows_both(tmp_path: Path) -> None:
+    one, other = (str(tmp_path / name) for name in ("lines.en", "lines.fr"))
+    Path(one).write_text("a\nb\n")
+
+    def samples(**files: str) -> list[tuple[str, str]]:
+        settings = Data(train=ParallelFiles(**files), tokenizer="whitespace")
+        codecs = build_codecs(settings)
+        corpus = Dataset.open(settings.train, codecs, settings)
+        both = (
+            (codecs.source.decode(corpus.source_ids(n)), codecs.target.decode(corpus.target_ids(n))) for n in (0, 1)
+        )
+        return list(both)
+
+    for text, expected in (("c\nd\n", [("a", "c"), ("b", "d")]), ("e\nd\n", [("a", "e"), ("b", "d")])):
+        Path(other).write_text(text)
+        assert samples(source=one, target=other) == expected
+    assert samples(source=other, target=one) == [("e", "a"), ("d", "b")]
+
+
+def stored(array: np.ndarray, checksums: list[int] | None = None) -> StoredArray:
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "array.npy"), array)
+        return StoredArray(Path(folder, "array.npy"), checksums)
+
+
+def checked(array: np.ndarray, damaged: dict[int, int]) -> tuple[CheckedArray, list[Any]]:
+    """An array with other values at some rows, and the calls of its repair."""
+    repairs: list[Any] = []
+    intact, other = stored(array), array.copy()
+    for row, value in damaged.items():
+        other[row] = value
+
+    def repair(found: StoredArray) -> StoredArray:
+        repairs.append(found)
+        return intact
+
+    return CheckedArray(stored(other, intact.checksums), repair), repairs
+
+
+def indices(length: int) -> st.SearchStrategy[Any]:
+    places = st.integers(-length, length - 1)
+    bounds = st.none() | st.integers(-2 * length, 2 * length)
+    return st.one_of(
+        places,
+        st.slices(length),
+        st.builds(slice, bounds, bounds),
+        st.lists(st.integers(0, length - 1)).map(lambda rows: np.array(rows, np.int64)),
+        st.lists(st.booleans(), min_size=length, max_size=length).map(np.array),
+    )
+
+
+@given(st.sampled_from([(23,), (20, 3)]), st.sampled_from([16, 24, 64]), st.data())
+def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "_PART_BYTES", part_bytes)
+        array = np.arange(np.prod(shape)).reshape(shape)
+        wrong = dict.fromkeys(data.draw(st.lists(st.integers(0, shape[0] - 1), min_size=1, max_size=2)), -1)
+        view, repairs = checked(array, wrong)
+        for index in data.draw(st.lists(indices(shape[0]), max_size=4)):
+            np.testing.assert_array_equal(view[index], array[index])
+        assert len(repairs) <= 1
+        assert len(view) == shape[0]
+        np.testing.assert_array_equal(view[:], array)
+        assert len(repairs) == 1
+
+
+def test_empty_arrays_and_those_that_cannot_be_repaired() -> None:
+    def refuse(damaged: StoredArray) -> StoredArray:
+        raise UserError("the disk is broken")
+
+    view = CheckedArray(stored(np.arange(3), [1]), refuse)
+    with pytest.raises(UserError, match="the disk is broken"):
+        view[0]
+    view, _ = checked(np.zeros([0, 3], np.int64), {})
+    assert (len(view), view[:].shape) == (0, (0, 3))
+    with pytest.raises(IndexError):
+        checked(np.arange(3), {})[0][np.array([3])]
+    with pytest.raises(IndexError):
+        checked(np.arange(3), {})[0][3]
+
+
+def test_the_type_of_ids_holds_all_of_a_vocabulary() -> None:
+    assert [id_dtype(size) for size in (4, 65_536, 65_537)] == ["H", "H", "i"]
+
+
+@pytest.mark.parametrize(("code", "dtype"), [("H", "uint16"), ("i", "int32"), ("q", "int64")])
+@pytest.mark.parametrize("count", [0, 1, 6, 1000])
+def test_numpy_reads_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code, dtype: str, count: int) -> None:
+    monkeypatch.setattr(encoding, "_BUFFER_ITEMS", 7)
+    with array_writer(tmp_path / "a.npy", code) as flat, array_writer(tmp_path / "b.npy", code, columns=2) as rows:
+        for number in range(count):
+            flat.extend([number])
+            rows.extend([number, 2 * number])
+    assert (flat.rows, flat.items, rows.rows, rows.items) == (count, count, count, 2 * count)
+    loaded = np.load(tmp_path / "a.npy")
+    assert loaded.dtype == dtype
+    np.testing.assert_array_equal(loaded, np.arange(count))
+    loaded = np.load(tmp_path / "b.npy", mmap_mode="r")
+    assert loaded.shape == (count, 2)
+    np.testing.assert_array_equal(loaded[:, 1], 2 * np.arange(count))
+
+
+def test_unfinished_file_is_invalid(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), array_writer(tmp_path / "a.npy", "q") as writer:
+        writer.extend(range(5))
+        raise KeyError
+    with pytest.raises(ValueError):
+        np.load(tmp_path / "a.npy")

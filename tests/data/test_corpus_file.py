@@ -1,19 +1,129 @@
+"""Corpus files: conversations, pairs in one file or two, bad rows, encodings and compression."""
+
+import bz2
 import gzip
 import logging
+import lzma
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, read_utterances, write_conversations
+from seq2seq_chat.config import ParallelFiles, is_pairs
+from seq2seq_chat.data import corpus_file
+from seq2seq_chat.data.corpus_file import (
+    END_OF_CONVERSATION,
+    Corpus,
+    CorpusError,
+    read_pairs,
+    read_utterances,
+    write_conversations,
+)
+from seq2seq_chat.data.running_text import read_text
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.lines import UTF8_REMEDY
+from seq2seq_chat.text.lexicon import Lexicon, LexiconError
+from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
+from seq2seq_chat.text.vocabulary import Vocabulary, VocabularyError
 
 MARKER = END_OF_CONVERSATION.encode()
+GOOD = b"go on\tva\n"
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+    ".GZ": gzip.compress,
+}
 
 
-def read(path: Path) -> list[tuple[int, str]]:
-    return list(read_utterances(path))
+@pytest.fixture(autouse=True)
+def _warn_again() -> None:
+    corpus_file.warn_once.cache_clear()
+
+
+def write(folder: Path, content: bytes, name: str = "corpus.txt") -> str:
+    (folder / name).write_bytes(content)
+    return str(folder / name)
+
+
+def parallel(folder: Path, source: bytes, target: bytes, suffix: str = "") -> ParallelFiles:
+    return ParallelFiles(
+        source=write(folder, source, f"lines.en{suffix}"), target=write(folder, target, f"lines.fr{suffix}")
+    )
+
+
+def rows(files: Corpus) -> list[tuple[str, str]]:
+    return [tuple(pair) for pair in read_pairs(files)]
+
+
+# all files
+
+
+READERS: dict[str, tuple[Callable[[str], object], type[UserError]]] = {
+    "conversations": (lambda path: list(read_utterances(path)), CorpusError),
+    "pairs": (rows, CorpusError),
+    "parallel files": (lambda path: rows(ParallelFiles(source=path, target=path)), CorpusError),
+    "running text": (lambda path: list(read_text(path)), CorpusError),
+    "vocabulary": (Vocabulary.load, VocabularyError),
+    "lexicon": (lambda path: Lexicon.load(path, WhitespaceTokenizer()), LexiconError),
+}
+TEXTS = {"letters": "hello\nyou\n", "empty lines first": "\n\nhello\n", "Chinese": "你好\n你"}
+UNREADABLE: dict[str, tuple[bytes, str]] = {
+    f"{encoding} {name}": (
+        text.encode(encoding),
+        r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with",
+    )
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be")  # may be valid UTF-8: letters with NUL characters between them
+    for name, text in TEXTS.items()
+}
+UNREADABLE |= {f"{name}, compressed": (gzip.compress(content), why) for name, (content, why) in UNREADABLE.items()}
+UNREADABLE["damaged"] = gzip.compress(GOOD * 1000)[:-9], "the compressed data are damaged"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_unreadable_files(tmp_path: Path, reader: str) -> None:
+    read, error = READERS[reader]
+    for content, message in UNREADABLE.values():
+        with pytest.raises(error, match=message):
+            read(write(tmp_path, content))
+    with pytest.raises(error, match=r"none\.txt does not exist") as missing:
+        read(str(tmp_path / "none.txt"))
+    assert ("seq2seq-chat prepare" in str(missing.value)) == (reader != "lexicon")  # which prepare does not write
+    with pytest.raises(error, match="is a folder"):
+        read(str(tmp_path))
+
+
+@pytest.mark.parametrize("reader", ["conversations", "vocabulary", "lexicon"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_bad_lines_are_named(tmp_path: Path, reader: str, pack: Callable[[bytes], bytes]) -> None:
+    read, error = READERS[reader]
+    with pytest.raises(error, match=r"corpus\.txt, line 3: byte 12 .*not UTF-8"):
+        read(write(tmp_path, pack(GOOD + b"\nde\xe9f\n")))
+    giant = GOOD + b"a word " * (1 << 18)  # not after minutes, in which all of it is divided into words
+    with pytest.raises(error, match=r"corpus\.txt, line 2: longer than 1 MiB\. Write one utterance per line"):
+        read(write(tmp_path, pack(giant)))
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compressed(tmp_path: Path, suffix: str) -> None:
+    pack = PACKERS[suffix]
+    expected = [("Où ?", "where ?"), ("b", "c d")]
+    assert rows(write(tmp_path, pack("Où ?\twhere ?\nb\tc d\n".encode()), f"x.tsv{suffix}")) == expected
+    assert rows(parallel(tmp_path, pack("Où ?\nb\n".encode()), pack(b"where ?\nc d\n"), suffix)) == expected
+    assert list(read_utterances(write(tmp_path, pack("Où ?\n".encode()), f"x{suffix}"))) == [(0, "Où ?")]
+    assert "".join(read_text(write(tmp_path, pack("\ufeffOù ?\r\n\r\nb\r\n".encode()), f"x{suffix}"))) == "Où ?\n\nb\n"
+    lexicon = Lexicon.load(write(tmp_path, pack("é\tè\n".encode()), f"x{suffix}"), WhitespaceTokenizer())
+    assert lexicon.find("é") == "è"
+
+
+# conversations
 
 
 @pytest.mark.parametrize(
@@ -28,97 +138,46 @@ def read(path: Path) -> list[tuple[int, str]]:
         (b"say " + MARKER + b"\n", [(0, "say <<<<<END-CONV>>>>>")]),
     ],
 )
-@pytest.mark.parametrize("compressed", [False, True])
-def test_read(tmp_path: Path, contents: bytes, expected: list[tuple[int, str]], compressed: bool) -> None:
-    path = tmp_path / ("corpus.txt.gz" if compressed else "corpus.txt")
-    path.write_bytes(gzip.compress(contents) if compressed else contents)
-    assert read(path) == expected
+def test_conversations(tmp_path: Path, contents: bytes, expected: list[tuple[int, str]]) -> None:
+    assert list(read_utterances(write(tmp_path, contents))) == expected
 
 
-utterances = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"])).filter(
+@pytest.mark.parametrize("contents", [b"", b"\n \n", MARKER + b"\n" + MARKER + b"\n", b"\xef\xbb\xbf"])
+def test_no_utterance(tmp_path: Path, contents: bytes) -> None:
+    with pytest.raises(CorpusError, match=r"corpus\.txt has no utterance"):
+        list(read_utterances(write(tmp_path, contents)))
+
+
+UTTERANCES = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"])).filter(
     lambda text: text.strip() not in ("", END_OF_CONVERSATION) and not text.startswith("\ufeff")
 )
 
 
-@given(conversations=st.lists(st.lists(utterances, min_size=1), min_size=1))
+@given(conversations=st.lists(st.lists(UTTERANCES, min_size=1), min_size=1))
 def test_written_conversations_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, conversations: list[list[str]]
 ) -> None:
     path = tmp_path_factory.mktemp("written") / "corpus.txt"
     write_conversations(path, conversations)
-    assert read(path) == [
-        (index, utterance) for index, conversation in enumerate(conversations) for utterance in conversation
-    ]
+    assert list(read_utterances(path)) == [(index, text) for index, texts in enumerate(conversations) for text in texts]
 
 
 @pytest.mark.parametrize("bad", ["", " ", "a\nb", "a\r", "a\0", END_OF_CONVERSATION])
 def test_invalid_utterances_are_rejected(tmp_path: Path, bad: str) -> None:
-    path = tmp_path / "corpus.txt"
-    path.write_text("before\n")
+    path = Path(write(tmp_path, b"before\n"))
     with pytest.raises(CorpusError, match="cannot be an utterance"):
         write_conversations(path, [["a", bad]])
     assert path.read_text() == "before\n"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"none\.txt does not exist"):
-        read(tmp_path / "none.txt")
-    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"".join(b"line %d\n" % n for n in range(1000)))[:-20])
-    with pytest.raises(CorpusError, match="the compressed data are damaged"):
-        read(tmp_path / "cut.txt.gz")
-    with pytest.raises(CorpusError, match="is a folder"):
-        read(tmp_path)
-
-
-@pytest.mark.parametrize("contents", [b"", b"\n \n", MARKER + b"\n" + MARKER + b"\n", b"\xef\xbb\xbf"])
-def test_no_utterance(tmp_path: Path, contents: bytes) -> None:
-    path = tmp_path / "corpus.txt"
-    path.write_bytes(contents)
-    with pytest.raises(CorpusError, match=r"corpus\.txt has no utterance"):
-        read(path)
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_not_utf8(tmp_path: Path, compressed: bool) -> None:
-    path = tmp_path / "corpus.txt"
-    contents = b"abc\n\nde\xe9f\n"
-    path.write_bytes(gzip.compress(contents) if compressed else contents)
-    with pytest.raises(CorpusError, match=r"corpus\.txt, line 3: byte 7 .*not UTF-8"):
-        read(path)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("text", ["hello\nyou\n", "\n\nhello\n", "你好\n你"])
-@pytest.mark.parametrize("compressed", [False, True])
-def test_utf16_is_rejected(tmp_path: Path, encoding: str, text: str, compressed: bool) -> None:
-    """Without a byte order mark it may be valid UTF-8: letters with NUL characters between them."""
-    path = tmp_path / "corpus.txt"
-    contents = text.encode(encoding)
-    path.write_bytes(gzip.compress(contents) if compressed else contents)
-    with pytest.raises(CorpusError, match=r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with iconv"):
-        read(path)
-
-
 def test_a_few_nul_characters_are_part_of_the_text(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.txt"
     lines = ["größe\0n", *["Où est-il ? 你好"] * 1000]  # the check ends within a character
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path = write(tmp_path, "\n".join(lines).encode())
     assert [text for _, text in read_utterances(path)] == lines
-    path = tmp_path / "corpus.txt"
-    path.write_bytes(b"hello\nyou\0 there\n" + b"hello\nyou there\n" * 20 + b"gr\xf6\xdfe\n")
+    path = write(tmp_path, b"hello\nyou\0 there\n" + b"hello\nyou there\n" * 20 + b"gr\xf6\xdfe\n")
     with pytest.raises(CorpusError, match=r"corpus\.txt, line 43: byte 339 .*not UTF-8"):
-        read(path)
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_a_giant_line_is_rejected(tmp_path: Path, compressed: bool) -> None:
-    """Not after minutes, in which all of it is divided into words."""
-    path = tmp_path / "corpus.txt"
-    contents = b"hello\n" + b"a word " * (1 << 18)
-    path.write_bytes(gzip.compress(contents) if compressed else contents)
-    with pytest.raises(CorpusError, match=r"corpus\.txt, line 2: longer than 1 MiB\. Write one utterance per line"):
-        read(path)
+        list(read_utterances(path))
 
 
 @pytest.mark.parametrize(
@@ -129,11 +188,11 @@ def test_a_giant_line_is_rejected(tmp_path: Path, compressed: bool) -> None:
     ],
 )
 def test_mistyped_marker(tmp_path: Path, caplog: pytest.LogCaptureFixture, marker: str) -> None:
-    path = tmp_path / "corpus.txt"
-    path.write_text(f"a\nb\n{marker}\nc\n{marker}\n")
+    path = write(tmp_path, f"a\nb\n{marker}\nc\n{marker}\n".encode())
     with caplog.at_level(logging.WARNING):
-        assert [text.strip() for _, text in read(path)] == ["a", "b", marker.strip(), "c", marker.strip()]
-        read(path)
+        for _ in range(2):
+            texts = [text.strip() for _, text in read_utterances(path)]
+            assert texts == ["a", "b", marker.strip(), "c", marker.strip()]
     (message,) = caplog.messages  # one, although there are two such lines, and the file is read twice
     assert message.startswith(f"{path}, line 3: {marker.strip()} is read as an utterance; the line that ends")
 
@@ -142,18 +201,118 @@ def test_mistyped_marker(tmp_path: Path, caplog: pytest.LogCaptureFixture, marke
     "text", ["<laughs>", "<converted>", "<end of conversation is near", "END-CONV?", "< 3", "a >", "the end conv"]
 )
 def test_other_lines_are_no_mistyped_markers(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
-    path = tmp_path / "corpus.txt"
-    path.write_text(f"{text}\n{END_OF_CONVERSATION}\n")
-    assert read(path) == [(0, text)]
+    assert list(read_utterances(write(tmp_path, f"{text}\n{END_OF_CONVERSATION}\n".encode()))) == [(0, text)]
     assert not caplog.messages
 
 
 def test_reading_is_streamed(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.txt"
-    path.write_bytes(b"one utterance of some words\n" * 300_000)
+    path = write(tmp_path, b"one utterance of some words\n" * 300_000)
     tracemalloc.start()
     count = sum(1 for _ in read_utterances(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 300_000
     assert peak < 3_000_000
+
+
+# pairs
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a\tb\n", [("a", "b")]),
+        (b"a\tb", [("a", "b")]),
+        (b"\xef\xbb\xbfa\tb\r\nc\td\r\n", [("a", "b"), ("c", "d")]),
+        (b" a \t  b\r\n", [("a", "b")]),
+        (b"Go.\tVa !\tCC-BY 2.0 (France) Attribution: tatoeba.org #1 (x) & #2 (y)\n", [("Go.", "Va !")]),
+        (b"My teeth are in.\tMes dents   ", [("My teeth are in.", "Mes dents")]),
+        ("a\u2028b\x0bc\x85d\re\tf\n".encode(), [("a\u2028b\x0bc\x85d\re", "f")]),
+        (b'"a\t"b"\n', [('"a', '"b"')]),
+    ],
+)
+def test_rows(tmp_path: Path, content: bytes, expected: list[tuple[str, str]]) -> None:
+    assert rows(write(tmp_path, content)) == expected
+
+
+BAD = {
+    b"one column": "1 column instead of 2, separated by a tab",
+    b"": "1 column instead of 2, separated by a tab",
+    b"a\tb\tc": "3 columns instead of 2, separated by a tab",
+    b"a\tb\t": "3 columns instead of 2, separated by a tab",
+    b"a\tb\tCC-BY\td": "4 columns instead of 2, separated by a tab",
+    b"\tb": "the source is empty",
+    b" \t\xe2\x80\x83": "the source is empty",
+    b"a\t ": "the target is empty",
+    b"a\tb\xff": f"byte 903 of the text is not UTF-8. {UTF8_REMEDY}",
+    b"a\t\xed\xa0\x80": f"byte 902 of the text is not UTF-8. {UTF8_REMEDY}",
+    b"a\t" + b"b" * (1 << 20): "longer than 1 MiB. Write one utterance per line",
+}
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD.items(), ids=range(len(BAD)))
+def test_bad_rows_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: bytes, reason: str) -> None:
+    path = write(tmp_path, 100 * GOOD + bad + b"\n" + 99 * GOOD)
+    caplog.set_level(logging.WARNING)
+    assert rows(path) == rows(path) == 199 * [("go on", "va")]
+    assert caplog.messages == [f"left out 1 bad row; the first is {path}, line 101: {reason}"]
+
+
+def test_bad_lines_of_parallel_files_do_not_shift_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source, target = ([b"%d" % number for number in range(300)] for _ in range(2))
+    source[10], target[20], source[30] = b"", b"\xff", b"x" * ((1 << 20) + 1)
+    source[40] = b"y" * ((1 << 26) + 1)
+    files = parallel(tmp_path, b"\n".join(source), b"\n".join(target))
+    with pytest.raises(CorpusError, match=r"line 11: the source is empty\. In total, 4 of 300 rows are bad"):
+        rows(files)
+    source[40] = b"40"
+    files = parallel(tmp_path, b"\n".join(source), b"\n".join(target))
+    assert rows(files) == [(str(number), str(number)) for number in range(300) if number not in (10, 20, 30)]
+    assert caplog.messages == [f"left out 3 bad rows; the first is {files}, line 11: the source is empty"]
+
+
+def test_more_than_one_percent(tmp_path: Path) -> None:
+    assert len(rows(write(tmp_path, b"only one\n" + GOOD * 99))) == 99
+    path = write(tmp_path, b"only one\n" * 2 + GOOD * 98)
+    with pytest.raises(CorpusError) as error:
+        rows(path)
+    assert str(error.value) == (
+        f"{path}, line 1: 1 column instead of 2, separated by a tab. In total, 2 of 100 rows are bad; repair them, "
+        "or leave them out with seq2seq-chat prepare pairs --max-bad."
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", b"\n", b"a,b\nc,d\n"])
+def test_no_pairs(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(CorpusError, match=r"has no pairs of texts|rows are bad"):
+        rows(write(tmp_path, content))
+
+
+def test_parallel_lines(tmp_path: Path) -> None:
+    assert rows(parallel(tmp_path, b"\xef\xbb\xbfa\r\nb\tb\r\n", b"\xef\xbb\xbfc\nd")) == [("a", "c"), ("b\tb", "d")]
+    assert rows(parallel(tmp_path, b"a\nb\n\n", b"c\nd\n")) == [("a", "c"), ("b", "d")]  # as in files of Moses
+    assert rows(parallel(tmp_path, b"a\nb\n", b"c\nd\n\r\n")) == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "counts"),
+    [
+        (b"a\n" * 1000, b"b\n" * 999, ("1,000 lines", "999 lines")),
+        (b"a\n", b"", ("1 line", "0 lines")),
+        (b"a", b"b\nc\n\n", ("1 line", "3 lines")),
+        (b"a\nb\n\n\n", b"c\nd\n", ("4 lines", "2 lines")),
+    ],
+    ids=range(4),
+)
+def test_different_numbers_of_lines(tmp_path: Path, source: bytes, target: bytes, counts: Any) -> None:
+    files = parallel(tmp_path, source, target)
+    with pytest.raises(CorpusError) as error:
+        rows(files)
+    assert str(error.value).startswith(f"{files.source} has {counts[0]}, but {files.target} has {counts[1]}. ")
+
+
+def test_name_of_a_file_of_pairs() -> None:
+    for name in ("a.tsv", "b/A.TSV.GZ", "a.tsv.zst", ".tsv"):
+        assert is_pairs(name) and is_pairs(Path(name))
+    for name in ("tsv", "a.tsv/b.txt", "a.tsv.txt", "a.tsv.zip"):
+        assert not is_pairs(name) and not is_pairs(Path(name))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data, ParallelFiles
-from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, write_conversations
+from seq2seq_chat.data.corpus_file import CorpusError, write_conversations
 from seq2seq_chat.data.dataset import Dataset, fit_source
-from seq2seq_chat.data.samples import Pairing, iterate_samples
+from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
@@ -34,6 +34,14 @@ def test_no_sample(corpus_file: Write, tmp_path: Path, letters: Codecs, pairing)
     assert not list(tmp_path.glob("corpus.txt.cache/*"))
 
 
+def test_no_pair_with_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("-\t-\n" * 3)
+    with pytest.raises(CorpusError, match="none of its pairs has tokens on both sides"):
+        codec = TextCodec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, "a"]))
+        Dataset.open(path, Codecs.shared(codec), Data(train=str(path)))
+
+
 def test_batch_of_no_samples_and_of_too_many(corpus_file: Write, letters: Codecs) -> None:
     corpus = Dataset.open(corpus_file("a / b"), letters)
     shape = {"source_steps": 2, "target_steps": 3, "reverse": True}
@@ -45,62 +53,6 @@ def test_batch_of_no_samples_and_of_too_many(corpus_file: Write, letters: Codecs
         corpus.batch([0, 0], size=1, **shape)
     with pytest.raises(IndexError):
         corpus.batch([1], size=1, **shape)
-
-
-utterances = st.lists(st.sampled_from("abcdefghijx"), min_size=1, max_size=7)
-
-
-@given(
-    conversations=st.lists(st.lists(utterances, min_size=2, max_size=4), min_size=1, max_size=4),
-    source_steps=st.integers(1, 8),
-    target_steps=st.integers(1, 8),
-    reverse=st.booleans(),
-    data=st.data(),
-)
-def test_batch_matches_plain_python(
-    tmp_path_factory: pytest.TempPathFactory,
-    conversations: list[list[list[str]]],
-    source_steps: int,
-    target_steps: int,
-    reverse: bool,
-    data: st.DataObject,
-) -> None:
-    folder = tmp_path_factory.mktemp("batch")
-    lines = [[" ".join(words) for words in conversation] for conversation in conversations]
-    write_conversations(folder / "c.txt", lines)
-    corpus = Dataset.open(folder / "c.txt", Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *"abcdefghij"])))
-    ids = {letter: 4 + index for index, letter in enumerate("abcdefghij")} | {"x": 3}
-    pairs = [
-        ([ids[w] for w in source], [ids[w] for w in target])
-        for conversation in conversations
-        for source, target in pairwise(conversation)
-    ]
-    assert samples(corpus) == pairs
-    indices = data.draw(st.lists(st.integers(0, len(pairs) - 1), max_size=6))
-    size = len(indices) + data.draw(st.integers(0, 2))
-    batch = corpus.batch(
-        np.array(indices, dtype=np.int32),
-        size=size,
-        source_steps=source_steps,
-        target_steps=target_steps,
-        reverse=reverse,
-    )
-    assert all(array.dtype == np.int32 for array in (*batch, corpus.source_ids(0), corpus.source_lengths()))
-    for row in range(size):
-        source: list[int] = []
-        target: list[int] = []
-        if row < len(indices):
-            source, target = pairs[indices[row]]
-            fitted, length = fit_source(source, source_steps, reverse)
-            assert batch.source[row].tolist() == fitted.tolist()
-            assert batch.source_length[row] == length
-            source = source[-source_steps:]
-            source = source[::-1] if reverse else source
-            target = [*target, 2][:target_steps]
-        assert batch.source[row].tolist() == source + [0] * (source_steps - len(source))
-        assert batch.source_length[row] == len(source)
-        assert batch.target[row].tolist() == target + [0] * (target_steps - len(target))
-        assert batch.target_length[row] == len(target)
 
 
 def test_unknown_share_and_fingerprint(corpus_file: Write, letters: Codecs, tmp_path: Path) -> None:
@@ -118,17 +70,6 @@ WORDS = ["a", "b", "c", "d", "e"]
 VOCABULARY = Vocabulary([*SPECIAL_WORDS, *WORDS, TURN])
 CODECS = Codecs.of_words(VOCABULARY)
 
-conversations = st.lists(
-    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=6), min_size=1, max_size=4
-)
-
-
-def write_corpus(folder: Path, dialogues: list[list[list[str]]]) -> Path:
-    path = folder / "corpus.txt"
-    blocks = ["\n".join(" ".join(words) for words in conversation) for conversation in dialogues]
-    path.write_text(f"\n{END_OF_CONVERSATION}\n".join(blocks) + "\n", encoding="utf-8")
-    return path
-
 
 def context_samples(dialogues: list[list[list[str]]], turns: int, pairing: str) -> list[tuple[list[str], list[str]]]:
     samples = []
@@ -141,37 +82,57 @@ def context_samples(dialogues: list[list[list[str]]], turns: int, pairing: str) 
     return samples
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
-    dialogues=conversations,
+    dialogues=st.lists(
+        st.lists(st.lists(st.sampled_from([*WORDS, "x"]), min_size=1, max_size=6), min_size=1, max_size=6),
+        min_size=1,
+        max_size=4,
+    ),
     turns=st.integers(1, 4),
     pairing=st.sampled_from(["sliding", "alternating"]),
     swapped=st.booleans(),
+    steps=st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    reverse=st.booleans(),
+    data=st.data(),
 )
-def test_context_turns(
+def test_samples_and_batches_equal_plain_python(
     tmp_path_factory: pytest.TempPathFactory,
     dialogues: list[list[list[str]]],
     turns: int,
     pairing: Pairing,
     swapped: bool,
+    steps: tuple[int, int],
+    reverse: bool,
+    data: st.DataObject,
 ) -> None:
-    expected = context_samples(dialogues, turns, pairing)
-    if swapped:
-        turns, expected = 1, [sample[::-1] for sample in context_samples(dialogues, 1, pairing)]
+    """With context turns, swapped sides and unknown words; some samples, some of them twice, and padding rows."""
+    turns = 1 if swapped else turns
+    expected = [sample[::-1] if swapped else sample for sample in context_samples(dialogues, turns, pairing)]
     if not expected:
         return
-    path = write_corpus(tmp_path_factory.mktemp("corpus"), dialogues)
-    data = Data(train=str(path), pairing=pairing, context_turns=turns, swap_source_target=swapped)
-    corpus = Dataset.open(path, CODECS, data)
-    ids = [(corpus.source_ids(i), corpus.target_ids(i)) for i in range(len(corpus))]
-    assert [(VOCABULARY.tokens(source), VOCABULARY.tokens(target)) for source, target in ids] == expected
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    write_conversations(path, [[" ".join(words) for words in conversation] for conversation in dialogues])
+    described = Data(train=str(path), pairing=pairing, context_turns=turns, swap_source_target=swapped)
+    corpus = Dataset.open(path, CODECS, described)
+    ids = [(VOCABULARY.ids(source), VOCABULARY.ids(target)) for source, target in expected]
+    assert samples(corpus) == ids
     assert corpus.source_lengths().tolist() == [len(source) for source, _ in expected]
     assert corpus.target_lengths().tolist() == [len(target) for _, target in expected]
-    batch = corpus.batch(range(len(expected)), size=len(expected), source_steps=6, target_steps=5, reverse=True)
-    for row, (source, target) in enumerate(expected):
-        kept = VOCABULARY.ids(source)[-6:][::-1]
-        assert batch.source[row].tolist() == kept + [0] * (6 - len(kept))
-        assert batch.target[row].tolist() == VOCABULARY.ids(target) + [2] + [0] * (4 - len(target))
+    chosen = data.draw(st.lists(st.integers(0, len(ids) - 1), max_size=6))
+    size = len(chosen) + data.draw(st.integers(0, 2))
+    shape = {"size": size, "source_steps": steps[0], "target_steps": steps[1], "reverse": reverse}
+    batch = corpus.batch(np.array(chosen, dtype=np.int32), **shape)
+    assert all(array.dtype == np.int32 for array in (*batch, corpus.source_ids(0), corpus.source_lengths()))
+    for row in range(size):
+        source, target = ids[chosen[row]] if row < len(chosen) else ([], [])
+        fitted, length = fit_source(source, steps[0], reverse)
+        assert (batch.source[row].tolist(), batch.source_length[row]) == (fitted.tolist(), length)
+        source = source[-steps[0] :][:: -1 if reverse else 1]
+        target = [*target, 2][: steps[1]] if target else []
+        assert batch.source[row].tolist() == source + [0] * (steps[0] - len(source))
+        assert batch.target[row].tolist() == target + [0] * (steps[1] - len(target))
+        assert (batch.source_length[row], batch.target_length[row]) == (len(source), len(target))
 
 
 LINES = ["Hé, a!", "", " b  c ", "***", "x" * 600 + " d", "\ufeffe f", "g"]
@@ -249,25 +210,3 @@ def test_hashes_tell_tokens_from_each_other(corpus_file: Write, letters: Codecs)
     assert len({*sources.tolist(), *targets.tolist()}) == 5
     other = Codecs.shared(TextCodec(EnglishTokenizer(), Vocabulary([*SPECIAL_WORDS, "zebra"])))
     np.testing.assert_array_equal(Dataset.open(path, other).hashes(slice(None)), [sources, targets])
-
-
-@given(st.lists(st.integers(0, 7)))
-def test_pairing_any_conversations(lengths: list[int]) -> None:
-    utterances = [(c, (c, turn)) for c, length in enumerate(lengths) for turn in range(length)]
-    sliding = list(iterate_samples(utterances, "sliding"))
-    assert len(sliding) == sum(max(0, length - 1) for length in lengths)
-    assert all(s == (t[0], t[1] - 1) for s, t in sliding)
-    alternating = list(iterate_samples(utterances, "alternating"))
-    assert alternating == [pair for pair in sliding if pair[0][1] % 2 == 0]
-    assert sliding == sorted(sliding)
-
-
-def test_samples_are_streamed() -> None:
-    def endless():
-        number = 0
-        while True:
-            yield 0, number
-            number += 1
-
-    samples = iterate_samples(endless(), "sliding")
-    assert [next(samples) for _ in range(3)] == [(0, 1), (1, 2), (2, 3)]

@@ -1,7 +1,8 @@
-"""N-gram counts and divergences against hand-computed and brute-force values, and their figures."""
+"""N-gram counts, divergences and diversity against hand-computed and brute-force values, and their figures."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,15 @@ from hypothesis import strategies as st
 from seq2seq_chat.metrics import ngrams
 from seq2seq_chat.metrics.ngrams import NgramProfile, count_ngrams, divergence, ngram_text, text_profile
 from seq2seq_chat.report.figures.curves import draw_divergences, draw_rank_frequency, draw_top_ngrams
+from seq2seq_chat.metrics.ngrams import (
+    Diversity,
+    NgramProfile,
+    count_ngrams,
+    divergence,
+    jensen_shannon,
+    ngram_text,
+    text_profile,
+)
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 VOCABULARY = Vocabulary([*SPECIAL_WORDS, "a", "b", "c"])
@@ -84,3 +94,51 @@ def test_figures_of_one_word_and_of_none() -> None:
     assert len(draw_top_ngrams(one, empty, VOCABULARY).axes[0].patches) == 2
     figure = draw_divergences([10], [{1: None, 2: 0.5, 3: 0.75}], {1: 0.25, 2: None, 3: None})
     assert sorted(tuple(line.get_ydata()) for line in figure.axes[0].lines) == [(0.25, 0.25), (0.5,), (0.75,)]
+
+
+def diversity(*replies: str) -> Diversity:
+    counts = Diversity()
+    for reply in replies:
+        counts.add([reply])
+    return counts
+
+
+def test_diversity_by_hand() -> None:
+    """a b a | a b | (empty): 5 words, 2 of them different; 3 bigrams, 2 of them different."""
+    assert diversity("a b a", "a b", "").metrics() == {
+        "distinct_1": pytest.approx(2 / 5),
+        "distinct_2": pytest.approx(2 / 3),
+        "distinct_replies": 1,
+        "words_used": 2,
+        "word_entropy_bits": pytest.approx(-(0.6 * math.log2(0.6) + 0.4 * math.log2(0.4))),
+        "most_frequent_share": pytest.approx(1),
+        "mean_length": pytest.approx(5 / 3),
+    }
+    assert diversity(*"xxxxxyyyba").most_frequent(3) == [("x", 0.5), ("y", 0.3), ("a", 0.1)]
+    assert diversity(*["x"] * 4, *map(str, range(20))).metrics()["most_frequent_share"] == pytest.approx(13 / 24)
+
+
+def test_diversity_without_replies_is_none() -> None:
+    assert {value for key, value in diversity().metrics().items() if key != "words_used"} == {None}
+    empty = diversity("", "").metrics()
+    assert (empty["distinct_1"], empty["mean_length"], empty["most_frequent_share"]) == (None, 0, 1)
+
+
+def test_divergence_by_hand() -> None:
+    assert jensen_shannon([1, 1], [5, 5]) == 0
+    assert jensen_shannon([3, 0], [0, 7]) == pytest.approx(1)
+    # p = (1, 0), q = (1/2, 1/2), mixture (3/4, 1/4): (log2 4/3 + (log2 2/3 + log2 2) / 2) / 2
+    by_hand = (math.log2(4 / 3) + (math.log2(2 / 3) + math.log2(2)) / 2) / 2
+    assert jensen_shannon([1, 0], [1, 1]) == pytest.approx(by_hand)
+    assert jensen_shannon([0, 0], [1, 1]) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=20))
+def test_divergence_is_symmetric_and_between_zero_and_one(counts: list[tuple[int, int]]) -> None:
+    first, second = zip(*counts, strict=True)
+    forward, backward = jensen_shannon(first, second), jensen_shannon(second, first)
+    if sum(first) and sum(second):
+        assert forward is not None and forward == pytest.approx(backward, abs=1e-12)
+        assert -1e-12 <= forward <= 1 + 1e-12
+    else:
+        assert forward is None

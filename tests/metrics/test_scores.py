@@ -1,22 +1,33 @@
-"""BLEU and chrF against sacrebleu on the texts, its command line, and a bootstrap written out."""
+"""BLEU and chrF against sacrebleu, its bootstrap and one written out; BLEU by bins of lengths."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import subprocess
-import sys
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from seq2seq_chat.metrics import scores as bootstrap
-from seq2seq_chat.metrics.scores import SCORES, Score, ScoreKind, corpus_bleu, sample_statistics
+from seq2seq_chat.metrics.scores import (
+    MAX_BINS,
+    MIN_SAMPLES,
+    SCORES,
+    CorpusScores,
+    LengthBin,
+    Score,
+    ScoreKind,
+    bleu_by_source_length,
+    corpus_bleu,
+    length_bins,
+    sample_statistics,
+)
 
 WORDS = ["The", "the", "cat", "dog", "sat", "lay", "on", "under", "a", "mat", ".", ",", "3.5", "Étonnant", "!"]
 KINDS = {kind.key: kind for kind in SCORES["translation"]}
@@ -130,26 +141,57 @@ def test_paired_bootstrap_is_that_of_sacrebleu() -> None:
             assert (high - low) / 2 == pytest.approx(result.ci, abs=1e-4)  # sacrebleu adds in single precision
 
 
-def test_command_line_of_sacrebleu(tmp_path: Path) -> None:
-    texts = {"one": REFERENCES[0], "two": REFERENCES[1], "system": SYSTEM}
-    for name, lines in texts.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    command = [sys.executable, "-m", "sacrebleu", "one", "two", "-i", "system", "-m", "bleu", "chrf"]
-    printed = subprocess.run(
-        [*command, "-w", "9", "--confidence"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240
-    ).stdout
-    for result, key in zip(json.loads(printed), ("bleu", "chrf"), strict=True):
-        ours = score(KINDS[key], SYSTEM)
-        low, high = ours.interval() or (0, 0)
-        assert ours.value() == pytest.approx(float(result["score"]), abs=1e-8)
-        assert (high - low) / 2 == pytest.approx(result["confidence_var"], abs=1e-4)
-        assert ours.signature == result["signature"].replace("bs:1000|seed:12345|", "")
+# by the length of the source
 
 
-def test_p_values() -> None:
-    """Few mistakes against many, and two systems that make equally many at random."""
-    good, bad, other = (score(KINDS["bleu"], noisy(REFERENCES[0], *how)) for how in ((7, 0.1), (8, 0.6), (9, 0.6)))
-    test = good.compare(bad)
-    assert test["p_value"] < 0.01 and test["interval"][0] > 0
-    test = bad.compare(other)
-    assert test["p_value"] > 0.05 and test["interval"][0] < 0 < test["interval"][1]
+def of_counts(counts: dict[int, int]) -> np.ndarray:
+    return np.repeat(list(counts), list(counts.values())).astype(np.int32)
+
+
+def test_bins_of_the_papers() -> None:
+    """Up to 60 tokens in steps of 5; the few longer ones join the last bin."""
+    bins = length_bins(of_counts(dict.fromkeys(range(1, 61), 10) | {75: 3}))
+    assert list(map(str, bins)) == [*(f"{first}–{first + 4}" for first in range(1, 56, 5)), "56–75"]
+
+
+def test_bins_with_too_few_samples_are_joined() -> None:
+    assert length_bins(of_counts({3: 29, 8: 1, 12: 40, 17: 2})) == [(1, 10), (11, 17)]
+    assert length_bins(of_counts({3: 2, 40: 3})) == [(1, 40)]
+
+
+def test_characters_have_wide_bins() -> None:
+    bins = length_bins(of_counts(dict.fromkeys(range(1, 281), 10)))
+    assert [last - first + 1 for first, last in bins] == [20] * 14
+
+
+@given(st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=300), min_size=1, max_size=3))
+def test_bins_of_several_runs(lengths: list[list[int]]) -> None:
+    bins = length_bins(*(np.array(run, np.int32) for run in lengths))
+    merged = [length for run in lengths for length in run]
+    assert bins[0].first == 1 and bins[-1].last >= max(merged)
+    assert all(one.last + 1 == other.first for one, other in pairwise(bins))
+    assert len(bins) <= MAX_BINS + 0.01 * len(merged) / MIN_SAMPLES + 1
+    if len(bins) > 1:
+        for first, last in bins:
+            assert sum(first <= length <= last for length in merged) >= MIN_SAMPLES * len(lengths)
+
+
+def test_bleu_of_each_bin() -> None:
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 16, size=150).astype(np.int32)
+    references = [" ".join(rng.choice(list("abcdef"), size=length)) for length in lengths]
+    hypotheses = [" ".join(rng.permutation(line.split())) for line in references]
+    kind = SCORES["conversation"][0]
+    metric = kind.metric()
+    scores = CorpusScores([Score(kind, metric, sample_statistics(metric, hypotheses, [references]))], lengths)
+    rows = bleu_by_source_length(scores)
+    assert [row["words"] for row in rows] == ["1–5", "6–10", "11–15"]
+    for row, (first, last) in zip(rows, ((1, 5), (6, 10), (11, 15)), strict=True):
+        chosen = [n for n, length in enumerate(lengths) if first <= length <= last]
+        expected = sacrebleu.corpus_bleu([hypotheses[n] for n in chosen], [[references[n] for n in chosen]])
+        assert (row["samples"], row["bleu"]) == (len(chosen), expected.score)
+        assert row["mean_length"] == pytest.approx(lengths[chosen].mean())
+        assert row["bleu_interval"][0] < row["bleu"] < row["bleu_interval"][1]
+    assert bleu_by_source_length(scores, lowercase=True) == rows  # conversations have no score that ignores case
+    (empty,) = bleu_by_source_length(scores, [LengthBin(60, 90)])
+    assert (empty["samples"], empty["bleu"], empty["bleu_interval"], empty["mean_length"]) == (0, None, None, None)

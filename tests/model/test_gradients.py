@@ -1,4 +1,7 @@
-"""Deferred gradients against automatic differentiation, which is compared with finite differences."""
+"""Deferred gradients against automatic differentiation; steps of a loop are traced once.
+
+``test_seq2seq.py`` compares gradients with finite differences.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from seq2seq_chat.config import Model, Training
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.output import softmax_sampler
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.text.vocabulary import EOS
+from seq2seq_chat.model.step_copies import copied
 from seq2seq_chat.training.optimizers import sum_repeated_rows
-from tests.model.test_architectures import VALUES, is_valid
+from tests.model.test_seq2seq import SAMPLES, VALUES, VOCABULARY, is_valid, make_batch, make_model
 from tests.pairwise import pairwise
 
-VOCABULARY = 23
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
-
-
-def small_model(**changes: object) -> Seq2Seq:
-    settings = {
-        "hidden_size": 7,
-        "embedding_size": 5,
-        "projection_size": 6,
-        "encoder_steps": 3,
-        "decoder_steps": 3,
-    }
-    return Seq2Seq(Model(**(settings | changes)), VOCABULARY, seed=3)
-
-
-def small_batch(model: Seq2Seq) -> tuple[np.ndarray, ...]:
-    """Sources and targets of several lengths, and a row without a sample."""
-    rng = np.random.default_rng(5)
-    source_length, target_length = np.array([3, 2, 1, 0], np.int32), np.array([2, 3, 1, 0], np.int32)
-    source, target = (np.zeros((4, 3), np.int32) for _ in range(2))
-    for row in range(4):
-        source[row, : source_length[row]] = rng.integers(4, VOCABULARY, source_length[row])
-        target[row, : target_length[row]] = rng.integers(4, VOCABULARY, target_length[row])
-        if target_length[row]:
-            target[row, target_length[row] - 1] = EOS
-    return source, source_length, target, target_length
 
 
 def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
@@ -53,10 +32,9 @@ def dense(gradient: tf.Tensor | tf.IndexedSlices) -> np.ndarray:
 COMBINATIONS = pairwise(
     {
         **VALUES,
-        "attention": (*VALUES["attention"], "concat"),
-        "projection_size": (6, None),
         "shared_embeddings": (False, True),
         "dropout": (0.3, 0.0),
+        "scheduled_sampling": (None, 0.5),
         "sampled_softmax": (None, 8),
         "sampled_softmax_per": ("batch", "decoder_step"),
     },
@@ -67,14 +45,15 @@ COMBINATIONS = pairwise(
 @pytest.mark.parametrize("settings", COMBINATIONS, ids=str)
 def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, Any]) -> None:
     """For all pairs of settings."""
-    architecture = {name: value for name, value in settings.items() if not name.startswith("sampled_softmax")}
-    model = small_model(**architecture)
-    batch = small_batch(model)
+    architecture = {name: value for name, value in settings.items() if name in Model.model_fields}
+    model = make_model(**architecture)
+    batch = make_batch([*SAMPLES[:3], ([], [])])  # the last row has no sample
     training = Training(**{name: settings[name] for name in ("sampled_softmax", "sampled_softmax_per")})
     sampler = softmax_sampler(training, VOCABULARY, seed=1, decoder_steps=model.config.decoder_steps)
 
     def loss() -> tf.Tensor:
-        random = RandomContext(seed=1, step=tf.constant(2, tf.int64), dropout_rate=settings["dropout"])
+        probability = settings["scheduled_sampling"]  # choosing a word has no gradient, but its vector is trained
+        random = RandomContext(1, tf.constant(2, tf.int64), settings["dropout"], probability)
         result = model.loss(*batch, random=random, sampled_words=sampler and sampler(random.step))
         return result.nats / result.tokens
 
@@ -93,30 +72,10 @@ def test_deferred_gradients_equal_automatic_differentiation(settings: dict[str, 
         np.testing.assert_allclose(dense(ours), dense(theirs), rtol=1e-4, atol=1e-7, err_msg=variable.name)
 
 
-def test_gradient_equals_finite_differences() -> None:
-    model = small_model()
-    batch = small_batch(model)
-    with tf.GradientTape() as tape:
-        loss = model.loss(*batch).nats
-    gradients = tape.gradient(loss, model.trainable_variables)
-    rng, epsilon = np.random.default_rng(0), 3e-2
-    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
-        direction = rng.standard_normal(variable.shape).astype(np.float32)
-        direction /= np.linalg.norm(direction)
-        values = variable.numpy()
-        ends = []
-        for sign in (1, -1):
-            variable.assign(values + sign * epsilon * direction)
-            ends.append(float(model.loss(*batch).nats))
-        variable.assign(values)
-        slope = float(np.sum(dense(gradient) * direction))
-        assert (ends[0] - ends[1]) / (2 * epsilon) == pytest.approx(slope, rel=0.02, abs=2e-3), variable.name
-
-
 def test_unused_weights_have_no_gradient() -> None:
-    model = small_model()
+    model = make_model()
     with DeferredGradients() as tape:
-        encoded = model.encode(*small_batch(model)[:2])
+        encoded = model.encode(*make_batch()[:2])
         loss = tf.reduce_sum(encoded.outputs)
     by_name = dict(
         zip((v.name for v in model.trainable_variables), tape.gradient(loss, model.trainable_variables), strict=True)
@@ -124,3 +83,48 @@ def test_unused_weights_have_no_gradient() -> None:
     assert by_name["encoder/layer0/recurrent:0"] is not None
     assert by_name["decoder/layer0/recurrent:0"] is None
     assert by_name["output/words:0"] is None
+
+
+def build(model: Seq2Seq, steps: int) -> FuncGraph:
+    """The graph of loss and gradients for sources and targets of some steps."""
+
+    def gradients(source: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        with DeferredGradients() as tape:
+            loss = model.loss(source, lengths, source, lengths).nats
+        return tape.gradient(loss, model.trainable_variables)
+
+    specs = tf.TensorSpec([4, steps], tf.int32), tf.TensorSpec([4], tf.int32)
+    return tf.function(gradients, autograph=False).get_concrete_function(*specs).graph
+
+
+def test_cost_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of encoder and decoder has few operations, and nearly all of them are copied."""
+    traced = []
+    create = FuncGraph._create_op_internal
+
+    def record(graph: FuncGraph, *arguments: object, **options: object) -> tf.Operation:
+        traced.append(1)
+        return create(graph, *arguments, **options)
+
+    monkeypatch.setattr(FuncGraph, "_create_op_internal", record)
+    model, counts = make_model(), []
+    for steps in (4, 14):
+        traced.clear()
+        operations = len(build(model, steps).get_operations())
+        counts.append((operations, len(traced)))
+    (few, few_traced), (many, many_traced) = counts
+    assert (many - few) / 10 < 110
+    assert (many_traced - few_traced) / 10 < 10
+
+
+def test_a_gradient_is_never_lost() -> None:
+    x = tf.Variable([[0.1, 0.4]])
+
+    @tf.function(autograph=False)
+    def unroll() -> None:
+        with DeferredGradients():
+            hidden = tf.tanh(x)
+            copied(lambda state: state + hidden)(tf.zeros([1, 2]))
+
+    with pytest.raises(ValueError, match="as an argument, because it has a gradient"):
+        unroll()

@@ -148,17 +148,6 @@ def test_truncated_gradients_are_those_of_a_plain_tape(
             np.testing.assert_allclose(gradient, other, rtol=2e-3, atol=2e-6)
 
 
-def test_gradients_over_the_whole_text_add_up_to_full_backpropagation() -> None:
-    model, tokens = build("lstm"), random_text(2 * 12 + 1)
-    settings = Training(batch_size=2, bptt_forward=3, bptt_backward=12, sampled_softmax=None)
-    updates = training_gradients(model, tokens, settings)
-    streams = np.stack([tokens[:13], tokens[12:]]).astype(np.int32)
-    loss, full = PlainTape(model, streams).gradients(12, 12, 12)
-    assert np.mean([each for each, _ in updates]) == pytest.approx(loss, rel=1e-5)
-    for parts, expected in zip(zip(*(gradients for _, gradients in updates), strict=True), full, strict=True):
-        np.testing.assert_allclose(np.mean(parts, axis=0), expected, rtol=1e-3, atol=1e-6)
-
-
 def test_truncation_divides_a_chunk() -> None:
     assert Truncation(4, 4) == (4, 4)
     properties = {

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,7 +9,7 @@ import tensorflow as tf
 from seq2seq_chat.config import Model
 from seq2seq_chat.model import matrix_copies
 from seq2seq_chat.model.deferred import DeferredGradients
-from seq2seq_chat.model.matrix_copies import BLOCK, MAX_ROWS, PADDING, copy_matrix, matmul_copies
+from seq2seq_chat.model.matrix_copies import BLOCK, MAX_ROWS, PADDING, MatrixCopies, copy_matrix, matmul_copies
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 
 
@@ -80,26 +82,22 @@ def test_a_loop_multiplies_by_padded_copies(kernels: bool) -> None:
     np.testing.assert_allclose(gradient, weights @ matrix.T, atol=1e-5)
 
 
-def test_small_matrices_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [])
-    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: False)
-    assert copy_matrix(tf.zeros([1024, 1023])) is None
-    copies = copy_matrix(tf.zeros([1024, 1024]))
-    assert copies is not None and copies.padded == ()
-    assert copies.blocks.shape == (-(-1024 // BLOCK), 1024, BLOCK)  # type: ignore[union-attr]
-
-
-def test_rows_that_do_not_compete_for_cache_lines_are_not_padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [])
-    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: True)
-    assert copy_matrix(tf.zeros([100, 500])) is None
-    copies = copy_matrix(tf.zeros([100, 1024]))
-    assert copies is not None and copies.blocks == ()
-    assert copies.padded.shape == (100, 1024 + PADDING)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(("gpus", "expected"), [([], True), (["GPU"], False)])
-def test_nothing_is_padded_for_a_gpu(gpus: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("avx2", "gpus", "shape", "blocks", "padded"),
+    [
+        (False, [], (1024, 1023), None, None),  # small
+        (False, [], (1024, 1024), (-(-1024 // BLOCK), 1024, BLOCK), None),
+        (True, [], (100, 500), None, None),  # rows that do not compete for cache lines
+        (True, [], (100, 1024), None, (100, 1024 + PADDING)),
+        (True, ["GPU"], (1024, 1024), None, None),
+    ],
+)
+def test_what_is_copied(
+    monkeypatch: pytest.MonkeyPatch, avx2: bool, gpus: list[str], shape: tuple[int, ...], blocks: Any, padded: Any
+) -> None:
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: gpus)
-    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: True)
-    assert matrix_copies.needs_padding(tf.zeros([8, 1024])) == expected
+    monkeypatch.setattr(matrix_copies, "uses_avx2_kernels", lambda: avx2)
+    assert matrix_copies.needs_padding(tf.zeros(shape)) == (padded is not None)
+    copies = copy_matrix(tf.zeros(shape)) or MatrixCopies()
+    for copy, expected in ((copies.blocks, blocks), (copies.padded, padded)):
+        assert (None if isinstance(copy, tuple) else copy.shape) == expected

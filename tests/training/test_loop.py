@@ -12,10 +12,12 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.scores import CorpusLoss
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.distribution import Distribution
-from seq2seq_chat.training.loop import Chief, Role, Trainer, TrainingState
+from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter
 from seq2seq_chat.training.step import StepResult
+
+STEP = StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(0.0))
 
 
 class FakeLearner:
@@ -33,10 +35,10 @@ class FakeLearner:
 
     def train_step(self, stop: bool) -> StepResult:
         self.step += 1
-        return StepResult(Loss(tf.constant(1.0), tf.constant(1.0)), tf.constant(1.0), tf.constant(self.stop))
+        return STEP._replace(stop=tf.constant(self.stop))
 
 
-class Recorder(Role):
+class Recorder(Worker):
     """Records its calls with the step."""
 
     def __init__(self, learner: FakeLearner) -> None:
@@ -116,7 +118,9 @@ def test_the_best_metric_decides(metric: Literal["loss", "bleu"]) -> None:
     saved, rates, stopped = [], [], []
     for loss, bleu in zip((3.0, 2.0, 2.5, 2.2, 2.3), (5.0, 4.0, 6.0, 6.0, 5.9), strict=True):
         resumed = TrainingState(MagicMock(step=10), Schedule(settings), Meter(sampled=False))
-        resumed.restore({"step": 10, **json.loads(json.dumps(state.metadata()))})
+        state.meter.add(STEP, seconds=1.0, data_seconds=0.25)
+        assert resumed.restore({"step": 10, **json.loads(json.dumps(state.metadata()))})
+        assert resumed.metadata() == state.metadata()
         state, before = resumed, saver.save_best.call_count
         validator.loss.return_value = CorpusLoss(nats=10 * loss, tokens=10, samples=3)
         validator.bleu.return_value = bleu

@@ -13,10 +13,9 @@ from seq2seq_chat.training.rendezvous import (
     Cluster,
     cluster_from_environment,
     cluster_from_options,
-    loopback_addresses,
     wait_for_workers,
 )
-from tests.conftest import Cli
+from tests.conftest import Cli, loopback_addresses
 
 
 def test_cluster_from_options() -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.architecture.variables import slots_per_parameter
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -74,52 +73,6 @@ def test_adagrad_update() -> None:
     for variable, old, g in zip(model.trainable_variables, before, gradients, strict=True):
         expected = old - 0.5 * g / np.sqrt(0.1 + g * g)
         np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4, atol=1e-6, err_msg=variable.name)
-
-
-def by_equations(optimizer: str, rate: float, momentum: float, gradients: list[np.ndarray]) -> np.ndarray:
-    """What each optimizer subtracts from a variable that starts at zero, as their papers and Keras define them."""
-    total, velocity, square, other = np.zeros((4, *gradients[0].shape))
-    if optimizer == "adagrad":
-        square += 0.1
-    for t, g in enumerate(gradients, start=1):
-        if optimizer == "sgd":
-            update = rate * g
-        elif optimizer == "rmsprop":
-            square = 0.9 * square + 0.1 * g**2
-            update = rate * g / np.sqrt(square + 1e-7)
-        elif optimizer == "adagrad":
-            square = square + g**2
-            update = rate * g / np.sqrt(square)
-        elif optimizer == "adadelta":  # other: mean square of the updates
-            square = 0.95 * square + 0.05 * g**2
-            update = g * np.sqrt(other + 1e-7) / np.sqrt(square + 1e-7)
-            other = 0.95 * other + 0.05 * update**2
-            update = rate * update
-        else:  # Adam; other: mean of the gradients
-            other, square = 0.9 * other + 0.1 * g, 0.999 * square + 0.001 * g**2
-            update = rate * (other / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-7)
-        velocity = momentum * velocity + update
-        total = total + velocity
-    return total
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "momentum"),
-    [("adagrad", 0.0), ("adadelta", 0.0), ("adam", 0.0), *((o, m) for o in ("rmsprop", "sgd") for m in (0.0, 0.5))],
-)
-def test_updates_equal_the_equations(optimizer: str, momentum: float) -> None:
-    """Three steps with different gradients: the state of the optimizer takes part in the second and the third."""
-    gradients = [np.array(g) for g in ([1.0, -2.0, 0.3], [0.5, 1.0, 0.3], [-3.0, 0.1, 0.3])]
-    settings = configuration(optimizer=optimizer, learning_rate=0.4, momentum=momentum).training
-    rule = build_optimizer(settings)
-    variable, table = tf.Variable(tf.zeros(3)), tf.Variable(tf.zeros([4, 3]))
-    for gradient in gradients:
-        dense = tf.constant(gradient, tf.float32)
-        rule.apply_gradients([(dense, variable), (tf.IndexedSlices(dense[tf.newaxis], [2], [4, 3]), table)])
-    assert len(rule.variables()) == 1 + 2 * slots_per_parameter(settings), "the step, and the slots of both variables"
-    expected = by_equations(optimizer, 0.4, momentum, gradients)
-    np.testing.assert_allclose(-variable.numpy(), expected, rtol=1e-4)
-    np.testing.assert_allclose(-table.numpy(), np.outer([0, 0, 1, 0], expected), rtol=1e-4)
 
 
 @pytest.mark.parametrize("by", ["norm", "value"])

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.config import Training
-from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.time_plan import UNPLANNED_STEPS, TimePlan, without_plan
 from tests.conftest import Cli
 
@@ -68,11 +67,6 @@ def test_training_ends_in_time(hours: float, step: float, validation: float, slo
 def test_the_time_is_over_before_it_began() -> None:
     settings, done = Machine(1.0, 1.0, started=100.0).train(hours=0.01)
     assert settings.steps == done == 11  # ten timed ones
-
-
-def test_the_rate_falls_to_zero() -> None:
-    schedule = Schedule(Training(learning_rate=0.8, learning_rate_schedule="linear", steps=100))
-    assert [schedule.learning_rate(step) for step in (0, 25, 99, 100, 101)] == pytest.approx([0.8, 0.6, 0.008, 0, 0])
 
 
 @pytest.mark.slow

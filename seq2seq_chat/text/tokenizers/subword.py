@@ -94,7 +94,7 @@ class SubwordTokenizer(Tokenizer):
         """The tokenizer of a file's contents; ``source`` names the file in error messages.
 
         Raises:
-            TokenizerError: The contents are not those of such a file.
+            TokenizerError: These are not the contents of such a file.
         """
         return cls(*read_model(content, source), source)
 
@@ -119,7 +119,7 @@ class SubwordTokenizer(Tokenizer):
         return [" ".join(map(find, text.split(" "))) if text else "" for text in texts]
 
     def encode_words(self, words: Sequence[str]) -> list[str]:
-        """The subwords of each word, separated by single spaces. Those of a text are these of its words."""
+        """The subwords of each word, separated by single spaces. A text has the subwords of its words."""
         return list(map(self._cache.__getitem__, words))
 
     def _encode_word(self, word: str) -> list[str]:

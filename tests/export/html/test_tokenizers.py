@@ -9,8 +9,8 @@ import pytest
 
 from seq2seq_chat.export.html.model_file import describe_tokenizer
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
-from tests.data.tokenizers.test_unicode import ENCODED, SCRIPTS
 from tests.export.html.conftest import Evaluate
+from tests.text.test_unicode import ENCODED, SCRIPTS
 
 TEXTS = [
     *(text for text, _ in [*SCRIPTS.values(), *ENCODED]),

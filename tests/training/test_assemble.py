@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from seq2seq_chat.config import parse_config
+from seq2seq_chat.config import ConfigError, parse_config
 from seq2seq_chat.data.batches import SourceNoise
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.dataset import Dataset
@@ -82,3 +82,27 @@ def build(settings: dict[str, Any], results: Path) -> tuple[Run, Trainer]:
     run = create_run(results, config, build_codecs(config.data), {})
     with run.lock():
         return run, build_trainer(run, config, SINGLE_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("training.early_stopping=2", r"requires data\.validation"),
+        ("training.learning_rate_schedule=plateau", r"requires data\.validation"),
+        ("training.batch_size=4 training.micro_batches=5", "micro_batches is 5, but batch_size is only 4"),
+        ("training.strategy=mirrored training.replicas=3", "batch_size 64 does not divide evenly among 3 replicas"),
+        ("training.strategy=single training.replicas=2", "replicas applies to strategy mirrored only"),
+        ("model.bidirectional=true model.bridge=backward model.attention=none", "bridge backward requires attention"),
+        *(
+            (
+                f"model.{key}={value} {section}.unrolling=dynamic",
+                f"unrolling dynamic does not support .*{key} {value}; use",
+            )
+            for key, value in (("attention_query", "previous"), ("output", "maxout"))
+            for section in ("model", "decoding")
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(overrides: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_config({"name": "x", "data": {"train": "t.txt"}}, "test", overrides.split())

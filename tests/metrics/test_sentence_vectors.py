@@ -1,8 +1,9 @@
-"""Sent2Vec: embeddings of the official model, training and writing our own, and damaged files."""
+"""Sent2Vec: embeddings of the official model, training and writing our own, damaged files, and distances."""
 
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import random
 import struct
@@ -12,7 +13,12 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec, Sent2VecError, concatenate, ngram_rows
-from seq2seq_chat.metrics.sentence_vectors import TrainedSent2Vec, paired_cosine_similarity, train_sent2vec
+from seq2seq_chat.metrics.sentence_vectors import (
+    SentenceDistances,
+    TrainedSent2Vec,
+    paired_cosine_similarity,
+    train_sent2vec,
+)
 
 
 @pytest.fixture(scope="module")
@@ -206,23 +212,20 @@ def test_corpus_without_sentences() -> None:
         train_sent2vec([["alone"], []], seed=1)
 
 
-def test_large_model_is_mapped_not_read(saved: Path) -> None:
-    """A sparse file of 4 GB, in which the row of one bigram is set."""
-    import resource
+def toy_vectors() -> Sent2Vec:
+    """a = (1, 0), b = (0, 1), the bigram a b = (2, 2), all other bigrams (0, 0)."""
+    vectors = np.zeros((2 + 50, 2), np.float32)
+    vectors[:2] = [[1, 0], [0, 1]]
+    vectors[2 + (0 * 116049371 + 1) % 50] = [2, 2]
+    return Sent2Vec(Arguments(dim=2, bucket=50), {"a": 0, "b": 1}, vectors)
 
-    fields = bytearray(saved.read_bytes()[: 64 + 28])
-    buckets, dim, rows = 10_000_000, 100, 2 + 10_000_000
-    fields[8:12], fields[40:44] = struct.pack("<i", dim), struct.pack("<i", buckets)
-    fields[64:72] = struct.pack("<2i", 2, 2)
-    words = b"".join(word + b"\0" + struct.pack("<qb", 1, 0) for word in (b"good", b"bye"))
-    header = bytes(fields) + words + struct.pack("<?2q", False, rows, dim)
-    row = 2 + (0 * 116049371 + 1) % buckets
-    with open(saved, "wb") as file:
-        file.write(header)
-        file.seek(len(header) + 4 * dim * row)
-        file.write(struct.pack("<f", 6.0))
-        file.truncate(len(header) + 4 * dim * rows)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    (embedded,) = Sent2Vec.load(saved).embed(["good bye"])
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
-    np.testing.assert_allclose(embedded, [2.0, *([0.0] * 99)])
+
+def test_distance_by_hand() -> None:
+    """a is (1, 0) and a b is ((1, 0) + (0, 1) + (2, 2)) / 3 = (1, 1): distance 1, angle 45°."""
+    blocks = [(["a"], ["a b"]), (["a", ""], ["b", "a"])]  # then distances √2 (angle 90°) and 1 (zero vector, no angle)
+    distances = SentenceDistances.of_blocks(toy_vectors(), blocks)
+    assert distances.euclidean == pytest.approx([1, math.sqrt(2), 1])
+    assert distances.cosine == pytest.approx([math.sqrt(0.5), 0, 0], abs=1e-12)
+    assert distances.means() == pytest.approx(((2 + math.sqrt(2)) / 3, math.sqrt(0.5) / 3))
+    assert distances.select(np.array([True, False, False])).means() == pytest.approx((1, math.sqrt(0.5)))
+    assert distances.select(np.zeros(3, bool)).means() == (None, None)

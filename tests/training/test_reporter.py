@@ -1,21 +1,22 @@
-"""Training metrics by hand, what a checkpoint keeps of them, and TensorBoard, which shows them."""
+"""What is reported of training: sums of metrics by hand, the terminal, and TensorBoard."""
 
 import gc
-import json
+import io
 import math
+import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tqdm import tqdm
 
-from seq2seq_chat.config import Training
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.training.loop import TrainingState
-from seq2seq_chat.training.optimizers import Schedule
+from seq2seq_chat.training import reporter
 from seq2seq_chat.training.reporter import MAX_PENDING, Console, Meter, Reporter
 from seq2seq_chat.training.step import StepResult
 
@@ -56,27 +57,6 @@ def test_results_do_not_stay_on_the_device_until_they_are_logged() -> None:
     assert meter.metrics(1)["tokens"] == 3 * MAX_PENDING + 1
 
 
-def test_everything_is_restored_from_a_checkpoint() -> None:
-    class Learner:
-        resumed: tuple[Any, ...] = ()
-
-        def resume_at(self, *arguments: Any) -> bool:
-            self.resumed = arguments
-            return True
-
-    settings = Training(learning_rate_schedule="plateau", learning_rate_patience=1)
-    learner: Any = Learner()
-    before = TrainingState(learner, Schedule(settings), two_steps(), best_loss=1.5)
-    assert before.schedule.record_validation(improved=False)
-    metadata = json.loads(json.dumps({**before.metadata(), "step": 20, "batch_size": 16}))
-    after = TrainingState(learner, Schedule(settings), Meter(sampled=True))
-    assert after.restore(metadata)
-    assert learner.resumed == (20, metadata)
-    assert after.metadata() == before.metadata()
-    assert after.meter.metrics(20) == before.meter.metrics(20)
-    assert after.schedule.learning_rate(20) == before.schedule.learning_rate(20) == settings.learning_rate / 2
-
-
 def test_tensorboard_forgets_what_is_reported_again(tmp_path: Path) -> None:
     """A killed training has reported steps after its checkpoint of step 2; the resumed one reports other values."""
     run = Run(tmp_path)
@@ -109,3 +89,74 @@ def test_tensorboard_has_the_metrics(tiny_run: Path) -> None:
         assert [step for step, _ in written] == [step for step, _ in expected]
         values = [value for _, value in expected]
         assert [value for _, value in written] == pytest.approx(values, rel=2e-2 if "second" in name else 1e-5)
+
+
+METRICS = {"loss": 2.0, "perplexity": 7.4, "tokens": 900, "seconds": 10.0, "softmax": "full"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def meter() -> MagicMock:
+    meter = MagicMock()
+    meter.sums.return_value = METRICS
+    meter.metrics.return_value = METRICS
+    return meter
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which the test sets."""
+    time = [1000.0]
+    monkeypatch.setattr(reporter, "time", SimpleNamespace(monotonic=lambda: time[0]))
+    return time
+
+
+def train(progress: Console, meter: MagicMock, clock: list[float]) -> None:
+    """Thirty seconds for the first graph, ten for a second one, and one second for each of nine other steps."""
+    progress.start_progress(100, 211)
+    for step in range(101, 112):
+        tracing_seconds = {101: 30.0, 105: 10.0}.get(step, 0.0)
+        clock[0] += tracing_seconds or 1.0
+        progress.advance(step, meter, tracing_seconds)
+        if step in (101, 111):
+            progress.log_metrics({**METRICS, "step": step})
+    progress.stop_progress()
+
+
+def test_tracing_is_excluded_from_the_time_left(
+    meter: MagicMock, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(Console(), meter, clock)
+    graph, first, last = capsys.readouterr().out.splitlines()
+    assert graph == "building the graph…"
+    assert first.startswith("step 101 of 211: loss 2.000, perplexity 7.4, 90 target tokens/s, time left unknown")
+    assert last.endswith("90 target tokens/s, 1:40 left")
+
+
+def test_progress_bar(
+    meter: MagicMock, clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, fast = Terminal(), {"mininterval": 0, "dynamic_ncols": False, "ncols": 100}
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(reporter, "tqdm", lambda **settings: tqdm(**settings | fast))
+    train(Console(), meter, clock)
+    assert capsys.readouterr().out == "building the graph…\n"
+    assert "1:40 left, loss 2.000, perplexity 7.4, 90 tokens/s]" in terminal.getvalue()
+    assert "time left unknown]" in terminal.getvalue()
+    assert "111/211 steps [" in terminal.getvalue()
+
+
+def test_a_terminal_without_a_size_gets_lines(
+    meter: MagicMock, clock: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A progress bar would be empty there, and nothing would show the loss."""
+    controller, terminal = os.openpty()  # of 0 columns
+    with os.fdopen(terminal, "w", encoding="utf-8") as stderr, os.fdopen(controller):
+        monkeypatch.setattr(reporter.sys, "stderr", stderr)
+        assert stderr.isatty()
+        train(Console(), meter, clock)
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -1,17 +1,18 @@
-"""Micro-batches: loss and gradients equal those of the entire batch; each micro-batch has its own dropout."""
+"""Micro-batches give the results of the entire batch; calls with arrays outside graphs leak nothing."""
 
 from __future__ import annotations
 
+import gc
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import ConfigError, parse_config
-from seq2seq_chat.model import execution as micro_batches
-from seq2seq_chat.model.execution import Share, divide_rows, micro_batch_count, share_cores
-from seq2seq_chat.model.randomness import RandomContext, RowSlice, dropout, sampling_mask
+from seq2seq_chat.config import parse_config
+from seq2seq_chat.model import execution
+from seq2seq_chat.model.execution import Share, call_with_arrays, divide_rows, micro_batch_count, share_cores
 from tests.training.test_step import configuration, make_step, random_batch
 
 
@@ -23,7 +24,9 @@ def without_dropout(**training: object) -> Any:
 @pytest.mark.parametrize("sampled", [8, None])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_loss_and_gradients_equal_those_of_the_entire_batch(count: int, sampled: int | None) -> None:
+    """Also if one of the rows is empty."""
     batch, step = random_batch(1), tf.constant(3, tf.int64)
+    batch.source_length[3] = batch.target_length[3] = 0
     losses, gradients = [], []
     for number in (1, count):
         _, training_step = make_step(without_dropout(micro_batches=number, sampled_softmax=sampled))
@@ -46,37 +49,6 @@ def test_micro_batches_share_one_graph_and_give_the_same_update() -> None:
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-4, atol=1e-6)
 
 
-def test_each_micro_batch_has_its_own_randomness() -> None:
-    """The number of a micro-batch may be a tensor, as in a graph that micro-batches share."""
-    random = RandomContext(seed=1, step=tf.constant(7, tf.int64), dropout_rate=0.5, micro_batches=3)
-    seeds = [random._replace(micro_batch=number).stateless_seed("purpose", 2).numpy() for number in range(3)]
-    assert len({tuple(seed) for seed in seeds}) == 3
-    graph = tf.function(lambda number: random._replace(micro_batch=number).stateless_seed("purpose", 2))
-    for number, seed in enumerate(seeds):
-        np.testing.assert_array_equal(graph(tf.constant(number)), seed)
-
-
-def test_micro_batches_have_different_dropout() -> None:
-    ones, random = tf.ones([4, 50]), RandomContext(seed=1, step=tf.constant(0, tf.int64), dropout_rate=0.5)
-    first, second, again = (dropout(ones, random._replace(micro_batch=n), "purpose").numpy() for n in (0, 1, 1))
-    assert np.any(first != second)
-    np.testing.assert_array_equal(second, again)
-
-
-@pytest.mark.parametrize("shape", [[6, 5], [3, 6, 5]])
-@pytest.mark.parametrize("time", [None, 2])
-def test_a_slice_of_rows_has_the_random_numbers_of_the_entire_micro_batch(shape: list[int], time: int | None) -> None:
-    x, step = tf.random.stateless_normal(shape, [1, 2]), tf.constant(4, tf.int64)
-    random = RandomContext(1, step, dropout_rate=0.4, sampling_probability=tf.constant(0.5), micro_batch=2)
-    all_rows = dropout(x, random, "purpose", time).numpy()
-    mask = sampling_mask(random, tf.constant(6), 9).numpy()
-    for first, last in ((0, 2), (2, 3), (3, 6), (0, 6)):
-        part = random._replace(rows=RowSlice(first, last - first, 6))
-        rows = dropout(x[..., first:last, :], part, "purpose", time)
-        np.testing.assert_array_equal(rows, all_rows[..., first:last, :])
-        np.testing.assert_array_equal(sampling_mask(part, tf.constant(last - first), 9), mask[:, first:last])
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 12])
 def test_devices_divide_the_micro_batches_of_one_device(count: int, devices: int) -> None:
@@ -95,15 +67,6 @@ def test_devices_divide_the_micro_batches_of_one_device(count: int, devices: int
     assert computed == rows
 
 
-def test_full_softmax_loss_with_empty_rows() -> None:
-    config = without_dropout(micro_batches=4, sampled_softmax=None)
-    model, step = make_step(config)
-    batch = random_batch(2)
-    batch.target_length[3] = 0
-    expected, (divided, _) = model.loss(*batch), step.gradients(batch, tf.constant(0, tf.int64))
-    np.testing.assert_allclose([float(x) for x in divided], [float(x) for x in expected], rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("cores", "gpu", "model", "training", "expected"),
     [
@@ -119,7 +82,7 @@ def test_full_softmax_loss_with_empty_rows() -> None:
 def test_default_number_of_micro_batches(
     monkeypatch: pytest.MonkeyPatch, cores: int, gpu: bool, model: Any, training: Any, expected: int
 ) -> None:
-    monkeypatch.setattr(micro_batches, "available_cores", lambda: cores)
+    monkeypatch.setattr(execution, "available_cores", lambda: cores)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["a GPU"] if gpu else [])
     config = parse_config({"name": "p", "data": {"train": "x"}, "model": model, "training": training}, where="test")
     assert micro_batch_count(config.model, config.training) == expected
@@ -128,7 +91,7 @@ def test_default_number_of_micro_batches(
 def test_cores_are_shared_only_before_tensorflow_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, int]] = []
     threading = tf.config.threading
-    monkeypatch.setattr(micro_batches, "available_cores", lambda: 8)
+    monkeypatch.setattr(execution, "available_cores", lambda: 8)
     monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", lambda n: calls.append(("intra", n)))
     monkeypatch.setattr(threading, "set_inter_op_parallelism_threads", lambda n: calls.append(("inter", n)))
     share_cores(1)
@@ -143,7 +106,25 @@ def test_cores_are_shared_only_before_tensorflow_starts(monkeypatch: pytest.Monk
     share_cores(2)
 
 
-def test_more_micro_batches_than_samples_are_rejected() -> None:
-    settings = {"name": "p", "data": {"train": "x"}, "training": {"batch_size": 4, "micro_batches": 5}}
-    with pytest.raises(ConfigError, match="micro_batches is 5, but batch_size is only 4"):
-        parse_config(settings, where="test")
+def test_the_result_is_that_of_the_function() -> None:
+    total, (difference,) = call_with_arrays(lambda a, b: (a + b, [a - b]), np.array([1, 2]), np.int64(3))
+    assert (total.numpy().tolist(), difference.numpy().tolist()) == ([4, 5], [-2, -1])
+
+
+def test_a_variable_keeps_its_attributes() -> None:
+    variable = tf.Variable(1.0, name="rate")
+    call_with_arrays(variable.assign, np.float32(2))
+    assert (variable.name, variable.numpy()) == ("rate:0", 2)
+
+
+def test_calls_leak_no_objects() -> None:
+    graph = tf.function(lambda number, array: (number + 1, [array + 1]), autograph=False)
+
+    def call(times: int) -> int:
+        for number in range(times):
+            call_with_arrays(graph, np.int64(number), np.ones(3, np.float32))
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = call(200)
+    assert call(2000) - before < 200

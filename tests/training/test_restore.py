@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from seq2seq_chat.checkpoint.arrays import MismatchError
 from seq2seq_chat.config import parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -15,7 +14,6 @@ from seq2seq_chat.model.variables import save_variables, variable_name
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.text.codec import Codecs, TextCodec
-from seq2seq_chat.text.vocabulary import Vocabulary
 from seq2seq_chat.training.assemble import build_trainer
 from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.learner import Learner
@@ -198,22 +196,3 @@ def test_pretrained_vectors_are_for_words_that_the_other_run_does_not_know(tmp_p
     for number, word in enumerate(words):
         if word in rows:
             np.testing.assert_array_equal(rows[word], known.get(word, [1, 2, 3, number]))
-
-
-def test_a_damaged_checkpoint_is_skipped_as_in_a_chat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    origin = make_origin(tmp_path, {}, {})
-    path = origin.run.checkpoint_path(9)
-    path.write_bytes(origin.run.checkpoint_path(7).read_bytes()[:-400])
-    initial = read_initial_weights(RunSnapshot(origin.run, None), origin.run.config)
-    assert initial.step == 7
-    assert "0000000009.npz" in caplog.text
-    assert "the file is damaged, using the previous one" in caplog.text
-
-
-def test_the_vocabulary_of_the_other_run_must_be_its_own(tmp_path: Path) -> None:
-    """Rows are matched by its words, so another order would mix them up."""
-    origin = make_origin(tmp_path, {}, {})
-    words = origin.run.codecs.source.vocabulary.words
-    Vocabulary([*words[:4], *words[:3:-1]]).save(origin.run.path / "vocabulary.txt")
-    with pytest.raises(MismatchError, match="was trained with another vocabulary"):
-        read_initial_weights(RunSnapshot(origin.run, None), origin.run.config)

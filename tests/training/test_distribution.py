@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seq2seq_chat.config import ConfigError, parse_config
+from seq2seq_chat.config import parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.model.execution import Share
@@ -28,9 +28,9 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import assemble
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.optimizers import build_optimizer
-from seq2seq_chat.training.rendezvous import Cluster, loopback_addresses
+from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.step import TrainingStep
-from tests.conftest import Cli, write_conversations
+from tests.conftest import Cli, loopback_addresses, write_conversations
 from tests.training.test_recovery import arrays, logged_lines, only_run
 from tests.training.test_step import VOCABULARY, configuration, random_batch
 
@@ -72,13 +72,6 @@ def test_gradients_of_shares_add_up(devices: int, micro_batches: int, sampled: i
 
 
 def test_a_batch_that_cannot_be_divided_evenly_is_rejected() -> None:
-    settings = {"name": "d", "data": {"train": "x"}, "training": {"strategy": "mirrored", "batch_size": 64}}
-    settings["training"] |= {"replicas": 3}
-    with pytest.raises(ConfigError, match="batch_size 64 does not divide evenly among 3 replicas"):
-        parse_config(settings, where="test")
-    settings["training"] |= {"strategy": "single", "replicas": 2}
-    with pytest.raises(ConfigError, match="replicas applies to strategy mirrored only"):
-        parse_config(settings, where="test")
     with pytest.raises(UserError, match="batch_size is 64, which is not divisible by 6 devices; set it to 60 or 66"):
         ensure_divisible(64, 6)
     with pytest.raises(UserError, match="set it to 3, the number of samples of all devices together"):

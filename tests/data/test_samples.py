@@ -1,13 +1,15 @@
-"""A text that cleaning empties is refused."""
+"""Utterances are paired within their conversations; a text that cleaning empties is refused."""
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, Tokenizers, read_tokenized_utterances
+from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, Tokenizers, iterate_samples, read_tokenized_utterances
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer
 
@@ -74,3 +76,25 @@ def test_the_first_utterances_decide(corpus_file: Write) -> None:
     assert len(read(path)) == 2 * SAMPLE_UTTERANCES
     with pytest.raises(CorpusError, match="The english tokenizer removes 100 %"):
         read(corpus_file(*foreign, "hello"))
+
+
+@given(st.lists(st.integers(0, 7)))
+def test_pairing_any_conversations(lengths: list[int]) -> None:
+    utterances = [(c, (c, turn)) for c, length in enumerate(lengths) for turn in range(length)]
+    sliding = list(iterate_samples(utterances, "sliding"))
+    assert len(sliding) == sum(max(0, length - 1) for length in lengths)
+    assert all(s == (t[0], t[1] - 1) for s, t in sliding)
+    alternating = list(iterate_samples(utterances, "alternating"))
+    assert alternating == [pair for pair in sliding if pair[0][1] % 2 == 0]
+    assert sliding == sorted(sliding)
+
+
+def test_samples_are_streamed() -> None:
+    def endless():
+        number = 0
+        while True:
+            yield 0, number
+            number += 1
+
+    samples = iterate_samples(endless(), "sliding")
+    assert [next(samples) for _ in range(3)] == [(0, 1), (1, 2), (2, 3)]

@@ -1,7 +1,9 @@
-"""Training samples: which are left out, and their order, a different shuffle of each epoch."""
+"""Training samples in an order that is a different shuffle of each epoch, and graphs that are built ahead."""
 
 import json
+import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from seq2seq_chat.checks.invariants import check_data
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.training.sampler import BatchSampler, open_training_corpus
+from seq2seq_chat.data.dataset import Dataset, open_training_corpus
+from seq2seq_chat.training.learner import BatchSampler, GraphBuilder
 from tests.conftest import Cli
+from tests.training.test_step import configuration, make_step, random_batch
 
 
 @settings(max_examples=30, deadline=None)
@@ -39,36 +42,6 @@ def test_every_epoch_sees_every_sample_once(sizes: list[int], batch_size: int, s
     assert seen == Counter((bucket, position) for bucket, size in enumerate(sizes) for position in range(size))
 
 
-def test_the_order_is_a_function_of_seed_and_step() -> None:
-    def positions(seed: int, step: int) -> list[int]:
-        return BatchSampler([1000], 64, seed).batch(step)[1].tolist()
-
-    assert positions(1, 3) == positions(1, 3)
-    assert positions(1, 3) != positions(2, 3)
-    assert positions(1, 3) != positions(1, 3 + BatchSampler([1000], 64, 1).steps_per_epoch)
-
-
-def test_the_order_is_shuffled() -> None:
-    sampler = BatchSampler([60], 6, seed=1)
-    batches = [frozenset(sampler.batch(step)[1].tolist()) for step in range(3 * sampler.steps_per_epoch)]
-    assert len(set(batches)) == len(batches)
-    positions = BatchSampler([10_000], 64, seed=1).batch(0)[1]
-    assert np.count_nonzero(np.abs(np.diff(positions)) < 10) < 5
-    sampler = BatchSampler([640, 640], 64, seed=1)
-    buckets = [sampler.batch(step)[0] for step in range(20)]
-    assert Counter(buckets) == {0: 10, 1: 10}
-    assert buckets not in ([0] * 10 + [1] * 10, [1] * 10 + [0] * 10)
-
-
-def test_a_large_corpus_is_shuffled_in_constant_memory() -> None:
-    sampler = BatchSampler([160_000_000], 64, seed=1)
-    positions = np.concatenate([sampler.batch(step)[1] for step in range(200)])
-    assert len(set(positions.tolist())) == len(positions)
-    # uniform over the corpus: each tenth holds about a tenth of 12,800 positions (standard deviation 34)
-    counts, _ = np.histogram(positions, bins=10, range=(0, 160_000_000))
-    assert np.all(np.abs(counts - 1280) < 6 * 34)
-
-
 def test_an_empty_corpus_is_rejected() -> None:
     with pytest.raises(ValueError, match="no samples"):
         BatchSampler([0], 64, seed=1)
@@ -77,7 +50,10 @@ def test_an_empty_corpus_is_rejected() -> None:
 def batch_of_one_step(
     sizes: list[int], batch_size: int, seed: int, start_step: int, step: int
 ) -> tuple[int, list[int]]:
-    """The order by its definition, in the words of TensorFlow; runs of all versions depend on it."""
+    """The order by its definition, in the words of TensorFlow; runs of all versions depend on it.
+
+    It needs no memory, whatever the size of the corpus.
+    """
     counts = [-(-size // batch_size) for size in sizes]
     epoch, position = divmod(step - start_step, sum(counts))
     shuffle = 2 * epoch + (start_step << 32)
@@ -175,3 +151,63 @@ def test_only_training_leaves_samples_out(cli: Cli, tmp_path: Path) -> None:
     assert "12 training samples" in result.out and "20 validation samples" in result.out
     refused = cli("train", "--resume", result.out.splitlines()[-1], "--set", "data.max_length=5")
     assert "data.max_length (4 → 5)" in refused.error_message
+
+
+BUCKETS = [(5, 4), (3, 2), (5, 4), (2, 2), (3, 2)]
+
+
+def bucket_batch(step: int) -> Any:
+    return random_batch(step, *BUCKETS[step])
+
+
+class FakeStep:
+    """Records which batches it builds graphs for; waits for permission before each."""
+
+    def __init__(self) -> None:
+        self.built: list[Any] = []
+        self.started, self.may_build = threading.Event(), threading.Event()
+
+    def build(self, batch: Sequence[Any]) -> None:
+        self.started.set()
+        assert self.may_build.wait(60)
+        self.built.append(batch)
+
+
+@pytest.mark.slow
+def test_graphs_that_were_built_ahead_give_the_same_results() -> None:
+    losses, built = [], []
+    for ahead in (False, True):
+        _, step = make_step(configuration())
+        builder = GraphBuilder(step, bucket_batch)
+        if ahead:
+            builder.start(range(1, 5))
+            builder.start(range(5, 10))  # has no effect
+            builder._thread.join()  # type: ignore[union-attr]
+        built.append(len(step._graphs))
+        losses.append([float(step(bucket_batch(number), number).loss.nats) for number in range(5)])
+        assert step.traces == len(step._graphs) == 3
+    assert built == [0, 3]
+    np.testing.assert_array_equal(*losses)
+
+
+def test_a_request_to_stop_ends_it_after_the_current_graph() -> None:
+    step: Any = FakeStep()
+    builder = GraphBuilder(step, lambda number: [number])
+    builder.start(range(3, 9))
+    assert step.started.wait(60)
+    stopping = threading.Thread(target=builder.stop)
+    stopping.start()
+    assert builder._stop_request.wait(60)
+    step.may_build.set()
+    stopping.join(60)
+    assert step.built == [[3]]
+
+
+def test_an_error_is_left_to_the_step_that_needs_the_batch(capfd: pytest.CaptureFixture[str]) -> None:
+    step: Any = FakeStep()
+    step.may_build.set()
+    builder = GraphBuilder(step, [["first"]].__getitem__)
+    builder.start(range(5))
+    builder._thread.join()  # type: ignore[union-attr]
+    assert step.built == [["first"]]
+    assert capfd.readouterr().err == ""
