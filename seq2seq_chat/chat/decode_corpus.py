@@ -46,7 +46,4 @@ def decode_corpus(
             utterances = [sample.source_tokens for sample in samples]
         hypotheses = bot.search_and_rerank(batch.source, batch.source_length, decoding, utterances, decoding.seed)
         for row, source in enumerate(sources):
-            best = hypotheses.at((row, 0))
-            words, attention = reader.read(best, source)
-            text, score, rank = bot.codecs.target.text(words), float(best.scores), float(best.ranks)
-            yield Hypothesis(text, words, score, bool(best.ended), attention, rank)
+            yield reader.read(hypotheses.at((row, 0)), source)

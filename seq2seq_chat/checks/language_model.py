@@ -124,7 +124,7 @@ def _recited(generator: Generator, tokens: np.ndarray) -> float:
     """The share of the text up to the first wrong token, written from its beginning."""
     greedy = Decoding(method="sample", top_k=1)
     blocks = generator.blocks([tokens[:PROMPT].tolist()], len(tokens) - PROMPT, greedy, [0])
-    right = np.concatenate(list(blocks), axis=1)[0] == tokens[PROMPT:]
+    right = np.concatenate([block.ids for block in blocks], axis=1)[0] == tokens[PROMPT:]
     return float(np.argmin(right) if not np.all(right) else len(right)) / len(right)
 
 

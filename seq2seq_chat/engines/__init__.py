@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,23 +10,13 @@ import numpy as np
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.search.batches import Seeds
-from seq2seq_chat.search.engine import Block, Hypotheses, OnStep, SampleScores, WordDistribution
-from seq2seq_chat.search.records import SearchStep
+from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.engine import Block, SampleScores, WordDistribution
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
 States = list[np.ndarray]
 """The parts of a language model's state, [rows, hidden] each."""
-
-
-class ReplySearch(Protocol):
-    """Finds replies to encoded utterances."""
-
-    def __call__(
-        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
-    ) -> Hypotheses:
-        """Search for replies to encoded utterances; see :func:`search_in_batches`."""
 
 
 class ExactScorer(Protocol):
@@ -61,11 +51,6 @@ class ReplyEngine(Protocol):
 
     def search(self, decoding: Decoding) -> ReplySearch:
         """A search with the given settings, without reranking."""
-
-    def watch(
-        self, decoding: Decoding, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()
-    ) -> Iterator[SearchStep]:
-        """The steps of a beam search for one utterance; see :meth:`NumPySearch.watch`."""
 
 
 class LanguageModelEngine(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -79,6 +79,14 @@ MIN_TEMPERATURE = 1e-6  # logits divided by less could overflow, and the most pr
 
 State: TypeAlias = Any
 """What an engine keeps for each active hypothesis; a search only hands it on."""
+
+
+class Rows(NamedTuple):
+    """The state of an engine that keeps a row of arrays or tensors for each hypothesis."""
+
+    state: Sequence[Any]  # of the decoder, [rows, …] each
+    memory: Sequence[Any]  # what the decoder reads at every step, [rows, …] each
+    utterances: npt.NDArray[np.int32]  # of each row, [rows]
 
 
 class WordDistribution(NamedTuple):

@@ -29,7 +29,7 @@ def step_output(logits: np.ndarray) -> ModelOutput:
 def test_top_k_equals_a_stable_sort(size: int, count: int, forbidden: tuple, distinct_values: int, seed: int) -> None:
     """With few distinct values there are many ties, which are sorted by id."""
     logits = np.random.default_rng(seed).integers(0, distinct_values, (3, size)).astype(np.float32) / 7
-    log_probabilities, words = top_k_words(forbid(forbidden)(step_output(logits), None, None), count)
+    log_probabilities, words = top_k_words(forbid(forbidden, step_output(logits), None, None), count)
     masked = logits.copy()
     masked[:, [word for word in forbidden if word < size]] = -np.inf
     order = np.argsort(-masked, axis=1, kind="stable")[:, :count]

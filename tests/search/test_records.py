@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.batches import NumPySearch
+from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.engine import StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import choose_words, forbidding_setting, log_normalizer, logit_rules
 from seq2seq_chat.search.records import SearchStep
@@ -43,7 +43,7 @@ class LastWordModel:
 def watch(
     next_words: dict[int, Sequence[float]], steps: int, settings: Decoding, prefix: Sequence[int] = ()
 ) -> list[SearchStep]:
-    search = NumPySearch(LastWordModel(next_words), settings, steps, source_steps=0)
+    search = ReplySearch(LastWordModel(next_words), settings, steps, source_steps=0)
     return list(search.watch(np.zeros([1, 1], np.int32), np.ones(1, np.int32), prefix))
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
+from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
 from seq2seq_chat.search.engine import (
     ALL_PROBABILITY,
     ALL_WORDS,
@@ -156,7 +156,7 @@ def test_a_longer_hypothesis_can_overtake_one_that_has_ended() -> None:
             return choose_words(chosen, log_normalizer(chosen), nothing, request), utterances
 
     def best_rank(width: int, n_best: int) -> np.ndarray:
-        search = NumPySearch(
+        search = ReplySearch(
             LastWordModel(), decoding(beam_width=width, n_best=n_best, length_penalty=penalty), steps, source_steps=0
         )
         return np.asarray(search(np.arange(rows, dtype=np.int32)[:, None], np.ones(rows, np.int32)).ranks[:, 0])
@@ -327,7 +327,7 @@ def test_sampled_replies_follow_the_distribution_and_the_first_is_a_fair_one() -
     probabilities = np.exp([model.score(0, sequence) for sequence in everything])
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-5)
     rows, n = 4_000, 5
-    search = NumPySearch(model, decoding(method="sample", n_best=n), 2, source_steps=2)
+    search = ReplySearch(model, decoding(method="sample", n_best=n), 2, source_steps=2)
     found = search(np.zeros([rows, 1], np.int32), np.ones(rows, np.int32), seed=np.arange(rows))
     sampled = [sequences(found, row) for row in range(rows)]
     for chosen in ([one for row in sampled for one in row], [row[0] for row in sampled]):

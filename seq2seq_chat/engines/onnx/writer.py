@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from seq2seq_chat.architecture.variables import (
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.engines.onnx.layers import (
     OPSET,
-    Float32Weights,
     Int8Weights,
     Layers,
     OnnxGraph,
@@ -33,8 +32,7 @@ from seq2seq_chat.engines.onnx.layers import (
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
 from seq2seq_chat.system.errors import UserError
 
-ATTENTIONAL, TOP_LOGITS, TOP_WORDS = "attentional", "top_logits", "top_words"
-FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
+FORMATS: dict[str | None, type[WeightFormat]] = {None: WeightFormat, "int8": Int8Weights}
 """How weights are stored, by the value of --quantize."""
 
 
@@ -89,7 +87,7 @@ def state_tensors(config: Model) -> list[Tensor]:
         for field in CELL_LAYOUTS[config.cell].state
     ]
     if feeds_output(config):
-        tensors.append(Tensor(ATTENTIONAL, (decoder_output_size(config),)))
+        tensors.append(Tensor("attentional", (decoder_output_size(config),)))
     return tensors
 
 
@@ -177,7 +175,10 @@ def decoder_graph(
     if queries_previous(config):
         context, attention = layers.attend(attended, cell_states[-1][0])
         step_input = context
-    next_states = _step_cells(layers, projected, step_input, cell_states)
+    next_states = [layers.cell_step("decoder/layer0", projected, step_input, cell_states[0])]
+    for layer, old in enumerate(cell_states[1:], start=1):
+        cell, below = f"decoder/layer{layer}", next_states[-1][0]
+        next_states.append(layers.cell_step(cell, layers.project_inputs(cell, None), below, old))
     if attended and not queries_previous(config):
         context, attention = layers.attend(attended, next_states[-1][0])
     hidden = layers.combine(next_states[-1][0], context, maxout)
@@ -187,8 +188,8 @@ def decoder_graph(
     graph.output(_log_normalizer(graph, logits), "normalizer", "float32", ["rows"])
     if has_top_k:
         top_logits, top_words = graph.ops("TopK", logits, graph.input("k", "int64", [1]), count=2)
-        graph.output(top_logits, TOP_LOGITS, "float32", ["rows", "k"])
-        graph.output(top_words, TOP_WORDS, "int64", ["rows", "k"])
+        graph.output(top_logits, "top_logits", "float32", ["rows", "k"])
+        graph.output(top_words, "top_words", "int64", ["rows", "k"])
     next_state = [part for layer in next_states for part in layer] + ([hidden] if feeds_output(config) else [])
     for tensor, value in zip(state_tensors(config), next_state, strict=True):
         tensor.give(graph, value, "next_")
@@ -268,12 +269,3 @@ def _run_cell(layers: Layers, cell: str, inputs: Value, mask: Value, backward: b
         scan_output_directions=[int(backward)],
     )
     return state, outputs
-
-
-def _step_cells(layers: Layers, projected: Value, step_input: Value | None, states: list[State]) -> list[State]:
-    """See :meth:`Decoder.step_cells`."""
-    new_states = [layers.cell_step("decoder/layer0", projected, step_input, states[0])]
-    for layer, state in enumerate(states[1:], start=1):
-        cell, below = f"decoder/layer{layer}", new_states[-1][0]
-        new_states.append(layers.cell_step(cell, layers.project_inputs(cell, None), below, state))
-    return new_states

@@ -10,13 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.decoding.methods import TruncatedSoftmax, sample_words, truncated_softmax
+from seq2seq_chat.engines import States as StateArrays
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.model.matrix_copies import using_padded_copies
 from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, WordDistribution
-
-StateArrays = list[np.ndarray]
-"""The parts of a model's state, [rows, hidden] each."""
 
 LIMIT_TYPES = (tf.float32, tf.int32, tf.float32)  # of temperature, top_k and top_p
 

@@ -129,7 +129,7 @@ def test_a_watched_search_finds_what_the_graph_finds(engine: TensorFlowEngine, u
     decoding = settings(beam_width=4, n_best=3, length_penalty=0.7, no_repeat_ngram_size=1)
     source, lengths = utterances[0][:1], utterances[1][:1]
     expected = engine.search(decoding)(source, lengths)
-    *_, last = engine.watch(decoding, source, lengths)
+    *_, last = engine.search(decoding).watch(source, lengths)
     for n, node in enumerate(last.beam[:3]):
         assert node.words == tuple(expected.words[0, n, : expected.lengths[0, n]].tolist())
         assert node.score == pytest.approx(expected.scores[0, n], abs=1e-4)
@@ -138,7 +138,7 @@ def test_a_watched_search_finds_what_the_graph_finds(engine: TensorFlowEngine, u
             attention, expected.attention[0, n, : len(attention), : attention.shape[1]], atol=1e-5
         )
     prefix = (7, 7, 11)
-    *_, last = engine.watch(decoding, source, lengths, prefix)
+    *_, last = engine.search(decoding).watch(source, lengths, prefix)
     words = np.zeros([1, STEPS], np.int32)
     for node in last.beam:
         assert node.words[:3] == prefix
@@ -155,7 +155,7 @@ def test_settings_are_inputs_of_the_graph_of_a_step(plain_engine: TensorFlowEngi
         options = {"repetition_penalty": penalty, "no_repeat_ngram_size": n, "min_length": length}
         for method in ({}, {"beam_width": 3}, {"method": "sample", "temperature": 0.5 + length, "top_k": n or None}):
             engine.search(settings(**method, **options))(*utterances, 1, lambda *_: True)
-    kinds = {(variant.k, variant.samples) for variant in steps._steps if not variant.reported and variant.k in (1, 4)}
+    kinds = {(v.k, "uniform" in v.inputs) for v in steps._steps if not v.reported and v.k in (1, 4)}
     assert kinds >= {(1, False), (1, True), (4, False)}
     assert all(variant.banned == MIN_BANNED for variant in steps._steps)
 

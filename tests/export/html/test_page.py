@@ -15,9 +15,9 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
 from seq2seq_chat.export.html.export import PAGE, SETTINGS, differences
-from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.text.codec import Codecs
+from tests.export.html.conftest import round_weights
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 from tests.webui.conftest import problems_of, set_decoding, set_view, submit
 

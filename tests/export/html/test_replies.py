@@ -17,14 +17,13 @@ from seq2seq_chat.decoding.methods import truncated_softmax
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, TrainedModel, load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.engines.tensorflow.search import TensorFlowSteps
-from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import WordDistribution, run_search
-from seq2seq_chat.search.methods import SearchSize, sampling_search
+from seq2seq_chat.search.methods import SearchSize, sequential_search
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
-from tests.export.html.conftest import Evaluate, encode_model
+from tests.export.html.conftest import Evaluate, encode_model, round_weights
 from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
 from tests.random_weights import randomize
@@ -49,13 +48,13 @@ SEARCHES = [
 ]
 
 
-def untrained(config: Config, codecs: Codecs) -> TrainedModel[Any]:
+def untrained(config: Config, codecs: Codecs) -> TrainedModel:
     return TrainedModel(random_model(config, codecs), codecs, 7, [])
 
 
 def compare(
     javascript: Evaluate,
-    trained: TrainedModel[Any],
+    trained: TrainedModel,
     config: Config,
     texts: Sequence[str],
     searches: Sequence[Decoding],
@@ -162,7 +161,7 @@ def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> N
     source = np.array([[*ids, *[0] * (config.model.encoder_steps - len(ids))]], np.int32)
     steps = TensorFlowSteps(trained.model)
     size = SearchSize(1, config.model.decoder_steps, config.model.encoder_steps)
-    search = sampling_search(size, decoding, uniform)
+    search = sequential_search(size, decoding, uniform=uniform)
     found = run_search(steps, search, steps.start(source, np.array([len(ids)], np.int32)))
     pairs = zip(found.words[0].tolist(), found.lengths[0], strict=True)
     expected = sorted(tuple(words[:length]) for words, length in pairs)

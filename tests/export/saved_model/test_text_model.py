@@ -100,7 +100,7 @@ def test_words_are_tokens_and_eos_is_a_line_break(cli: Callable[..., Any], tmp_p
         known = zip(tokens, vocabulary.ids(tokens), strict=True)
         ids = [EOS if token == eos else index for token, index in known]
         blocks = generator.blocks([ids], TOKENS, decoding(*limits), [SEED])
-        assert texts == [" ".join(vocabulary.words[index] for index in np.concatenate(list(blocks), axis=1)[0])]
+        assert texts == [" ".join(vocabulary.words[index] for block in blocks for index in block.ids[0])]
     assert any(eos in text for texts in written for text in texts)
 
 
