@@ -12,18 +12,26 @@ from __future__ import annotations
 
 import functools
 import time
-import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, load_engine
-from seq2seq_chat.chat.replies import Hypothesis, HypothesisReader, Reply, SourceText
+from seq2seq_chat.chat.replies import (
+    READABLE,
+    Hypothesis,
+    HypothesisReader,
+    Reply,
+    SourceText,
+    removed_letters,
+    source_text,
+)
 from seq2seq_chat.chat.watched_search import WatchedSearch
-from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.dataset import fit_source
+from seq2seq_chat.config import Config, Decoding, override_decoding
+from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run, RunError
@@ -40,9 +48,6 @@ if TYPE_CHECKING:
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
 OnTexts = Callable[[list[str]], bool]
-READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
-READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
-"""What tokenizers that remove most characters keep."""
 
 
 class Chatbot:
@@ -136,10 +141,10 @@ class Chatbot:
         for row, words in enumerate(utterances):
             source = sources[row][-steps:] if words else []
             read = SourceText(source, texts[row])
-            candidates = self._hypotheses(results[row], read, reader) if row in results else []
+            candidates = reader.distinct(results[row], read) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
-            share, removed = self._unknown_share(words), self._removed_letters(texts[row], words)
+            share, removed = self._unknown_share(words), removed_letters(texts[row], words, self.codecs.source)
             replies.append(Reply(text, candidates, source, unknown, seconds, unread, share, removed))
         return replies
 
@@ -177,14 +182,6 @@ class Chatbot:
             letters = set(filter(str.isalpha, "".join(words)))
             return float(bool(letters) and letters.isdisjoint(self._known_letters))
         return sum(word not in self.codecs.source.vocabulary for word in words) / len(words)
-
-    def _removed_letters(self, text: str, words: list[str]) -> str:
-        """The letters of a text that its tokens lack, even without accents; only some tokenizers remove any."""
-        if text.isascii() or not words or self.codecs.source.tokenizer.name not in READABLE:
-            return ""
-        read = set("".join(words))
-        letters = dict.fromkeys(filter(str.isalpha, text))
-        return "".join(one for one in letters if read.isdisjoint(unicodedata.normalize("NFKD", one).casefold()))
 
     @functools.cached_property
     def _known_letters(self) -> frozenset[str]:
@@ -299,16 +296,6 @@ class Chatbot:
             self._readers[key] = HypothesisReader(self.config, decoding, self.codecs)
         return self._readers[key]
 
-    def _hypotheses(self, hypotheses: Hypotheses, source: SourceText, reader: HypothesisReader) -> list[Hypothesis]:
-        """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
-        distinct: dict[tuple[int, ...], Hypothesis] = {}
-        for n in range(len(hypotheses.words)):
-            hypothesis = hypotheses.at(n)
-            ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
-            if np.isfinite(hypothesis.scores) and ids not in distinct:
-                distinct[ids] = reader.read(hypothesis, source)
-        return list(distinct.values())
-
 
 class Translator(Chatbot):
     """A chatbot whose replies are translations; loading a run of another task raises RunError."""
@@ -318,3 +305,40 @@ class Translator(Chatbot):
     def translate(self, texts: Sequence[str], decoding: Decoding | None = None) -> list[str]:
         """Translate texts independently of each other; see :meth:`replies`."""
         return [reply.text for reply in self.replies(texts, decoding)]
+
+
+ROWS = 640  # samples decoded together
+
+
+def greedy(decoding: Decoding) -> Decoding:
+    """Greedy search with the logit rules of ``decoding``."""
+    return override_decoding(decoding, method="greedy", n_best=1)
+
+
+def decode_corpus(
+    bot: Chatbot, corpus: Dataset, decoding: Decoding, indices: npt.NDArray[np.integer], rows: int = ROWS
+) -> Iterator[Hypothesis]:
+    """Yield the best hypothesis for each of some samples, in their order: the one way from batch to text.
+
+    Args:
+        indices: The samples, [n].
+        rows: Maximum number of samples in a batch.
+    """
+    reader = bot.reader(decoding)
+    for start in range(0, len(indices), rows):
+        block = indices[start : start + rows]
+        batch = corpus.batch(
+            block,
+            size=len(block),
+            source_steps=bot.config.model.encoder_steps,
+            target_steps=1,
+            reverse=bot.config.data.reverse_input,
+        )
+        sources, utterances = [SourceText([], "")] * len(block), list[list[str]]()
+        if reader.replaces_unknown or decoding.rerank == "bidirectional":
+            samples = corpus.samples(block)
+            sources = [source_text(corpus, index, sample) for index, sample in zip(block, samples, strict=True)]
+            utterances = [sample.source_tokens for sample in samples]
+        hypotheses = bot.search_and_rerank(batch.source, batch.source_length, decoding, utterances, decoding.seed)
+        for row, source in enumerate(sources):
+            yield reader.read(hypotheses.at((row, 0)), source)

@@ -14,7 +14,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.engines import MAX_LOGITS, LanguageModelEngine
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.search.engine import Block, WordDistribution
+from seq2seq_chat.search.engine import Block, BlockRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import forbidden_ids
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
@@ -134,7 +134,8 @@ class Generator:
         for first in range(0, length, BLOCK):
             steps = min(BLOCK, length - first)
             uniform = np.stack([generator.random(steps) for generator in generators])
-            block, states = self.engine.sample_block(token, states, uniform, distribution, forbidden, explain)
+            request = BlockRequest(token, uniform, distribution, forbidden, explain)
+            block, states = self.engine.sample_block(states, request)
             token = block.ids[:, -1]
             yield block
 

@@ -13,9 +13,13 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import Sample
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.errors import cut
-from seq2seq_chat.text.codec import Codecs, are_equal, convert_tokens
+from seq2seq_chat.text.codec import Codecs, TextCodec, are_equal, convert_tokens
 from seq2seq_chat.text.lexicon import Lexicon, LexiconError
 from seq2seq_chat.text.vocabulary import TURN, UNKNOWN, strip_ids
+
+READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
+READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
+"""What tokenizers that remove most characters keep."""
 
 
 class Hypothesis(NamedTuple):
@@ -80,6 +84,16 @@ class HypothesisReader:
             words, rows = self._replace_unknown(ids, rows, SourceText(tokens, source.text))
         text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
         return Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
+
+    def distinct(self, hypotheses: Hypotheses, source: SourceText) -> list[Hypothesis]:
+        """Read the distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
+        found: dict[tuple[int, ...], Hypothesis] = {}
+        for n in range(len(hypotheses.words)):
+            hypothesis = hypotheses.at(n)
+            ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
+            if np.isfinite(hypothesis.scores) and ids not in found:
+                found[ids] = self.read(hypothesis, source)
+        return list(found.values())
 
     def attention(self, weights: np.ndarray, source: SourceText) -> list[list[float]]:
         """The attention to each token of the source that was read, in the order of the text.
@@ -182,6 +196,15 @@ def _fold(text: str) -> str:
     """Lower case, without accents."""
     decomposed = unicodedata.normalize("NFKD", text.lower())
     return "".join(character for character in decomposed if not unicodedata.combining(character))
+
+
+def removed_letters(text: str, tokens: list[str], codec: TextCodec) -> str:
+    """The letters of a text that its tokens lack, even without accents, each once; few tokenizers remove any."""
+    if text.isascii() or not tokens or codec.tokenizer.name not in READABLE:
+        return ""
+    read = set("".join(tokens))
+    letters = dict.fromkeys(filter(str.isalpha, text))
+    return "".join(one for one in letters if read.isdisjoint(unicodedata.normalize("NFKD", one).casefold()))
 
 
 UNKNOWN_LANGUAGE = 0.8

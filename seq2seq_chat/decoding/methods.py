@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -32,7 +31,7 @@ from seq2seq_chat.decoding.search import (
     step_active,
     top_k_words,
 )
-from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, NO_WORD, Hypotheses
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, NO_WORD, Candidates, Hypotheses
 from seq2seq_chat.text.vocabulary import EOS
 
 
@@ -155,14 +154,6 @@ def beam_search(inputs: SearchInputs, decoding: Decoding, parameters: SearchPara
     return partial.completed(beam.at(np.s_[:, : parameters.n_best]), inputs.source_steps)
 
 
-class _Candidates(NamedTuple):
-    """The best continuations of each hypothesis of a beam: [batch, max_width, n]."""
-
-    words: tf.Tensor  # int32
-    scores: tf.Tensor
-    ranks: tf.Tensor
-
-
 @dataclass(frozen=True)
 class _BeamSearch:
     """The body of the search loop; fields as the arguments of :func:`beam_search`."""
@@ -204,7 +195,7 @@ class _BeamSearch:
 
     def _candidates(
         self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: ModelOutput
-    ) -> _Candidates:
+    ) -> Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 
         At most ``max_width`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the
@@ -219,13 +210,13 @@ class _BeamSearch:
         scores = beam.scores[:, :, tf.newaxis] + self._by_hypothesis(changes)
         lengths = (beam.lengths - tf.cast(beam.ended, tf.int32))[:, :, tf.newaxis]
         lengths += is_active[:, :, tf.newaxis] * tf.cast(words != EOS, tf.int32)
-        return _Candidates(words, scores, self._rank(scores, lengths))
+        return Candidates(words, scores, self._rank(scores, lengths))
 
     def _rank(self, scores: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """What hypotheses are sorted by. lengths: words without the end marker."""
         return scores / length_divisor(lengths, self.parameters.length_penalty)
 
-    def _choose(self, candidates: _Candidates, is_active: tf.Tensor) -> tf.Tensor:
+    def _choose(self, candidates: Candidates, is_active: tf.Tensor) -> tf.Tensor:
         """The candidates to keep, group by group, best first: [batch, max_width], indices into max_width · n.
 
         Args:
@@ -252,7 +243,7 @@ class _BeamSearch:
         self,
         t: tf.Tensor,
         beam: Hypotheses,
-        candidates: _Candidates,
+        candidates: Candidates,
         choices: tf.Tensor,
         parents: tf.Tensor,
         is_active: tf.Tensor,

@@ -11,7 +11,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.search.batches import ReplySearch
-from seq2seq_chat.search.engine import Block, SampleScores, WordDistribution
+from seq2seq_chat.search.engine import Block, BlockRequest, SampleScores
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
@@ -69,25 +69,5 @@ class LanguageModelEngine(Protocol):
     def score(self, inputs: np.ndarray, targets: np.ndarray, states: States) -> tuple[np.ndarray, States]:
         """Read tokens, [rows, steps]: nats and correct predictions of the targets, [2, rows], and the states."""
 
-    def sample_block(
-        self,
-        token: np.ndarray,
-        states: States,
-        uniform: np.ndarray,
-        distribution: WordDistribution,
-        forbidden: tuple[int, ...],
-        explain: bool,
-    ) -> tuple[Block, States]:
-        """Sample tokens.
-
-        Args:
-            token: The last one, ids [rows].
-            states: Before it.
-            uniform: Random numbers in [0, 1), [rows, steps].
-            distribution: To sample from.
-            forbidden: Tokens that are never sampled.
-            explain: Whether to return probabilities, which are those at temperature 1.
-
-        Returns:
-            The tokens as arrays, and the states before the last of them.
-        """
+    def sample_block(self, states: States, request: BlockRequest) -> tuple[Block, States]:
+        """Sample tokens; return them as arrays, and the states before the last one. states: before ``token``."""

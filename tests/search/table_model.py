@@ -111,6 +111,21 @@ class TableModel:
         return ended + list(itertools.product(words, repeat=self.steps))
 
 
+class LastWordModel:
+    """An engine whose next word depends only on the last one. logits: [utterances, words, next words]."""
+
+    def __init__(self, logits: np.ndarray) -> None:
+        self.logits = logits.astype(np.float32)
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        return source[:, 0]
+
+    def step(self, utterances: np.ndarray, request: StepRequest) -> tuple[StepOutput, np.ndarray]:
+        utterances = utterances[request.parents]
+        logits = self.logits[utterances, request.words]
+        return choose_words(logits, log_normalizer(logits), np.zeros([len(logits), 0]), request), utterances
+
+
 def sequences(hypotheses: Hypotheses, row: int) -> Sequences:
     """The words of the hypotheses of an utterance that exist."""
     existing = [n for n in range(hypotheses.scores.shape[1]) if hypotheses.scores[row, n] > NEG_INF]

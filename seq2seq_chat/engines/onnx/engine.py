@@ -29,11 +29,11 @@ from seq2seq_chat.search.engine import (
     ALTERNATIVES,
     NEG_INF,
     Block,
+    BlockRequest,
     Rows,
     SampleScores,
     StepOutput,
     StepRequest,
-    WordDistribution,
 )
 from seq2seq_chat.search.logit_rules import (
     candidates,
@@ -312,15 +312,8 @@ class OnnxLanguageModel:
             sums[1] += output.logits.argmax(axis=1) == following
         return sums, states
 
-    def sample_block(
-        self,
-        token: np.ndarray,
-        states: Arrays,
-        uniform: np.ndarray,
-        distribution: WordDistribution,
-        forbidden: tuple[int, ...],
-        explain: bool,
-    ) -> tuple[Block, Arrays]:
+    def sample_block(self, states: Arrays, request: BlockRequest) -> tuple[Block, Arrays]:
+        token, uniform, distribution, forbidden, explain = request
         ids, explanations = [], []
         for numbers in uniform.T:
             output = self.model.step(token, states)

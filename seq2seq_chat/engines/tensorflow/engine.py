@@ -9,14 +9,14 @@ from typing import Any
 
 from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.decoding.logit_rules import SearchParameters, graph_settings
+from seq2seq_chat.decoding.logit_rules import graph_settings
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.engines.tensorflow.search import GraphSearch, TensorFlowSteps, is_dynamic
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
 from seq2seq_chat.model.variables import by_name
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.batches import ReplySearch, WholeSearch
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.text.codec import Codecs
 
@@ -49,14 +49,14 @@ class TensorFlowEngine:
         source_steps = config.encoder_steps if config.attention != "none" else 0
         return ReplySearch(self._steps, decoding, config.decoder_steps, source_steps, graph)
 
-    def _graph_search(self, decoding: Decoding) -> GraphSearch:
+    def _graph_search(self, decoding: Decoding) -> WholeSearch:
         adjustable = not is_dynamic(self.model, decoding)
         key = graph_settings(decoding) if adjustable else Decoding(**decoding.model_dump(include=DYNAMIC_SETTINGS))
         search = self._searches.pop(key, None) or GraphSearch(self.model, key, adjustable, self._search_weights)
         self._searches[key] = search
         if len(self._searches) > MAX_SEARCHES:
             del self._searches[next(iter(self._searches))]
-        return search.with_parameters(SearchParameters.of_settings(decoding))
+        return functools.partial(search, settings=decoding)
 
     @functools.cached_property
     def _search_weights(self) -> SearchWeights | None:

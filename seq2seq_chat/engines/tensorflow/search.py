@@ -6,7 +6,6 @@ reorders states, runs the decoder, and chooses the next words, for the searches 
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ class GraphSearch:
     Args:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
-        adjustable: whether :meth:`with_parameters` can change them, for which the graph must have more operations.
+        adjustable: whether each call can have other ones, for which the graph must have more operations.
         weights: of a model whose variables do not change, to search faster.
 
     Raises:
@@ -56,7 +55,6 @@ class GraphSearch:
         if setting := rule_without_port(decoding):
             raise UserError(f"decoding.{setting} is not supported by a search that is one graph; remove it")
         self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
-        self._parameters = SearchParameters.of_settings(decoding)
         signature = [
             tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
             tf.TensorSpec([None], tf.int32),
@@ -71,16 +69,16 @@ class GraphSearch:
             input_signature=signature,
         )
 
-    def with_parameters(self, parameters: SearchParameters) -> GraphSearch:
-        """An adjustable search with other values of parameters and the same graph; see :func:`graph_settings`."""
-        search = copy.copy(self)
-        search._parameters = parameters
-        return search
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, settings: Decoding | None = None
+    ) -> Hypotheses:
+        """Search for replies to encoded utterances; see :func:`search_in_batches`.
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None) -> Hypotheses:
-        """Search for replies to encoded utterances; see :func:`search_in_batches`."""
-        sizes = self._decoding.model_copy(update={"n_best": self._parameters.n_best})
-        parameters = self._parameters.arrays() if self._adjustable else []
+        settings: Those of an adjustable search with the same :func:`graph_settings`; None: the ones of the graph.
+        """
+        settings = settings or self._decoding
+        sizes = self._decoding.model_copy(update={"n_best": settings.n_best})
+        parameters = SearchParameters.of_settings(settings).arrays() if self._adjustable else []
 
         def search(*batch: Any) -> Hypotheses:
             fields = call_with_arrays(self._compiled, *batch[:3], *parameters)
@@ -116,7 +114,8 @@ class GraphSearch:
             source_steps=config.encoder_steps if memory.attended else 0,
             attended_steps=tf.shape(memory.attended.values)[1] if memory.attended else 0,
         )
-        return find_hypotheses(inputs, self._decoding, parameters or self._parameters, uniform)
+        parameters = parameters or SearchParameters.of_settings(self._decoding)
+        return find_hypotheses(inputs, self._decoding, parameters, uniform)
 
 
 def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:

@@ -26,7 +26,6 @@ from seq2seq_chat.engines.tensorflow.engine import TrainedModel
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 from seq2seq_chat.text.tokenizers.unicode import KEPT_OR_INVISIBLE, TOKEN, UnicodeTokenizer
@@ -68,7 +67,10 @@ def pack_model(trained: TrainedModel, config: Config, about: Mapping[str, Any], 
         "model": config.model.model_dump(mode="json"),
         "context_turns": config.data.context_turns,
         "reverse_input": config.data.reverse_input,
-        "codecs": _describe_codecs(trained.codecs),
+        "codecs": [
+            {"tokenizer": describe_tokenizer(codec.tokenizer), "words": codec.vocabulary.words}
+            for codec in (trained.codecs[:1] if trained.codecs.is_shared else trained.codecs)  # source and target
+        ],
         "about": about,
         "tensors": [
             {"name": tensor, "shape": values.shape, "type": values.dtype} for tensor, values in tensors.items()
@@ -119,12 +121,6 @@ def _coarsest(matrix: npt.NDArray[np.float32]) -> QuantizedMatrix | None:
         if relative_error(matrix, coarse) <= ALLOWED_ERROR * 1.01:
             return coarse
     return finest
-
-
-def _describe_codecs(codecs: Codecs) -> list[dict[str, Any]]:
-    """Source and target, or one object if they share a codec."""
-    distinct = [codecs.source] if codecs.is_shared else [codecs.source, codecs.target]
-    return [{"tokenizer": describe_tokenizer(codec.tokenizer), "words": codec.vocabulary.words} for codec in distinct]
 
 
 def _ensure_exportable(config: Config, weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from seq2seq_chat.chat.decode_corpus import greedy
+from seq2seq_chat.chat.chatbot import greedy
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.metrics.distance import paired_cosine_similarity
 from seq2seq_chat.metrics.sent2vec import Sent2Vec

@@ -22,9 +22,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import WordDistribution, run_search
 from seq2seq_chat.search.methods import SearchSize, sequential_search
 from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.export.html.conftest import Evaluate, encode_model, round_weights
-from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
 from tests.random_weights import randomize
 
@@ -46,6 +44,9 @@ SEARCHES = [
     Decoding(method="beam", beam_width=4, n_best=3, length_penalty=1.2, min_length=3, no_repeat_ngram_size=2),
     Decoding(method="beam", beam_width=6, n_best=4, beam_groups=3, repetition_penalty=1.3, allow_unknown=True),
 ]
+
+
+WORDS = [f"word{n}" for n in range(12)]
 
 
 def untrained(config: Config, codecs: Codecs) -> TrainedModel:
@@ -100,17 +101,10 @@ def test_200_utterances(javascript: Evaluate, tiny_run: Any) -> None:
 
 
 def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
-    codecs = Codecs.shared(make_codec("english", [f"word{n}" for n in range(12)]))
+    codecs = Codecs.shared(make_codec("english", WORDS))
     config = small_config("decoding.allow_unknown=true", "data.reverse_input=true")
     texts = [f"word{n} word{2 * n % 11} word{3 * n % 7}" for n in range(12)]
     assert compare(javascript, untrained(config, codecs), config, texts, SEARCHES) > 100
-
-
-@pytest.mark.slow(minutes=1)
-@pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=str)
-def test_german(javascript: Evaluate, tokenizer: TokenizerSettings) -> None:
-    config, codecs = german_model(tokenizer)
-    compare(javascript, untrained(config, codecs), config, TEXTS, SEARCHES[:2], tolerance=5e-3)
 
 
 def test_two_vocabularies(javascript: Evaluate) -> None:
@@ -122,7 +116,7 @@ def test_two_vocabularies(javascript: Evaluate) -> None:
 
 
 def test_earlier_turns(javascript: Evaluate) -> None:
-    codecs = Codecs.shared(make_codec("english", [*(f"word{n}" for n in range(12)), "<turn>"]))
+    codecs = Codecs.shared(make_codec("english", [*WORDS, "<turn>"]))
     config = small_config("data.context_turns=3", "model.encoder_steps=6")
     histories = [["word1", "***", "word2 word3"], [], ["word4 " * 9], ["word5", "word6", "word7"]]
     compare(javascript, untrained(config, codecs), config, ["word8 word9"] * 3 + [""], SEARCHES[:1], histories)
@@ -151,7 +145,7 @@ def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dic
 
 
 def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> None:
-    codecs = Codecs.shared(make_codec("english", [f"word{n}" for n in range(12)]))
+    codecs = Codecs.shared(make_codec("english", WORDS))
     config, decoding = small_config(), Decoding(method="sample", n_best=3, top_p=0.9)
     trained = untrained(config, codecs)
     data = encode_model(trained, config)

@@ -268,24 +268,6 @@ def test_the_printed_program_for_tokens(cli: Cli, tmp_path: Path, capsys: pytest
     assert sorted(path.name for path in folder.glob("*tokenizer*")) == ["target_tokenizer.json"]
 
 
-def test_invalid_output_is_rejected(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
-    occupied = tmp_path / "occupied"
-    occupied.mkdir()
-    (occupied / "mine").write_text("kept", encoding="utf-8")
-
-    def error(output: Path, *options: object, run: object = run_copy) -> str:
-        return str(cli("export", run, "--output", output, *options).error_message)
-
-    assert "already exists" in error(occupied)
-    assert "already exists" in error(occupied / "mine")
-    assert "could not be written" in error(occupied / "mine" / "deeper")
-    assert "no snapshot" in error(tmp_path / "new", "--snapshot", "11")
-    assert "n_best is 9" in error(tmp_path / "new", "--n-best", 9, "--beam-width", 3)
-    assert "no run" in error(tmp_path / "new", "--results", tmp_path, run="nobody")
-    assert {path.name for path in tmp_path.iterdir()} == {"results", "occupied"}
-    assert (occupied / "mine").read_text(encoding="utf-8") == "kept"
-
-
 @pytest.mark.parametrize(
     ("decoding", "not_exported"),
     [
