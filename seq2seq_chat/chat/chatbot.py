@@ -12,22 +12,30 @@ from __future__ import annotations
 
 import functools
 import time
-import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, load_engine
-from seq2seq_chat.chat.replies import Hypothesis, HypothesisReader, Reply, SourceText
+from seq2seq_chat.chat.replies import (
+    READABLE,
+    Hypothesis,
+    HypothesisReader,
+    Reply,
+    SourceText,
+    removed_letters,
+    source_text,
+)
 from seq2seq_chat.chat.watched_search import WatchedSearch
-from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.dataset import fit_source
-from seq2seq_chat.engines import ExactScorer, ReplyEngine, ReplySearch
+from seq2seq_chat.config import Config, Decoding, override_decoding
+from seq2seq_chat.data.dataset import Dataset, fit_source
+from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import Seeds
+from seq2seq_chat.search.batches import ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses, OnStep
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs, convert_tokens
@@ -40,9 +48,6 @@ if TYPE_CHECKING:
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
 OnTexts = Callable[[list[str]], bool]
-READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
-READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
-"""What tokenizers that remove most characters keep."""
 
 
 class Chatbot:
@@ -136,10 +141,10 @@ class Chatbot:
         for row, words in enumerate(utterances):
             source = sources[row][-steps:] if words else []
             read = SourceText(source, texts[row])
-            candidates = self._hypotheses(results[row], read, reader) if row in results else []
+            candidates = reader.distinct(results[row], read) if row in results else []
             unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
             text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
-            share, removed = self._unknown_share(words), self._removed_letters(texts[row], words)
+            share, removed = self._unknown_share(words), removed_letters(texts[row], words, self.codecs.source)
             replies.append(Reply(text, candidates, source, unknown, seconds, unread, share, removed))
         return replies
 
@@ -166,8 +171,9 @@ class Chatbot:
         words = self.codecs.source.tokenizer.encode(text)
         source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
         ids, length = self._source_ids([source])
-        read, reader = SourceText(source, text), self.reader(decoding)
-        return WatchedSearch(self.engine, ids, length, read, self.codecs.target, reader, decoding, prefix)
+        return WatchedSearch(
+            self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, prefix
+        )
 
     def _unknown_share(self, words: list[str]) -> float:
         """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
@@ -176,14 +182,6 @@ class Chatbot:
             letters = set(filter(str.isalpha, "".join(words)))
             return float(bool(letters) and letters.isdisjoint(self._known_letters))
         return sum(word not in self.codecs.source.vocabulary for word in words) / len(words)
-
-    def _removed_letters(self, text: str, words: list[str]) -> str:
-        """The letters of a text that its tokens lack, even without accents; only some tokenizers remove any."""
-        if text.isascii() or not words or self.codecs.source.tokenizer.name not in READABLE:
-            return ""
-        read = set("".join(words))
-        letters = dict.fromkeys(filter(str.isalpha, text))
-        return "".join(one for one in letters if read.isdisjoint(unicodedata.normalize("NFKD", one).casefold()))
 
     @functools.cached_property
     def _known_letters(self) -> frozenset[str]:
@@ -213,48 +211,67 @@ class Chatbot:
         seeds: Seeds | None = None,
         on_step: OnStep | None = None,
     ) -> Hypotheses:
-        """The hypotheses of encoded sources, reranked as configured; ``utterances`` are the tokens of the sources."""
+        """Search for replies to encoded sources, and rerank them by mutual information if configured.
+
+        Reranking favors replies that fit the utterance over replies that fit any. T is a reply, S the utterance, λ is
+        ``rerank_weight`` and γ ``rerank_prefix_length``::
+
+            anti-language model   log p(T|S) - λ Σ_{k ≤ γ} log p(t_k | t_1 … t_{k-1})      equations 9 to 11
+            bidirectional         (1 - λ) log p(T|S) + λ log p(S|T)                        equation 12
+
+        The language model p(T) is the model itself with an empty source. p(S|T) is another model, trained with source
+        and target swapped. Source: Li, Galley, Brockett, Gao & Dolan, "A diversity-promoting objective function for
+        neural conversation models", 2016.
+
+        Args:
+            source: Ids int32 [n, source steps].
+            lengths: int32 [n].
+            decoding: The settings.
+            utterances: The tokens of the sources.
+            seeds, on_step: See :func:`seq2seq_chat.search.batches.search_in_batches`.
+        """
         if decoding.rerank == "none":
             return self.search(decoding)(source, lengths, seeds, on_step)
         search = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))
-        hypotheses = search(source, lengths, on_step=on_step)
+        hypotheses, weight = search(source, lengths, on_step=on_step), decoding.rerank_weight
         if decoding.rerank == "anti_language_model":
-            prefix_length = decoding.rerank_prefix_length
-            hypotheses = rerank_anti_lm(hypotheses, self.engine.scorer, decoding.rerank_weight, prefix_length)
+            ranks = hypotheses.scores - weight * self._prefix_scores(hypotheses, decoding.rerank_prefix_length)
         else:
-            backward = self._backward_log_probabilities(self.backward_bot(decoding), hypotheses, utterances)
-            hypotheses = rerank_bidirectional(hypotheses, backward, decoding.rerank_weight)
-        return hypotheses.at(np.s_[:, : decoding.n_best])
+            backward = self._backward_scores(self.backward_bot(decoding), hypotheses, utterances)
+            ranks = (1 - weight) * hypotheses.scores + weight * backward
+        ranks = np.where(np.isfinite(hypotheses.scores), ranks, NEG_INF).astype(np.float32)  # missing ones stay last
+        order = np.argsort(-ranks, axis=1, kind="stable")[:, : decoding.n_best]
+        return hypotheses._replace(ranks=ranks).at((np.arange(len(order))[:, np.newaxis], order))
 
-    def _backward_log_probabilities(
-        self, backward: Chatbot, hypotheses: Hypotheses, utterances: list[list[str]]
-    ) -> np.ndarray:
+    def _prefix_scores(self, hypotheses: Hypotheses, prefix_length: int) -> np.ndarray:
+        """log P(first words | empty source) of hypotheses in nats: [batch, n]."""
+        batch, n, steps = hypotheses.words.shape
+        source = np.zeros([batch * n, self.engine.scorer.source_steps], np.int32), np.zeros(batch * n, np.int32)
+        lengths = np.minimum(hypotheses.lengths.reshape(-1), prefix_length).astype(np.int32)
+        log_p = self.engine.scorer.log_probabilities(*source, hypotheses.words.reshape(-1, steps), lengths)
+        return log_p.reshape(batch, n)
+
+    def _backward_scores(self, backward: Chatbot, hypotheses: Hypotheses, utterances: list[list[str]]) -> np.ndarray:
         """log P(utterance | hypothesis) in nats, by a model with tokenizers and vocabularies of its own: [batch, n]."""
+        batch, n, steps = hypotheses.words.shape
         (source, target), (backward_source, backward_target) = self.codecs.tokenizers, backward.codecs.tokenizers
+        rows = zip(hypotheses.words.reshape(-1, steps), hypotheses.lengths.reshape(-1), strict=True)
+        replies = [self.codecs.target.words(ids[:length]) for ids, length in rows]
+        converted = [convert_tokens(words, source, backward_target) for words in utterances]
         return backward.log_probabilities(
-            [[convert_tokens(words, target, backward_source) for words in group] for group in self._words(hypotheses)],
-            [convert_tokens(words, source, backward_target) for words in utterances],
-        )
+            [convert_tokens(words, target, backward_source) for words in replies],
+            [words for words in converted for _ in range(n)],
+        ).reshape(batch, n)
 
-    def log_probabilities(self, sources: list[list[list[str]]], targets: list[list[str]]) -> np.ndarray:
-        """log P(target | source) in nats: [targets, sources]. sources: as tokens, several for each target."""
-        steps = self.engine.scorer.target_steps
-        source, source_lengths = self._source_ids([source for group in sources for source in group])
-        target, target_lengths = np.zeros([len(targets), steps], np.int32), np.zeros(len(targets), np.int32)
-        for row, words in enumerate(targets):
-            ids = [*self.codecs.target.vocabulary.ids(words), EOS][:steps]
-            target[row, : len(ids)], target_lengths[row] = ids, len(ids)
-        repeats = [len(group) for group in sources]
-        target, target_lengths = np.repeat(target, repeats, axis=0), np.repeat(target_lengths, repeats)
-        log_p = self.engine.scorer.log_probabilities(source, source_lengths, target, target_lengths)
-        return log_p.reshape(len(targets), -1)
-
-    def _words(self, hypotheses: Hypotheses) -> list[list[list[str]]]:
-        """The tokens of all hypotheses: [batch][n][words]."""
-        return [
-            [self.codecs.target.words(ids[:length]) for ids, length in zip(*row, strict=True)]
-            for row in zip(hypotheses.words, hypotheses.lengths, strict=True)
-        ]
+    def log_probabilities(self, sources: Sequence[list[str]], targets: Sequence[list[str]]) -> np.ndarray:
+        """log P(target | source) of pairs of tokens in nats, with the end marker: [n]."""
+        source, source_lengths = self._source_ids(sources)
+        target, lengths = np.zeros([len(targets), self.engine.scorer.target_steps], np.int32), []
+        for row, words in zip(target, targets, strict=True):
+            ids = [*self.codecs.target.vocabulary.ids(words), EOS][: len(row)]
+            row[: len(ids)] = ids
+            lengths.append(len(ids))
+        return self.engine.scorer.log_probabilities(source, source_lengths, target, np.array(lengths, np.int32))
 
     def backward_bot(self, decoding: Decoding) -> Chatbot:
         """The model of ``decoding.backward_run``. Raises UserError if the run is missing or not trained for it."""
@@ -276,20 +293,8 @@ class Chatbot:
         """What turns hypotheses into tokens. Raises LexiconError."""
         key = (decoding.replace_unknown, decoding.lexicon)
         if key not in self._readers:
-            self._readers[key] = HypothesisReader.of_settings(self.config, decoding, self.codecs)
+            self._readers[key] = HypothesisReader(self.config, decoding, self.codecs)
         return self._readers[key]
-
-    def _hypotheses(self, hypotheses: Hypotheses, source: SourceText, reader: HypothesisReader) -> list[Hypothesis]:
-        """The distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
-        distinct: dict[tuple[int, ...], Hypothesis] = {}
-        for n in range(len(hypotheses.words)):
-            hypothesis = hypotheses.at(n)
-            ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
-            if np.isfinite(hypothesis.scores) and ids not in distinct:
-                words, rows = reader.read(hypothesis, source)
-                text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
-                distinct[ids] = Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
-        return list(distinct.values())
 
 
 class Translator(Chatbot):
@@ -302,23 +307,38 @@ class Translator(Chatbot):
         return [reply.text for reply in self.replies(texts, decoding)]
 
 
-def rerank_anti_lm(hypotheses: Hypotheses, scorer: ExactScorer, weight: float, prefix_length: int) -> Hypotheses:
-    """Rerank hypotheses, [batch, n, …], by the anti-language model; λ is ``weight``, γ is ``prefix_length``."""
-    batch, n, steps = hypotheses.words.shape
-    empty_source = np.zeros([batch * n, scorer.source_steps], np.int32), np.zeros(batch * n, np.int32)
-    lengths = np.minimum(hypotheses.lengths.reshape(-1), prefix_length).astype(np.int32)
-    log_p = scorer.log_probabilities(*empty_source, hypotheses.words.reshape(-1, steps), lengths).reshape(batch, n)
-    return rerank(hypotheses, hypotheses.scores - weight * log_p)
+ROWS = 640  # samples decoded together
 
 
-def rerank_bidirectional(hypotheses: Hypotheses, backward: np.ndarray, weight: float) -> Hypotheses:
-    """Rerank hypotheses by log p(S|T), [batch, n]; λ is ``weight``."""
-    return rerank(hypotheses, (1 - weight) * hypotheses.scores + weight * backward.reshape(hypotheses.scores.shape))
+def greedy(decoding: Decoding) -> Decoding:
+    """Greedy search with the logit rules of ``decoding``."""
+    return override_decoding(decoding, method="greedy", n_best=1)
 
 
-def rerank(hypotheses: Hypotheses, ranks: np.ndarray) -> Hypotheses:
-    """Sort hypotheses by new ranks, [batch, n]; those that do not exist stay last."""
-    ranks = np.where(np.isfinite(hypotheses.scores), ranks, NEG_INF).astype(np.float32)
-    order = np.argsort(-ranks, axis=1, kind="stable")
-    rows = np.arange(len(order))[:, np.newaxis]
-    return hypotheses._replace(ranks=ranks).at((rows, order))
+def decode_corpus(
+    bot: Chatbot, corpus: Dataset, decoding: Decoding, indices: npt.NDArray[np.integer], rows: int = ROWS
+) -> Iterator[Hypothesis]:
+    """Yield the best hypothesis for each of some samples, in their order: the one way from batch to text.
+
+    Args:
+        indices: The samples, [n].
+        rows: Maximum number of samples in a batch.
+    """
+    reader = bot.reader(decoding)
+    for start in range(0, len(indices), rows):
+        block = indices[start : start + rows]
+        batch = corpus.batch(
+            block,
+            size=len(block),
+            source_steps=bot.config.model.encoder_steps,
+            target_steps=1,
+            reverse=bot.config.data.reverse_input,
+        )
+        sources, utterances = [SourceText([], "")] * len(block), list[list[str]]()
+        if reader.replaces_unknown or decoding.rerank == "bidirectional":
+            samples = corpus.samples(block)
+            sources = [source_text(corpus, index, sample) for index, sample in zip(block, samples, strict=True)]
+            utterances = [sample.source_tokens for sample in samples]
+        hypotheses = bot.search_and_rerank(batch.source, batch.source_length, decoding, utterances, decoding.seed)
+        for row, source in enumerate(sources):
+            yield reader.read(hypotheses.at((row, 0)), source)

@@ -14,7 +14,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.engines import MAX_LOGITS, LanguageModelEngine
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.search.engine import Block, WordDistribution
+from seq2seq_chat.search.engine import Block, BlockRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import forbidden_ids
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
@@ -83,7 +83,7 @@ class Generator:
         ids = encode_text(prompt, self.codec)
         decoder = TextDecoder(self.codec, ids)
         for block in self.blocks([ids], length, decoding, [seed]):
-            yield decoder.add(block[0].tolist())
+            yield decoder.add(block.ids[0].tolist())
 
     def explained_stream(
         self, prompt: str, length: int, decoding: Decoding, seed: int
@@ -91,7 +91,7 @@ class Generator:
         """The same text as :meth:`stream`, as tokens with their probabilities and alternatives, in blocks."""
         ids = encode_text(prompt, self.codec)
         decoder = TextDecoder(self.codec, ids)
-        for block in self._blocks([ids], length, decoding, [seed], explain=True):
+        for block in self.blocks([ids], length, decoding, [seed], explain=True):
             rows = (part[0].tolist() for part in block)
             yield [
                 GeneratedToken(
@@ -110,22 +110,22 @@ class Generator:
         return "\n" if index == EOS else self.codec.tokenizer.decode(self.codec.vocabulary.tokens([index]))
 
     def blocks(
-        self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int]
-    ) -> Iterator[npt.NDArray[np.int32]]:
-        """Continue prompts of equal length together; yield the ids of further tokens, [prompts, up to ``BLOCK``].
+        self,
+        prompts: Sequence[list[int]],
+        length: int,
+        decoding: Decoding,
+        seeds: Sequence[int],
+        explain: bool = False,
+    ) -> Iterator[Block]:
+        """Continue prompts of equal length together; yield further tokens, up to ``BLOCK`` at a time.
 
         Args:
             prompts: ids; empty ones to start a new line.
             length: number of tokens.
             decoding: see :meth:`stream`.
             seeds: one for each prompt.
+            explain: whether blocks have probabilities.
         """
-        for block in self._blocks(prompts, length, decoding, seeds, explain=False):
-            yield block.ids
-
-    def _blocks(
-        self, prompts: Sequence[list[int]], length: int, decoding: Decoding, seeds: Sequence[int], explain: bool
-    ) -> Iterator[Block]:
         inputs = np.array([prompt[-MAX_PROMPT:] or [self.line_break] for prompt in prompts], np.int32)
         states = self.engine.read(inputs[:, :-1], self.engine.start(len(inputs)))
         token = inputs[:, -1]
@@ -134,7 +134,8 @@ class Generator:
         for first in range(0, length, BLOCK):
             steps = min(BLOCK, length - first)
             uniform = np.stack([generator.random(steps) for generator in generators])
-            block, states = self.engine.sample_block(token, states, uniform, distribution, forbidden, explain)
+            request = BlockRequest(token, uniform, distribution, forbidden, explain)
+            block, states = self.engine.sample_block(states, request)
             token = block.ids[:, -1]
             yield block
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
@@ -31,32 +32,23 @@ class EngineOptions(NamedTuple):
     quantize: str | None = None  # int8: matrices as integers of 8 bits, ONNX only
 
 
-class LoadedEngine(NamedTuple):
+AUTO, TENSORFLOW = EngineOptions(), EngineOptions("tensorflow")
+EngineType = TypeVar("EngineType")
+
+
+@dataclass(frozen=True)
+class LoadedEngine(Generic[EngineType]):
     """The engine of a run, and what belongs to it."""
 
-    engine: ReplyEngine
+    engine: EngineType
     codecs: Codecs
     step: int  # training steps of the weights
     warnings: list[str]  # damaged checkpoints that were skipped
 
 
-class LoadedLanguageModel(NamedTuple):
-    """The engine of a language model, and what belongs to it."""
-
-    engine: LanguageModelEngine
-    codecs: Codecs
-    step: int  # training steps of the weights
-
-
-AUTO, TENSORFLOW = EngineOptions(), EngineOptions("tensorflow")
-
-
 def load_engine(
-    run: Run,
-    snapshot: str | None = None,
-    options: EngineOptions | None = None,
-    decoding: Decoding | None = None,
-) -> LoadedEngine:
+    run: Run, snapshot: str | None = None, options: EngineOptions | None = None, decoding: Decoding | None = None
+) -> LoadedEngine[ReplyEngine]:
     """Load the engine of a run or an exported model of conversations or translations.
 
     Args:
@@ -71,36 +63,35 @@ def load_engine(
     """
     if run.config.task == "language_model":
         raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
-    if uses_onnx(run, options, decoding or run.config.decoding):
-        from seq2seq_chat.engines.onnx.engine import OnnxEngine
-
-        model, warnings = _load_onnx_model(run, snapshot, options)
-        engine = OnnxEngine(model, run.config.model, is_exported=run.is_exported)
-        return LoadedEngine(engine, run.codecs, model.step_number, warnings)
-    load_tensorflow()
-    from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
-
-    trained = load_trained_model(run, snapshot)
-    return LoadedEngine(TensorFlowEngine(trained.model, constant=True), trained.codecs, trained.step, trained.warnings)
+    return _load(run, snapshot, options, decoding or run.config.decoding)
 
 
 def load_language_model_engine(
     run: Run, snapshot: str | None = None, options: EngineOptions | None = None
-) -> LoadedLanguageModel:
+) -> LoadedEngine[LanguageModelEngine]:
     """Load the engine of a run or an exported model of language; see :func:`load_engine`."""
     if run.config.task != "language_model":
         raise RunError(f"run {run.name} is no language model: its task is {run.config.task}; use seq2seq-chat chat")
-    if uses_onnx(run, options, run.config.decoding):
-        from seq2seq_chat.engines.onnx.language_model import OnnxLanguageModel
+    return _load(run, snapshot, options, run.config.decoding)
 
-        model, _ = _load_onnx_model(run, snapshot, options)
-        return LoadedLanguageModel(OnnxLanguageModel(model), run.codecs, model.step_number)
+
+def _load(run: Run, snapshot: str | None, options: EngineOptions | None, decoding: Decoding) -> LoadedEngine[Any]:
+    """Load the engine of a run of any task. decoding: The settings of the searches."""
+    is_text = run.config.task == "language_model"
+    engine: Any
+    if uses_onnx(run, options, decoding):
+        from seq2seq_chat.engines.onnx.engine import OnnxEngine, OnnxLanguageModel
+
+        model, warnings = _load_onnx_model(run, snapshot, options)
+        engine = OnnxLanguageModel(model) if is_text else OnnxEngine(model, run.config.model, run.is_exported)
+        return LoadedEngine(engine, run.codecs, model.step_number, warnings)
     load_tensorflow()
-    from seq2seq_chat.engines.tensorflow.engine import load_language_model
+    from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
     from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 
-    trained = load_language_model(run, snapshot)
-    return LoadedLanguageModel(TensorFlowLanguageModel(trained.model), trained.codecs, trained.step)
+    trained = load_trained_model(run, snapshot)
+    engine = TensorFlowLanguageModel(trained.model) if is_text else TensorFlowEngine(trained.model, constant=True)
+    return LoadedEngine(engine, trained.codecs, trained.step, trained.warnings)
 
 
 def _load_onnx_model(run: Run, snapshot: str | None, options: EngineOptions | None) -> tuple[OnnxModel, list[str]]:

@@ -13,9 +13,13 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import Sample
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.errors import cut
-from seq2seq_chat.text.codec import Codecs, are_equal, convert_tokens
+from seq2seq_chat.text.codec import Codecs, TextCodec, are_equal, convert_tokens
 from seq2seq_chat.text.lexicon import Lexicon, LexiconError
 from seq2seq_chat.text.vocabulary import TURN, UNKNOWN, strip_ids
+
+READABLE = dict.fromkeys(("english", "english_character"), "the letters a to z, digits and . , ! ?")
+READABLE["thesis"] = "words of the letters a to z, digits and . , ! ?"
+"""What tokenizers that remove most characters keep."""
 
 
 class Hypothesis(NamedTuple):
@@ -43,55 +47,53 @@ class Reply(NamedTuple):
 
 
 class HypothesisReader:
-    """Turns hypotheses into tokens.
+    """Turns the hypotheses of a model into text.
 
     Args:
-        codecs: Those of the model.
-        reverse_input: Whether the encoder reads the last token of a source first.
-        replaces_unknown: Whether a token replaces each ``<unknown>``, given the attention of the model.
-        lexicon: What replaces an unknown word that attends to one of its words; other words are copied.
+        config: Of the model.
+        decoding: Whether a token replaces each ``<unknown>``, given the attention of the model, and with which lexicon;
+            words that are not in it are copied.
+        codecs: Of the model.
+
+    Raises:
+        LexiconError: ``decoding.lexicon`` cannot be read.
     """
 
-    def __init__(
-        self, codecs: Codecs, reverse_input: bool, replaces_unknown: bool = False, lexicon: Lexicon | None = None
-    ) -> None:
-        self._codecs, self._reverse_input = codecs, reverse_input
-        self.replaces_unknown, self.lexicon = replaces_unknown, lexicon
-
-    @classmethod
-    def of_settings(cls, config: Config, decoding: Decoding, codecs: Codecs) -> HypothesisReader:
-        """The reader for a model and settings of the search.
-
-        Raises:
-            LexiconError: ``decoding.lexicon`` cannot be read.
-        """
-        replaces, lexicon = decoding.replace_unknown and config.model.attention != "none", None
-        if replaces and decoding.lexicon is not None:
+    def __init__(self, config: Config, decoding: Decoding, codecs: Codecs) -> None:
+        self.codecs, self._reverse_input = codecs, config.data.reverse_input
+        self.replaces_unknown = decoding.replace_unknown and config.model.attention != "none"
+        self.lexicon: Lexicon | None = None
+        if self.replaces_unknown and decoding.lexicon is not None:
             try:
-                lexicon = Lexicon.load(decoding.lexicon, codecs.source.tokenizer)
+                self.lexicon = Lexicon.load(decoding.lexicon, codecs.source.tokenizer)
             except LexiconError as error:
                 raise LexiconError(f"decoding.lexicon: {error}") from error
-        return cls(codecs, config.data.reverse_input, replaces, lexicon)
 
-    def read(self, hypothesis: Hypotheses, source: SourceText) -> tuple[list[str], list[list[float]]]:
-        """The tokens of one hypothesis, and the attention of each to the tokens of the source that were read.
+    def read(self, hypothesis: Hypotheses, source: SourceText) -> Hypothesis:
+        """Read one hypothesis.
 
         Args:
             hypothesis: Fields without batch and n: words [steps], attention [steps, source steps], …
             source: Its tokens are in the order of the text. Those at its beginning that exceed the model's steps are
                 ignored.
-
-        Returns:
-            The tokens, and a row for each of them, with a column for each token of the source. There are no rows
-            without attention or source.
         """
         ids = strip_ids(hypothesis.words[: hypothesis.lengths])
-        words = self._codecs.target.words(ids)
-        rows = self.attention(hypothesis.attention[: len(ids)], source)
-        if not (self.replaces_unknown and rows and UNKNOWN in ids):
-            return words, rows
-        tokens = source.tokens[-hypothesis.attention.shape[1] :]
-        return self._replace_unknown(ids, rows, SourceText(tokens, source.text))
+        words, rows = self.codecs.target.words(ids), self.attention(hypothesis.attention[: len(ids)], source)
+        if self.replaces_unknown and rows and UNKNOWN in ids:
+            tokens = source.tokens[-hypothesis.attention.shape[1] :]
+            words, rows = self._replace_unknown(ids, rows, SourceText(tokens, source.text))
+        text, score, rank = self.codecs.target.text(words), float(hypothesis.scores), float(hypothesis.ranks)
+        return Hypothesis(text, words, score, bool(hypothesis.ended), rows, rank)
+
+    def distinct(self, hypotheses: Hypotheses, source: SourceText) -> list[Hypothesis]:
+        """Read the distinct hypotheses of one utterance, [n, …]: sampling may return duplicates."""
+        found: dict[tuple[int, ...], Hypothesis] = {}
+        for n in range(len(hypotheses.words)):
+            hypothesis = hypotheses.at(n)
+            ids = tuple(hypothesis.words[: hypothesis.lengths].tolist())
+            if np.isfinite(hypothesis.scores) and ids not in found:
+                found[ids] = self.read(hypothesis, source)
+        return list(found.values())
 
     def attention(self, weights: np.ndarray, source: SourceText) -> list[list[float]]:
         """The attention to each token of the source that was read, in the order of the text.
@@ -119,7 +121,7 @@ class HypothesisReader:
         words, attention = [], []
         spelling = original_spelling(source.tokens, source.text)
         for word_id, row in zip(ids, rows, strict=True):
-            tokens = self._codecs.target.words([word_id])
+            tokens = self.codecs.target.words([word_id])
             if word_id == UNKNOWN:
                 position = int(np.argmax(row))
                 tokens = self._replacement(source.tokens[position], spelling[position])
@@ -139,12 +141,12 @@ class HypothesisReader:
         """
         if attended == TURN:
             return []
-        target = self._codecs.target.tokenizer
+        target = self.codecs.target.tokenizer
         entry = self.lexicon.find(attended) if self.lexicon else None
         if tokens := target.encode(entry) if entry is not None else []:
             return tokens
-        if spelled == attended or are_equal(*self._codecs.tokenizers):
-            return convert_tokens([attended], *self._codecs.tokenizers)
+        if spelled == attended or are_equal(*self.codecs.tokenizers):
+            return convert_tokens([attended], *self.codecs.tokenizers)
         return target.encode(spelled)
 
 
@@ -194,6 +196,15 @@ def _fold(text: str) -> str:
     """Lower case, without accents."""
     decomposed = unicodedata.normalize("NFKD", text.lower())
     return "".join(character for character in decomposed if not unicodedata.combining(character))
+
+
+def removed_letters(text: str, tokens: list[str], codec: TextCodec) -> str:
+    """The letters of a text that its tokens lack, even without accents, each once; few tokenizers remove any."""
+    if text.isascii() or not tokens or codec.tokenizer.name not in READABLE:
+        return ""
+    read = set("".join(tokens))
+    letters = dict.fromkeys(filter(str.isalpha, text))
+    return "".join(one for one in letters if read.isdisjoint(unicodedata.normalize("NFKD", one).casefold()))
 
 
 UNKNOWN_LANGUAGE = 0.8

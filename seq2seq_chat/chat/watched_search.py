@@ -14,7 +14,6 @@ from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.search.logit_rules import forbidding_setting, logit_rules
 from seq2seq_chat.search.methods import length_divisor
 from seq2seq_chat.search.records import Candidate, Node, SearchStep
-from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
 END = SPECIAL_WORDS[EOS]
@@ -28,8 +27,7 @@ class WatchedSearch:
         ids: The encoder's input, int32 [1, source steps].
         length: int32 [1]; 0 if the utterance has no tokens, and then there are no steps.
         source: The utterance, with its history.
-        codec: Of the target.
-        reader: Turns hypotheses into tokens.
+        reader: Turns hypotheses into text.
         decoding: The settings; the method is beam search and there is no reranking, whatever they say.
         prefix: Tokens that the reply must start with; ``<eos>`` ends it, and unknown ones are ``<unknown>``.
     """
@@ -40,23 +38,23 @@ class WatchedSearch:
         ids: npt.NDArray[np.int32],
         length: npt.NDArray[np.int32],
         source: SourceText,
-        codec: TextCodec,
         reader: HypothesisReader,
         decoding: Decoding,
         prefix: Sequence[str],
     ) -> None:
         self.source, self.decoding = source, decoding
-        self._engine, self._input, self._codec, self._reader = engine, (ids, length), codec, reader
-        self._prefix = [EOS if token == END else codec.vocabulary.ids([token])[0] for token in prefix]
+        self._engine, self._input, self._reader = engine, (ids, length), reader
+        self._vocabulary = reader.codecs.target.vocabulary
+        self._prefix = [EOS if token == END else self._vocabulary.ids([token])[0] for token in prefix]
 
     def __iter__(self) -> Iterator[SearchStep]:
         """Search, and yield each step."""
         ids, length = self._input
-        return self._engine.watch(self.decoding, ids, length, self._prefix) if length[0] else iter(())
+        return self._engine.search(self.decoding).watch(ids, length, self._prefix) if length[0] else iter(())
 
     def token(self, word: int) -> str:
         """The token of an id; the end marker is ``<eos>``."""
-        return self._codec.vocabulary.words[word]
+        return self._vocabulary.words[word]
 
     def text(self, node: Node) -> str:
         """A hypothesis as people write it."""
@@ -68,7 +66,7 @@ class WatchedSearch:
             attention=np.stack(node.attention),
             ranks=np.array(node.rank),
         )
-        return self._codec.text(self._reader.read(hypothesis, self.source)[0])
+        return self._reader.read(hypothesis, self.source).text
 
     def attention(self, weights: npt.NDArray[np.float32]) -> list[float]:
         """The attention to each token of the source, given that of the encoder's steps; empty without attention."""

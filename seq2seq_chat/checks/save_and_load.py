@@ -14,7 +14,7 @@ from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgr
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.engines.tensorflow.engine import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import load_variables, save_variables
@@ -105,9 +105,7 @@ def load_and_compute(run: Run, output: Path) -> None:
     """In the fresh process: load the model as the chatbot does and the learner as a resumed training does."""
     config = run.config
     make_deterministic(config.seed)
-    trained: TrainedModel[Any] = (
-        load_language_model(run) if config.task == "language_model" else load_trained_model(run)
-    )
+    trained = load_trained_model(run)
     logits = sample_logits(trained.model, config, trained.codecs)
     learner = _build_learner(config, trained.codecs)
     learner.step = int(load_variables(run.checkpoint_path(trained.step), learner.variables)["step"])

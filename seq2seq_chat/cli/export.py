@@ -74,23 +74,16 @@ def _export_saved_model(
 ) -> None:
     from seq2seq_chat.system.versions import load_tensorflow
 
-    is_language_model = run.config.task == "language_model"
-    if is_language_model and (beam_width or n_best):
+    if run.config.task == "language_model" and (beam_width or n_best):
         raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
     load_tensorflow()
-    from seq2seq_chat.export.saved_model.export import (
-        export_saved_model,
-        generation_example,
-        tokens_note,
-        usage_example,
-    )
+    from seq2seq_chat.export.saved_model.export import export_saved_model, tokens_note, usage_example
 
     about = export_saved_model(run, output, snapshot, beam_width, n_best)
     _print_summary(output, about)
     if note := tokens_note(about):
         click.echo(f"{note}\n")
-    example = generation_example if is_language_model else usage_example
-    click.echo(example(output, about), nl=False)
+    click.echo(usage_example(output, about), nl=False)
 
 
 def _export_html(run: Run, output: str, snapshot: str | None) -> None:

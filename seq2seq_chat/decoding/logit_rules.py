@@ -7,6 +7,7 @@ probability that the model assigns to its words, whatever was forbidden.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -89,10 +90,10 @@ def configured_rules(parameters: SearchParameters) -> list[GraphLogitRule]:
     """
     penalty, n = parameters.repetition_penalty, parameters.no_repeat_ngram_size
     rules = (
-        (penalty != 1, repetition_penalty_rule(penalty)),
-        (True, forbid(forbidden_words(parameters.allow_unknown))),
-        (parameters.min_length > 0, min_length_rule(parameters.min_length)),
-        (n > 0, no_repeat_ngram_rule(n)),
+        (penalty != 1, partial(penalize_repetition, penalty)),
+        (True, partial(forbid, forbidden_words(parameters.allow_unknown))),
+        (parameters.min_length > 0, partial(require_length, parameters.min_length)),
+        (n > 0, partial(forbid_repeated_ngrams, n)),
     )
     return [
         rule if condition is True else apply_if(condition, rule) for condition, rule in rules if condition is not False
@@ -120,57 +121,42 @@ def forbidden_words(allow_unknown: Condition) -> Sequence[Any]:
     return [PAD, GO, tf.where(allow_unknown, NO_WORD, UNKNOWN)]
 
 
-def forbid(ids: Sequence[Any]) -> GraphLogitRule:
+def forbid(ids: Sequence[Any], output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
     """Forbid words with these ids."""
-
-    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
-        return output._replace(forbidden=(*output.forbidden, *ids))
-
-    return rule
+    return output._replace(forbidden=(*output.forbidden, *ids))
 
 
-def min_length_rule(min_length: Scalar) -> GraphLogitRule:
+def require_length(min_length: Scalar, output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
     """Forbid the end marker before a reply has ``min_length`` words."""
-
-    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
-        end = tf.one_hot(EOS, output.logits.shape[-1], on_value=NEG_INF, off_value=0.0)
-        return output._replace(logits=tf.where(t < min_length, output.logits + end, output.logits))
-
-    return rule
+    end = tf.one_hot(EOS, output.logits.shape[-1], on_value=NEG_INF, off_value=0.0)
+    return output._replace(logits=tf.where(t < min_length, output.logits + end, output.logits))
 
 
-def no_repeat_ngram_rule(n: Scalar) -> GraphLogitRule:
-    """Forbid words that would repeat an n-gram (Paulus et al. 2018, section 2.5). The end marker is always allowed."""
-
-    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
-        # a word is forbidden if the n - 1 words before it are also the last ones
-        positions, back = tf.range(words.shape[1]), tf.range(1, tf.minimum(n, words.shape[1] + 1))
-        before = tf.gather(words, tf.maximum(positions[:, tf.newaxis] - back, 0), axis=1)
-        last = tf.gather(words, tf.maximum(t - back, 0), axis=1)
-        same = tf.reduce_all(before == last[:, tf.newaxis], axis=2)
-        repeated = tf.where(same & (positions >= n - 1) & (positions < t))
-        rows, ids = tf.cast(repeated[:, 0], tf.int32), tf.gather_nd(words, repeated)
-        forbidden = tf.boolean_mask(tf.stack([rows, ids], axis=1), ids != EOS)
-        masked = tf.fill([tf.shape(forbidden)[0]], NEG_INF)
-        return output._replace(logits=tf.tensor_scatter_nd_min(output.logits, forbidden, masked))
-
-    return rule
+def forbid_repeated_ngrams(n: Scalar, output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
+    """Forbid words that would repeat an n-gram; see :func:`seq2seq_chat.search.logit_rules.forbid_repeated_ngrams`."""
+    # a word is forbidden if the n - 1 words before it are also the last ones
+    positions, back = tf.range(words.shape[1]), tf.range(1, tf.minimum(n, words.shape[1] + 1))
+    before = tf.gather(words, tf.maximum(positions[:, tf.newaxis] - back, 0), axis=1)
+    last = tf.gather(words, tf.maximum(t - back, 0), axis=1)
+    same = tf.reduce_all(before == last[:, tf.newaxis], axis=2)
+    repeated = tf.where(same & (positions >= n - 1) & (positions < t))
+    rows, ids = tf.cast(repeated[:, 0], tf.int32), tf.gather_nd(words, repeated)
+    forbidden = tf.boolean_mask(tf.stack([rows, ids], axis=1), ids != EOS)
+    masked = tf.fill([tf.shape(forbidden)[0]], NEG_INF)
+    return output._replace(logits=tf.tensor_scatter_nd_min(output.logits, forbidden, masked))
 
 
-def repetition_penalty_rule(penalty: Scalar) -> GraphLogitRule:
-    """Make earlier words less probable: positive logits are divided by the penalty, negative ones multiplied.
+def penalize_repetition(penalty: Scalar, output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
+    """Make earlier words less probable; see :func:`seq2seq_chat.search.logit_rules.penalize_repetition`."""
+    rows = tf.shape(words)[0]
+    entries = tf.stack([tf.repeat(tf.range(rows), words.shape[1]), tf.reshape(words, [-1])], axis=1)
+    entries = tf.boolean_mask(entries, (entries[:, 1] != PAD) & (entries[:, 1] != EOS))
+    logits = penalized_logits(output.logits, entries, penalty)
+    return output._replace(logits=logits, normalizer=log_normalizer(logits))
 
-    Source: Keskin et al. 2019, section 4.1, with the usual correction for negative logits. Unlike the other rules this
-    one changes the probabilities, and with them the scores.
-    """
 
-    def rule(output: ModelOutput, words: tf.Tensor, t: tf.Tensor) -> ModelOutput:
-        rows = tf.shape(words)[0]
-        indices = tf.stack([tf.repeat(tf.range(rows), words.shape[1]), tf.reshape(words, [-1])], axis=1)
-        indices = tf.boolean_mask(indices, (indices[:, 1] != PAD) & (indices[:, 1] != EOS))
-        logits = tf.gather_nd(output.logits, indices)
-        logits = tf.where(logits > 0, logits / penalty, logits * penalty)
-        penalized = tf.tensor_scatter_nd_update(output.logits, indices, logits)
-        return output._replace(logits=penalized, normalizer=log_normalizer(penalized))
-
-    return rule
+def penalized_logits(logits: tf.Tensor, entries: tf.Tensor, penalty: Scalar) -> tf.Tensor:
+    """Logits [rows, vocabulary]; entries, (row, word) [n, 2], are divided by the penalty, negative ones multiplied."""
+    values = tf.gather_nd(logits, entries)
+    values = tf.where(values > 0, values / penalty, values * penalty)
+    return tf.tensor_scatter_nd_update(logits, entries, values)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.decoding.logit_rules import Scalar, choose
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.decoding.logit_rules import Scalar, SearchParameters, choose, configured_rules
 from seq2seq_chat.decoding.search import (
     ActiveHypotheses,
     ModelOutput,
@@ -31,28 +31,54 @@ from seq2seq_chat.decoding.search import (
     step_active,
     top_k_words,
 )
-from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, NO_WORD, Hypotheses
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, NO_WORD, Candidates, Hypotheses
 from seq2seq_chat.text.vocabulary import EOS
 
-ChooseWords = Callable[[ModelOutput, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""(step output, row of each active hypothesis: [active], t) → log-probabilities and ids of the next words: [active]."""
+
+def find_hypotheses(
+    inputs: SearchInputs, decoding: Decoding, parameters: SearchParameters, uniform: tf.Tensor | None = None
+) -> Hypotheses:
+    """Search with the settings' method.
+
+    Args:
+        inputs: the model and its limits.
+        decoding: what the graph is made for: the method, its beam width, groups and end.
+        parameters: the other settings, and a beam width of at most that of the graph.
+        uniform: random numbers for sampling in [0, 1), [batch, n, steps]; n hypotheses are sampled, at least one.
+    """
+    inputs = inputs._replace(logit_rules=configured_rules(parameters))
+    if decoding.method == "beam":
+        return beam_search(inputs, decoding, parameters)
+    return sequential_search(inputs, parameters, uniform if decoding.method == "sample" else None)
 
 
-def most_probable_words(step_output: ModelOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The choice of greedy search."""
-    log_probabilities, words = top_k_words(step_output, 1)
-    return log_probabilities[:, 0], words[:, 0]
+def sequential_search(inputs: SearchInputs, parameters: SearchParameters, uniform: tf.Tensor | None) -> Hypotheses:
+    """Extend one hypothesis per utterance by the most probable words, or n by sampled ones, up to the end marker.
 
+    Samples are returned in the order in which they were sampled. So the first one is a fair sample; the most probable
+    of several would not be. Arguments as for :func:`find_hypotheses`; there is no sampling without ``uniform``.
+    """
+    batch = inputs.batch
+    if uniform is not None:
+        n = uniform.shape[1] or tf.shape(uniform)[1]
+        flat = tf.reshape(uniform, [-1, uniform.shape[2]])
+        inputs = inputs._replace(state=repeat_rows(inputs.state, n), memory=repeat_rows(inputs.memory, n))
+        distribution = truncated_softmax(parameters.temperature, parameters.top_k, parameters.top_p)
 
-def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_words) -> Hypotheses:
-    """One hypothesis per utterance, extended by the words that ``choose`` returns up to the end marker."""
+    def next_words(output: ModelOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The log-probabilities and ids of the next words of active hypotheses, [active] each."""
+        if uniform is None:
+            log_probabilities, words = top_k_words(output, 1)
+            return log_probabilities[:, 0], words[:, 0]
+        words = sample_words(distribution(allowed_logits(output)), tf.gather(tf.gather(flat, rows), t, axis=1))
+        return tf.gather(output.logits, words, batch_dims=1) - output.normalizer, words
 
     def extend(
         t: tf.Tensor, partial: PartialHypotheses, active: ActiveHypotheses
     ) -> tuple[PartialHypotheses, ActiveHypotheses]:
         hypotheses, rows, zeros = partial.hypotheses, active.rows, tf.zeros_like(active.rows)
         output = step_active(inputs, active, hypotheses.words[:, 0], t)
-        log_probabilities, words = choose(output, rows, t)
+        log_probabilities, words = next_words(output, rows, t)
         row, row_at_t = tf.stack([rows, zeros], axis=1), tf.stack([rows, zeros, zeros + t], axis=1)
         words_so_far = tf.tensor_scatter_nd_update(hypotheses.words, row_at_t, words)
         scores = tf.tensor_scatter_nd_add(hypotheses.scores, row, log_probabilities)
@@ -65,48 +91,20 @@ def sequential_search(inputs: SearchInputs, choose: ChooseWords = most_probable_
             ranks=scores,
         )
         after = PartialHypotheses(extended, partial.history_with(output.attention, rows, t))
-        ended = (words == EOS) | (log_probabilities == NEG_INF)
-        return after, _without(ended, active._replace(state=output.state))
+        active, ended = active._replace(state=output.state), (words == EOS) | (log_probabilities == NEG_INF)
+        any_ended = tf.reduce_any(ended)
+        return after, tf.cond(any_ended, lambda: reorder_state(active, tf.where(~ended)[:, 0]), lambda: active)
 
     no_words = inputs.no_words(tf.zeros([inputs.batch, 1]))
     partial = search_loop(extend, no_words, first_active(inputs, width=1), inputs.steps)
-    return partial.completed(partial.hypotheses, inputs.source_steps)
-
-
-def _without(ended: tf.Tensor, active: ActiveHypotheses) -> ActiveHypotheses:
-    """The active hypotheses that have not ended. ended: bool [active]."""
-
-    def running() -> ActiveHypotheses:
-        return reorder_state(active, tf.where(~ended)[:, 0])
-
-    return tf.cond(tf.reduce_any(ended), running, lambda: active)
+    found = partial.completed(partial.hypotheses, inputs.source_steps)
+    if uniform is None:
+        return found
+    return Hypotheses(*(tf.reshape(part, tf.concat([[batch, n], tf.shape(part)[2:]], axis=0)) for part in found))
 
 
 TruncatedSoftmax = Callable[[tf.Tensor], tf.Tensor]
 """Logits → probabilities of the next word, both [rows, vocabulary]."""
-
-
-def sampling_search(inputs: SearchInputs, uniform: tf.Tensor, distribution: TruncatedSoftmax) -> Hypotheses:
-    """Several sampled hypotheses for each utterance, in the order in which they were sampled.
-
-    So the first one is a fair sample; the most probable of several would not be.
-
-    Args:
-        inputs: the model and its limits.
-        uniform: random numbers in [0, 1), [batch, n, steps]; n hypotheses are sampled, at least one.
-        distribution: what to sample from; see :func:`truncated_softmax`.
-    """
-    n = uniform.shape[1] or tf.shape(uniform)[1]
-    flat = tf.reshape(uniform, [-1, uniform.shape[2]])
-
-    def choose(step_output: ModelOutput, rows: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words = sample_words(distribution(allowed_logits(step_output)), tf.gather(tf.gather(flat, rows), t, axis=1))
-        return tf.gather(step_output.logits, words, batch_dims=1) - step_output.normalizer, words
-
-    repeated = inputs._replace(state=repeat_rows(inputs.state, n), memory=repeat_rows(inputs.memory, n))
-    rows = sequential_search(repeated, choose)
-    shape = [inputs.batch, n]
-    return Hypotheses(*(tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], axis=0)) for part in rows))
 
 
 def truncated_softmax(
@@ -141,54 +139,19 @@ def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     return tf.minimum(words, probabilities.shape[1] - 1)
 
 
-def beam_search(
-    inputs: SearchInputs,
-    *,
-    width: Scalar,
-    n_best: Scalar,
-    length_penalty: Scalar = 0.0,
-    groups: int = 1,
-    diversity: Scalar = 0.0,
-    max_width: int | None = None,
-    first_end: bool = False,
-) -> Hypotheses:
-    """The ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
+def beam_search(inputs: SearchInputs, decoding: Decoding, parameters: SearchParameters) -> Hypotheses:
+    """The ``n_best`` hypotheses of each utterance; those that do not exist have a score of -inf.
 
-    A hypothesis that has ended stays in the beam with its score and is never continued. The search of an utterance ends
-    when its first ``n_best`` hypotheses have ended and no other can overtake them; with ``first_end``, when any
-    hypothesis of the beam has ended.
-
-    Hypotheses are ranked by their score divided by :func:`length_divisor`. With groups (diverse
-    beam search, Vijayakumar et al. 2018) the beam is divided: each group chooses its next words after the previous
-    ones, and the choice, but not the score, penalizes a word by ``diversity`` nats for each hypothesis of a previous
-    group that has chosen it.
-
-    Args:
-        inputs: the model and its limits.
-        width: hypotheses kept for each utterance.
-        n_best: hypotheses returned, at most ``width``; those that do not exist have a score of -inf.
-        length_penalty: exponent of the divisor; 0 ranks by the scores.
-        groups: a divisor of ``width``.
-        diversity: nats.
-        max_width: computed for each utterance, at least ``width``, which may then be a tensor if there are no groups.
-        first_end: not with groups.
+    See :func:`seq2seq_chat.search.methods.beam_search`, and :func:`find_hypotheses` for the arguments.
     """
-    max_width = max_width or int(width)
-    search = _BeamSearch(inputs, inputs.batch, width, max_width, n_best, length_penalty, groups, diversity, first_end)
+    search = _BeamSearch(inputs, inputs.batch, decoding, parameters)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
-    scores = tf.where(tf.range(max_width) % search.group_size == 0, 0.0, NEG_INF)
+    scores = tf.where(tf.range(search.max_width) % search.group_size == 0, 0.0, NEG_INF)
     partial = inputs.no_words(scores + tf.zeros([search.batch, 1]))
-    partial = search_loop(search.extend, partial, first_active(inputs, max_width, groups), inputs.steps)
-    beam = _merge_groups(partial.hypotheses) if groups > 1 else partial.hypotheses
-    return partial.completed(beam.at(np.s_[:, :n_best]), inputs.source_steps)
-
-
-class _Candidates(NamedTuple):
-    """The best continuations of each hypothesis of a beam: [batch, max_width, n]."""
-
-    words: tf.Tensor  # int32
-    scores: tf.Tensor
-    ranks: tf.Tensor
+    active = first_active(inputs, search.max_width, decoding.beam_groups)
+    partial = search_loop(search.extend, partial, active, inputs.steps)
+    beam = _merge_groups(partial.hypotheses) if decoding.beam_groups > 1 else partial.hypotheses
+    return partial.completed(beam.at(np.s_[:, : parameters.n_best]), inputs.source_steps)
 
 
 @dataclass(frozen=True)
@@ -197,17 +160,17 @@ class _BeamSearch:
 
     inputs: SearchInputs
     batch: tf.Tensor
-    width: Scalar
-    max_width: int
-    n_best: Scalar
-    length_penalty: Scalar
-    groups: int
-    diversity: Scalar
-    first_end: bool
+    decoding: Decoding
+    parameters: SearchParameters
+
+    @property
+    def max_width(self) -> int:
+        """The number of hypotheses that are computed for each utterance."""
+        return self.decoding.beam_width
 
     @property
     def group_size(self) -> int:
-        return self.max_width // self.groups
+        return self.max_width // self.decoding.beam_groups
 
     def extend(
         self, t: tf.Tensor, partial: PartialHypotheses, active: ActiveHypotheses
@@ -232,7 +195,7 @@ class _BeamSearch:
 
     def _candidates(
         self, beam: Hypotheses, active: ActiveHypotheses, is_active: tf.Tensor, output: ModelOutput
-    ) -> _Candidates:
+    ) -> Candidates:
         """The best continuations of each hypothesis; a hypothesis that has ended has one, itself.
 
         At most ``max_width`` continuations of a hypothesis are kept. One more is needed, as with a length penalty the
@@ -247,20 +210,20 @@ class _BeamSearch:
         scores = beam.scores[:, :, tf.newaxis] + self._by_hypothesis(changes)
         lengths = (beam.lengths - tf.cast(beam.ended, tf.int32))[:, :, tf.newaxis]
         lengths += is_active[:, :, tf.newaxis] * tf.cast(words != EOS, tf.int32)
-        return _Candidates(words, scores, self._rank(scores, lengths))
+        return Candidates(words, scores, self._rank(scores, lengths))
 
     def _rank(self, scores: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """What hypotheses are sorted by. lengths: words without the end marker."""
-        return scores / length_divisor(lengths, self.length_penalty)
+        return scores / length_divisor(lengths, self.parameters.length_penalty)
 
-    def _choose(self, candidates: _Candidates, is_active: tf.Tensor) -> tf.Tensor:
+    def _choose(self, candidates: Candidates, is_active: tf.Tensor) -> tf.Tensor:
         """The candidates to keep, group by group, best first: [batch, max_width], indices into max_width · n.
 
         Args:
             is_active: 1 for active hypotheses, 0 for others: [batch, max_width].
         """
         batch, count, size = tf.shape(candidates.ranks)[0], candidates.ranks.shape[2], self.group_size
-        if self.groups == 1:
+        if self.decoding.beam_groups == 1:
             return tf.math.top_k(tf.reshape(candidates.ranks, [batch, size * count]), size).indices
         words = tf.where(is_active[:, :, tf.newaxis] > 0, candidates.words, NO_WORD)
         chosen_words = tf.zeros([batch, 0], tf.int32)
@@ -270,7 +233,7 @@ class _BeamSearch:
             ranks = tf.reshape(candidates.ranks[:, first : first + size], [batch, size * count])
             same = group_words[:, :, tf.newaxis] == chosen_words[:, tf.newaxis]
             same &= (group_words != NO_WORD)[:, :, tf.newaxis]
-            penalties = self.diversity * tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
+            penalties = self.parameters.diversity_penalty * tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
             chosen = tf.math.top_k(ranks - penalties, size).indices
             chosen_words = tf.concat([chosen_words, tf.gather(group_words, chosen, batch_dims=1)], axis=1)
             choices.append(chosen + first * count)
@@ -280,7 +243,7 @@ class _BeamSearch:
         self,
         t: tf.Tensor,
         beam: Hypotheses,
-        candidates: _Candidates,
+        candidates: Candidates,
         choices: tf.Tensor,
         parents: tf.Tensor,
         is_active: tf.Tensor,
@@ -293,8 +256,8 @@ class _BeamSearch:
             return tf.gather(flat, choices, batch_dims=1)
 
         word, score, rank = chosen(candidates.words), chosen(candidates.scores), chosen(candidates.ranks)
-        if self.width is not self.max_width:
-            within = tf.range(self.max_width) < self.width
+        if self.decoding.beam_groups == 1 and self.parameters.beam_width is not self.max_width:
+            within = tf.range(self.max_width) < self.parameters.beam_width
             score, rank = tf.where(within, score, NEG_INF), tf.where(within, rank, NEG_INF)
         old = (beam.words, beam.lengths + is_active, beam.ended, beam.attention, is_active)
         words, lengths, ended, attention, is_active = reorder_state(old, parents)
@@ -312,15 +275,16 @@ class _BeamSearch:
 
     def _finished(self, beam: Hypotheses) -> tf.Tensor:
         """Whether the search of each utterance is finished: bool [batch]."""
-        if self.first_end:
+        if self.decoding.stop == "first_end":
             return tf.reduce_any(beam.ended & (beam.scores > NEG_INF), axis=1) | tf.reduce_all(beam.ended, axis=1)
-        if self.groups > 1:
+        if self.decoding.beam_groups > 1:
             return tf.reduce_all(beam.ended, axis=1)
         # scores only decrease and divisors only increase, so this is an upper bound of the final rank
         bound = self._rank(beam.scores, tf.fill([self.batch, self.max_width], self.inputs.steps))
         bound = tf.where(beam.ended, NEG_INF, bound)
-        best_ended = tf.reduce_all(beam.ended[:, : self.n_best], axis=1)
-        return best_ended & (tf.reduce_max(bound, axis=1) <= beam.ranks[:, self.n_best - 1])
+        n_best = self.parameters.n_best
+        best_ended = tf.reduce_all(beam.ended[:, :n_best], axis=1)
+        return best_ended & (tf.reduce_max(bound, axis=1) <= beam.ranks[:, n_best - 1])
 
 
 def _merge_groups(beam: Hypotheses) -> Hypotheses:

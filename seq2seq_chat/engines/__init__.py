@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,23 +10,13 @@ import numpy as np
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.search.batches import Seeds
-from seq2seq_chat.search.engine import Block, Hypotheses, OnStep, SampleScores, WordDistribution
-from seq2seq_chat.search.records import SearchStep
+from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.engine import Block, BlockRequest, SampleScores
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
 States = list[np.ndarray]
 """The parts of a language model's state, [rows, hidden] each."""
-
-
-class ReplySearch(Protocol):
-    """Finds replies to encoded utterances."""
-
-    def __call__(
-        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
-    ) -> Hypotheses:
-        """Search for replies to encoded utterances; see :func:`search_in_batches`."""
 
 
 class ExactScorer(Protocol):
@@ -62,11 +52,6 @@ class ReplyEngine(Protocol):
     def search(self, decoding: Decoding) -> ReplySearch:
         """A search with the given settings, without reranking."""
 
-    def watch(
-        self, decoding: Decoding, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()
-    ) -> Iterator[SearchStep]:
-        """The steps of a beam search for one utterance; see :meth:`NumPySearch.watch`."""
-
 
 class LanguageModelEngine(Protocol):
     """A language model, as a generator and a scorer use it. All ids are int32."""
@@ -84,25 +69,5 @@ class LanguageModelEngine(Protocol):
     def score(self, inputs: np.ndarray, targets: np.ndarray, states: States) -> tuple[np.ndarray, States]:
         """Read tokens, [rows, steps]: nats and correct predictions of the targets, [2, rows], and the states."""
 
-    def sample_block(
-        self,
-        token: np.ndarray,
-        states: States,
-        uniform: np.ndarray,
-        distribution: WordDistribution,
-        forbidden: tuple[int, ...],
-        explain: bool,
-    ) -> tuple[Block, States]:
-        """Sample tokens.
-
-        Args:
-            token: The last one, ids [rows].
-            states: Before it.
-            uniform: Random numbers in [0, 1), [rows, steps].
-            distribution: To sample from.
-            forbidden: Tokens that are never sampled.
-            explain: Whether to return probabilities, which are those at temperature 1.
-
-        Returns:
-            The tokens as arrays, and the states before the last of them.
-        """
+    def sample_block(self, states: States, request: BlockRequest) -> tuple[Block, States]:
+        """Sample tokens; return them as arrays, and the states before the last one. states: before ``token``."""

@@ -12,7 +12,7 @@ A run trained with either can be decoded with the other, so each implementation 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -37,11 +37,8 @@ def build_model(config: Model, vocabulary_size: int, seed: int, source_vocabular
     Raises:
         UserError: the configuration requires tensorflow-addons, which could not be imported.
     """
-    if config.unrolling == "dynamic":
-        return Seq2Seq(
-            config, vocabulary_size, seed, source_vocabulary_size, lambda decoder: DynamicDecoder(decoder).unroll
-        )
-    return Seq2Seq(config, vocabulary_size, seed, source_vocabulary_size)
+    unroll = (lambda decoder: DynamicDecoder(decoder).unroll) if config.unrolling == "dynamic" else None
+    return Seq2Seq(config, vocabulary_size, seed, source_vocabulary_size, unroll)
 
 
 def load_addons() -> Any:
@@ -105,21 +102,29 @@ class DynamicDecoder:
         wrapper = self._addons.AttentionWrapper(
             cell,
             mechanism,
-            attention_layer=AttentionalLayer(decoder),
+            attention_layer=FunctionLayer(self._combine, decoder.config.hidden_size),
             alignment_history=alignment_history,
             cell_input_fn=None if decoder.feeds_output else lambda inputs, _: inputs,
         )
         return wrapper, wrapper.get_initial_state(batch_size=batch, dtype=tf.float32).clone(cell_state=state)
 
+    def _combine(self, inputs: tf.Tensor) -> tf.Tensor:
+        """h̃ = tanh(W_c [d; c]) of [d; c]: [batch, hidden + encoder output size] → [batch, hidden]."""
+        decoder, hidden_size = self._decoder, self._decoder.config.hidden_size
+        output, context = inputs[:, :hidden_size], inputs[:, hidden_size:]
+        assert decoder.combine_context is not None
+        assert decoder.combine_output is not None
+        return tf.tanh(decoder.combine_context(context) + decoder.combine_output(output))
+
     def _attention_mechanism(self) -> Any:
         attention, hidden_size = self._decoder.attention, self._decoder.config.hidden_size
         if isinstance(attention, AdditiveAttention):
-            query, key = FunctionLayer(attention.query), FunctionLayer(attention.key)
+            query, key = FunctionLayer(attention.query, hidden_size), FunctionLayer(attention.key, hidden_size)
             mechanism = self._addons.BahdanauAttention(hidden_size, query_layer=query, memory_layer=key)
             mechanism.attention_v = attention.score
             return mechanism
         assert isinstance(attention, DotAttention)
-        return self._addons.LuongAttention(hidden_size, memory_layer=FunctionLayer(attention.keys))
+        return self._addons.LuongAttention(hidden_size, memory_layer=FunctionLayer(attention.keys, hidden_size))
 
     def _scheduled_sampler(self, vectors: tf.Tensor, next_inputs: NextInputs, random: RandomContext | None) -> Any:
         """A sampler of the addons that computes the inputs of scheduled sampling."""
@@ -154,12 +159,20 @@ class DynamicSearch:
         self._addons = load_addons().seq2seq
         self._model, self._decoding = model, decoding
         self._decoder = DynamicDecoder(model.decoder)
-        self._logits = LogitsLayer(model, forbidden_ids(decoding.allow_unknown))
+        self._logits = FunctionLayer(self._allowed_logits, model.output.vocabulary_size)
 
     def __call__(self, encoded: EncoderOutput) -> Hypotheses:
         """Replies to encoded utterances."""
         words, attention = self._greedy(encoded) if self._decoding.method == "greedy" else self._beam(encoded)
         return self._score(encoded, words, attention)
+
+    def _allowed_logits(self, hidden: tf.Tensor) -> tf.Tensor:
+        """h̃ → logits, with :data:`MASK_VALUE` for forbidden words: [..., hidden] → [..., vocabulary]."""
+        output, forbidden = self._model.output, forbidden_ids(self._decoding.allow_unknown)
+        logits = output.step_logits(tf.reshape(hidden, [-1, self._model.config.hidden_size]))
+        is_forbidden = tf.reduce_any(tf.range(output.vocabulary_size)[:, tf.newaxis] == forbidden, axis=1)
+        shape = tf.concat([tf.shape(hidden)[:-1], [output.vocabulary_size]], axis=0)
+        return tf.reshape(tf.where(is_forbidden, MASK_VALUE, logits), shape)
 
     def _greedy(self, encoded: EncoderOutput) -> tuple[tf.Tensor, tf.Tensor]:
         """Words [batch, 1, steps], attention [batch, 1, steps, source steps]."""
@@ -268,51 +281,15 @@ class StackedCells(tf.keras.layers.Layer):
         return cells[-1].output, (*cells, time + 1)
 
 
-class AttentionalLayer(tf.keras.layers.Layer):
-    """h̃ = tanh(W_c [d; c]) of the concatenated decoder output and context."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        super().__init__()
-        self._decoder = decoder
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """[batch, hidden + encoder output size] → [batch, hidden]."""
-        hidden_size = self._decoder.config.hidden_size
-        output, context = inputs[:, :hidden_size], inputs[:, hidden_size:]
-        assert self._decoder.combine_context is not None
-        assert self._decoder.combine_output is not None
-        return tf.tanh(self._decoder.combine_context(context) + self._decoder.combine_output(output))
-
-    def compute_output_shape(self, shape: Any) -> Any:
-        return tf.TensorShape([*shape[:-1], self._decoder.config.hidden_size])
-
-
 class FunctionLayer(tf.keras.layers.Layer):
-    """A function of the model as a Keras layer."""
+    """A function of the model as a Keras layer. size: of the last axis of its output."""
 
-    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor], size: int) -> None:
         super().__init__()
-        self._function = function
+        self._function, self._size = function, size
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         return self._function(inputs)
 
-
-class LogitsLayer(tf.keras.layers.Layer):
-    """From h̃ to logits; forbidden words get :data:`MASK_VALUE`."""
-
-    def __init__(self, model: Seq2Seq, forbidden: Sequence[int]) -> None:
-        super().__init__()
-        self._model, self._forbidden = model, forbidden
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """[..., hidden] → [..., vocabulary]."""
-        output = self._model.output
-        flat = tf.reshape(inputs, [-1, self._model.config.hidden_size])
-        logits = output.step_logits(flat)
-        forbidden = tf.reduce_any(tf.range(output.vocabulary_size)[:, tf.newaxis] == self._forbidden, axis=1)
-        logits = tf.where(forbidden, MASK_VALUE, logits)
-        return tf.reshape(logits, tf.concat([tf.shape(inputs)[:-1], [output.vocabulary_size]], axis=0))
-
     def compute_output_shape(self, shape: Any) -> Any:
-        return tf.TensorShape([*shape[:-1], self._model.output.vocabulary_size])
+        return tf.TensorShape([*shape[:-1], self._size])

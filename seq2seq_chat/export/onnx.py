@@ -15,7 +15,7 @@ import onnx
 from seq2seq_chat import __version__
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
-from seq2seq_chat.config import Config, TextSettings
+from seq2seq_chat.config import Config
 from seq2seq_chat.engines.onnx.manifest import write_manifest
 from seq2seq_chat.engines.onnx.writer import describe_graphs, model_graphs
 from seq2seq_chat.export import ExportError, ensure_empty, new_folder
@@ -72,7 +72,8 @@ def export_onnx(
             write_atomically(temporary / name, _serialize(name, graph))
         trained.codecs.save(temporary)
         Run(temporary).save_config(config)
-        write_atomically(temporary / "README.txt", readme(about, _known_tokens(trained.codecs)))
+        frequent = trained.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :]
+        write_atomically(temporary / "README.txt", readme(about, frequent[:4]))
         for name, packages in requirements(config).items():
             write_atomically(temporary / name, packages)
         write_manifest(temporary, about)
@@ -81,10 +82,17 @@ def export_onnx(
 
 def describe(codecs: Codecs, config: Config) -> dict[str, Any]:
     """What a program must know about a model to use its graphs."""
-    data = config.data
-    sides = {"source": (data.source_text, ""), "target": (data.target_text, "")}
-    if not data.has_shared_vocabulary:
-        sides["target"] = (data.target_text, TARGET_PREFIX)
+    data, target_prefix = config.data, "" if config.data.has_shared_vocabulary else TARGET_PREFIX
+    texts = {
+        side: {
+            "tokenizer": text.tokenizer,
+            "lowercase": text.lowercase,
+            "normalize_apostrophes": text.normalize_apostrophes,
+            "vocabulary": f"{prefix}{VOCABULARY_FILE}",
+            "tokenizer_file": f"{prefix}{TOKENIZER_FILE}" if text.tokenizer == "subword" else None,
+        }
+        for side, text, prefix in (("source", data.source_text, ""), ("target", data.target_text, target_prefix))
+    }
     return {
         "name": config.name,
         "special_words": {word: index for index, word in enumerate(SPECIAL_WORDS)},
@@ -92,28 +100,12 @@ def describe(codecs: Codecs, config: Config) -> dict[str, Any]:
         "target_steps": config.model.decoder_steps,
         "reverse_input": data.reverse_input,
         "context_turns": data.context_turns,
-        "texts": {side: _describe_text(*text) for side, text in sides.items()},
+        "texts": texts,
         "vocabulary_size": len(codecs.target.vocabulary),
         "source_vocabulary_size": len(codecs.source.vocabulary),
         "parameters": sum(parameter_counts(config, *codecs.vocabulary_sizes).values()),
         "decoding": json.loads(config.decoding.model_dump_json()),
     }
-
-
-def _describe_text(text: TextSettings, prefix: str) -> dict[str, Any]:
-    """The tokenizer of one side and the files that belong to it."""
-    return {
-        "tokenizer": text.tokenizer,
-        "lowercase": text.lowercase,
-        "normalize_apostrophes": text.normalize_apostrophes,
-        "vocabulary": f"{prefix}{VOCABULARY_FILE}",
-        "tokenizer_file": f"{prefix}{TOKENIZER_FILE}" if text.tokenizer == "subword" else None,
-    }
-
-
-def _known_tokens(codecs: Codecs) -> list[str]:
-    """The most frequent tokens of the source, for an example."""
-    return codecs.source.vocabulary.words[len(SPECIAL_WORDS) :][:4]
 
 
 def _serialize(name: str, graph: onnx.ModelProto) -> bytes:

@@ -12,7 +12,7 @@ from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import set_decoding
 from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.engines.tensorflow.engine import load_language_model
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.report.chapters import (
@@ -112,7 +112,7 @@ def _measure(run: RunMeasurements, prompts: Sequence[str], report: Report) -> li
     for snapshot in sample_evenly(available_snapshots(run.run), MAX_SNAPSHOTS):
         report.on_progress(f"{run.name}: measuring snapshot {snapshot.label}")
         with run.record_errors(f"snapshot {snapshot.label}"):
-            trained = load_language_model(run.run, snapshot.name)
+            trained = load_trained_model(run.run, snapshot.name)
             generator = Generator(TensorFlowLanguageModel(trained.model), trained.codecs.source)
             texts = ["".join(generator.stream(prompt, LENGTH, run.decoding, SEED)) for prompt in prompts]
             metrics, gradients = None, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -48,9 +48,9 @@ class Hypotheses(NamedTuple):
 class Candidates(NamedTuple):
     """The best continuations of each hypothesis of a beam, [batch, width, n]; one that has ended has one, itself."""
 
-    words: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float32]
-    ranks: npt.NDArray[np.float32]
+    words: Any  # int32
+    scores: Any
+    ranks: Any
 
 
 OnStep = Callable[[int, Hypotheses], bool]
@@ -81,6 +81,14 @@ State: TypeAlias = Any
 """What an engine keeps for each active hypothesis; a search only hands it on."""
 
 
+class Rows(NamedTuple):
+    """The state of an engine that keeps a row of arrays or tensors for each hypothesis."""
+
+    state: Sequence[Any]  # of the decoder, [rows, …] each
+    memory: Sequence[Any]  # what the decoder reads at every step, [rows, …] each
+    utterances: npt.NDArray[np.int32]  # of each row, [rows]
+
+
 class WordDistribution(NamedTuple):
     """The distribution to sample from.
 
@@ -102,6 +110,16 @@ class WordDistribution(NamedTuple):
             ALL_WORDS if top_k is None else min(top_k, ALL_WORDS),
             ALL_PROBABILITY if top_p is None else top_p,
         )
+
+
+class BlockRequest(NamedTuple):
+    """What a language model is asked to sample."""
+
+    token: np.ndarray  # the last one, ids int32 [rows]
+    uniform: np.ndarray  # random numbers in [0, 1), [rows, steps]
+    distribution: WordDistribution
+    forbidden: tuple[int, ...] = ()  # tokens that are never sampled
+    explain: bool = False  # whether to return probabilities, which are those at temperature 1
 
 
 class Sampling(NamedTuple):

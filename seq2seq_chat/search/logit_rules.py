@@ -146,13 +146,8 @@ def choose_words(
         attention: [rows, source steps].
         request: What the search asks for.
     """
-    rows, edits, forced = np.arange(len(logits)), request.edits, request.forced
-    reported = top_k(logits, min(request.reported, logits.shape[1])) if request.reported else None
-    looked_up = None  # words whose log-probabilities do not depend on what is forbidden
-    if reported is not None or forced is not None:
-        parts = [part for part in (reported, None if forced is None else forced[:, np.newaxis]) if part is not None]
-        looked_up = np.concatenate(parts, axis=1)
-        before = np.take_along_axis(logits, looked_up, axis=1) - normalizer[:, np.newaxis]
+    edits, forced, normalizer_before = request.edits, request.forced, normalizer
+    before = logits.copy() if request.reported or forced is not None else logits
     if len(edits.penalized):
         entries = tuple(edits.penalized.T)
         values, penalty = logits[entries], np.float32(edits.penalty)
@@ -169,16 +164,19 @@ def choose_words(
         words = top_k(logits, min(request.k, logits.shape[1]))
     log_probabilities = np.take_along_axis(logits, words, axis=1) - normalizer[:, np.newaxis]
     output = StepOutput(words.astype(np.int32), log_probabilities, attention)
-    if looked_up is None:
-        return output
-    after = np.take_along_axis(logits, looked_up, axis=1) - normalizer[:, np.newaxis]
-    allowed = after > NEG_INF
-    values = np.where(allowed, after, before)
+
+    def look_up(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities of words, with the rules unless they forbid it, and whether they allow it."""
+        after = np.take_along_axis(logits, ids, axis=1) - normalizer[:, np.newaxis]
+        allowed = after > NEG_INF
+        without = np.take_along_axis(before, ids, axis=1) - normalizer_before[:, np.newaxis]
+        return np.where(allowed, after, without), allowed
+
     if forced is not None:
-        output = output._replace(forced=values[rows, -1])
-    if reported is not None:
-        count = reported.shape[1]
-        output = output._replace(reported=Reported(reported.astype(np.int32), values[:, :count], allowed[:, :count]))
+        output = output._replace(forced=look_up(forced[:, np.newaxis])[0][:, 0])
+    if request.reported:
+        ids = top_k(before, min(request.reported, logits.shape[1]))
+        output = output._replace(reported=Reported(ids.astype(np.int32), *look_up(ids)))
     return output
 
 

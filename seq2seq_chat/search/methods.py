@@ -41,34 +41,42 @@ OnHypotheses = Callable[[Hypotheses], bool]
 """Called with the hypotheses after each step, which have no attention yet; whether to continue."""
 
 
-def greedy_search(
+def sequential_search(
     size: SearchSize,
     decoding: Decoding,
     prefixes: Sequence[Sequence[int]] = (),
     on_step: OnHypotheses | None = None,
-    sampling: Callable[[np.ndarray, int], Sampling] | None = None,
+    uniform: npt.NDArray[np.float64] | None = None,
 ) -> Search:
-    """Extend one hypothesis per utterance by the most probable word, up to the end marker.
+    """Extend hypotheses by the most probable word, or by sampled ones, up to the end marker.
+
+    Samples are returned in the order of sampling. So the first one is a fair sample; the most probable of several would
+    not be. Random numbers are a function of (seed, utterance): the same utterance with the same seed gets the same
+    replies, alone or in a batch.
 
     Args:
         size: The sizes of the search.
-        decoding: The settings of the logit rules.
+        decoding: The settings of distribution and logit rules.
         prefixes: Ids of the words that the reply to each utterance starts with, even if rules forbid them.
         on_step: Watches the search, and can end it.
-        sampling: Samples words, given the rows of the active hypotheses, [active], and the number of words so far.
+        uniform: Random numbers in [0, 1), [batch, n, steps]: n hypotheses are sampled for each utterance, at least one.
+            None for greedy search, which finds one.
     """
     rules, batch, steps = logit_rules(decoding), size.batch, size.steps
-    forced = forced_words(prefixes, batch, steps)
-    hypotheses = empty_hypotheses(np.zeros([batch, 1]), size)
-    words, lengths, scores, ended, attention, _ = (field[:, 0] for field in hypotheses)
-    parents = active = np.arange(batch, dtype=np.int32)
-    previous = np.full(batch, GO, np.int32)
+    n = 1 if uniform is None else uniform.shape[1]
+    distribution = WordDistribution.of_settings(decoding)
+    forced = np.repeat(forced_words(prefixes, batch, steps), n, axis=0)
+    hypotheses = empty_hypotheses(np.zeros([batch, n]), size)
+    flat = (field.reshape(batch * n, *field.shape[2:]) for field in hypotheses)  # of the same memory
+    words, lengths, scores, ended, attention, _ = flat
+    active = np.arange(batch * n, dtype=np.int32)
+    parents, previous = active // n, np.full(len(active), GO, np.int32)
     for t in range(steps if batch else 0):
         output = yield StepRequest(
             previous,
             parents,
             combined_edits(rules, words[active, :t]),
-            sampling=sampling and sampling(active, t),
+            sampling=None if uniform is None else Sampling(uniform.reshape(-1, steps)[active, t], distribution),
             forced=forced_at(forced, active, t),
         )
         chosen, log_probabilities = output.words[:, 0], output.log_probabilities[:, 0]
@@ -87,48 +95,6 @@ def greedy_search(
         if not len(active) or (on_step is not None and not on_step(hypotheses)):
             break
     return hypotheses._replace(ranks=hypotheses.scores.copy())
-
-
-def sampling_search(
-    size: SearchSize,
-    decoding: Decoding,
-    uniform: npt.NDArray[np.float64],
-    prefixes: Sequence[Sequence[int]] = (),
-    on_step: OnHypotheses | None = None,
-) -> Search:
-    """Sample several hypotheses for each utterance, in the order in which they are returned.
-
-    So the first one is a fair sample; the most probable of several would not be. Random numbers are a function of
-    (seed, utterance): the same utterance with the same seed gets the same replies, alone or in a batch.
-
-    Args:
-        size: The sizes of the search.
-        decoding: The settings of distribution and logit rules.
-        uniform: Random numbers in [0, 1), [batch, n, steps]; n hypotheses are sampled, at least one.
-        prefixes: See :func:`greedy_search`.
-        on_step: See :func:`greedy_search`.
-    """
-    batch, n, steps = uniform.shape
-    flat, distribution = uniform.reshape(batch * n, steps), WordDistribution.of_settings(decoding)
-
-    def by_utterance(rows: Hypotheses) -> Hypotheses:
-        return Hypotheses(*(field.reshape(batch, n, *field.shape[2:]) for field in rows))
-
-    rows = greedy_search(
-        size._replace(batch=batch * n),
-        decoding,
-        [prefix for prefix in prefixes for _ in range(n)],
-        on_step and (lambda hypotheses: on_step(by_utterance(hypotheses))),
-        lambda active, t: Sampling(flat[active, t], distribution),
-    )
-    request = next(rows)
-    request = request._replace(parents=request.parents // n)  # the first step reads the state of the utterance
-    try:
-        while True:
-            output = yield request
-            request = rows.send(output)
-    except StopIteration as end:
-        return by_utterance(end.value)
 
 
 def empty_hypotheses(scores: np.ndarray, size: SearchSize) -> Hypotheses:
@@ -205,8 +171,7 @@ def beam_search(
         candidates, is_active = _candidates(beam, active, output, forced[:, t], decoding)
         choices = _choose(candidates, is_active, decoding)
         if recorder is not None:
-            is_forced = output.forced is not None
-            recorder.record(output, candidates, choices, is_active[0], active, int(forced[0, t]) if is_forced else None)
+            recorder.record(output, candidates, choices, active, int(forced[0, t]))
         beam, origins = _extended(t, beam, candidates, choices, is_active)
         history.reorder(origins, t, is_active)
         is_running = ~(beam.ended | _is_finished(beam, decoding, size.steps)[:, np.newaxis])

@@ -86,9 +86,8 @@ class Recorder:
         output: StepOutput,
         candidates: Candidates,
         choices: np.ndarray,
-        is_active: np.ndarray,
         active: np.ndarray,
-        forced: int | None,
+        forced: int,
     ) -> None:
         """Record a step.
 
@@ -96,11 +95,10 @@ class Recorder:
             output: Of the engine.
             candidates: See :class:`Candidates`; batch is 1.
             choices: Those that were chosen, [1, width], indices into width · n.
-            is_active: Places in the beam whose hypotheses were extended, bool [width].
-            active: The same, ascending.
-            forced: The word that continues every hypothesis, if one is forced.
+            active: Places in the beam whose hypotheses were extended, ascending.
+            forced: The word that continues every hypothesis; ``NO_WORD`` if none is forced.
         """
-        places = self._nodes or [self._root] * len(is_active)
+        places = self._nodes or [self._root] * candidates.words.shape[1]
         row_of = {int(place): row for row, place in enumerate(active)}
         kept: dict[tuple[int, int], Node] = {}  # by row and word
         nodes: list[Node | None] = []
@@ -109,7 +107,7 @@ class Recorder:
             node, score = places[place], float(candidates.scores[0, place, index])
             if node is None or not np.isfinite(score):
                 nodes.append(None)
-            elif not is_active[place]:
+            elif place not in row_of:
                 nodes.append(node)
             else:
                 row, word = row_of[place], int(candidates.words[0, place, index])
@@ -128,7 +126,7 @@ class Recorder:
         self.step = SearchStep(expansions, _ranked([node for node in nodes if node is not None]))
 
     def _candidates(
-        self, node: Node, output: StepOutput, row: int, kept: dict[tuple[int, int], Node], forced: int | None
+        self, node: Node, output: StepOutput, row: int, kept: dict[tuple[int, int], Node], forced: int
     ) -> list[Candidate]:
         """List the most probable words after a hypothesis and all that were kept, most probable first."""
         assert output.reported is not None
@@ -136,7 +134,7 @@ class Recorder:
         chosen = zip(output.words[row].tolist(), output.log_probabilities[row].tolist(), strict=True)
         columns = [(word, log_probability, True) for word, log_probability in chosen]
         columns += zip(*(field[row].tolist() for field in output.reported), strict=True)
-        if forced is not None and output.forced is not None:
+        if output.forced is not None:
             columns.append((forced, float(output.forced[row]), True))
         for word, log_probability, is_allowed in columns:
             if word in found or word in (PAD, GO) or not np.isfinite(log_probability):
@@ -145,7 +143,7 @@ class Recorder:
             score = node.score + log_probability
             rank = score / self._divisors[len(node.words) + (word != EOS)]
             fate: Fate = "outranked" if is_allowed else "forbidden"
-            if forced is not None:
+            if output.forced is not None:
                 fate = "outranked" if word == forced else "not_forced"
             found[word] = Candidate(word, log_probability, score, rank, "kept" if child else fate, child)
         ordered = sorted(found.values(), key=lambda candidate: -candidate.log_probability)

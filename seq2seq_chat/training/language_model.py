@@ -66,7 +66,7 @@ class LanguageModelValidator:
         if not prompts:
             return []
         seeds = [(self._decoding.seed or 0) + number for number in range(len(prompts))]
-        blocks = list(self._generator.blocks(prompts, CONTINUATION, self._decoding, seeds))
+        blocks = [block.ids for block in self._generator.blocks(prompts, CONTINUATION, self._decoding, seeds)]
         samples = []
         for start, prompt, ids in zip(self._starts, prompts, np.concatenate(blocks, axis=1), strict=True):
             original = self._tokens[start + PROMPT : start + PROMPT + CONTINUATION].tolist()

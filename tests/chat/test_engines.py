@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, uses_onnx
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.export.onnx import export_onnx
@@ -16,6 +15,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from tests.conftest import Cli
 from tests.model.test_seq2seq import ARCHITECTURES
+from tests.engines.onnx.conftest import compare_replies
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 
 WORDS = [f"word{index}" for index in range(20)]
@@ -30,11 +30,7 @@ SEARCHES = [
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
 
-@pytest.mark.parametrize(
-    "architecture",
-    [*ARCHITECTURES[:3], *(pytest.param(each, marks=pytest.mark.slow) for each in ARCHITECTURES[3:])],
-    ids=str,
-)
+@pytest.mark.parametrize("architecture", ARCHITECTURES[:3], ids=str)  # tests/export/onnx has the graphs of all
 def test_replies_are_the_same(architecture: dict[str, object], tmp_path: Path) -> None:
     changes = [
         f"model.{name}={'null' if value is None else str(value).lower()}" for name, value in architecture.items()
@@ -43,18 +39,7 @@ def test_replies_are_the_same(architecture: dict[str, object], tmp_path: Path) -
     ours, theirs = Chatbot.load(run), Chatbot.load(run, engine=TENSORFLOW)
     assert [type(bot.engine).__name__ for bot in (ours, theirs)] == ["OnnxEngine", "TensorFlowEngine"]
     for decoding in SEARCHES:
-        for found, expected in zip(ours.replies(TEXTS, decoding), theirs.replies(TEXTS, decoding), strict=True):
-            assert [h.words for h in found.hypotheses] == [h.words for h in expected.hypotheses]
-            scores = [[h.score for h in reply.hypotheses] for reply in (found, expected)]
-            np.testing.assert_allclose(*scores, rtol=1e-3, atol=2e-3)  # large weights amplify rounding
-
-
-def test_texts_are_the_same(tmp_path: Path) -> None:
-    run = random_language_run(tmp_path, "the cat sat on the mat\n")
-    ours, theirs = Generator.load(run), Generator.load(run, engine=TENSORFLOW)
-    for decoding in (Decoding(method="sample"), Decoding(method="sample", temperature=0.5, top_p=0.8)):
-        texts = ["".join(generator.stream("the ", 100, decoding, seed=5)) for generator in (ours, theirs)]
-        assert texts[0] == texts[1]
+        compare_replies(ours, theirs, TEXTS, decoding, tolerance=5e-3)  # large weights amplify rounding
 
 
 @pytest.mark.parametrize("verb", ["chat", "generate", "serve"])

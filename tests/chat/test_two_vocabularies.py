@@ -16,7 +16,6 @@ from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.text.codec import Codecs, TextCodec, convert_tokens
 from seq2seq_chat.text.tokenizers import TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
-from tests.conftest import Cli
 from tests.random_runs import make_codec, random_model, random_run, small_config
 
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
@@ -38,30 +37,18 @@ def bot() -> Chatbot:
     return make_bot(make_codec("unicode", SOURCE_WORDS), make_codec("english", TARGET_WORDS))
 
 
-class FixedSearch:
-    """Finds one hypothesis, with given attention, for every utterance."""
-
-    def __init__(self, words: list[int], attention: list[list[float]]) -> None:
-        padded = np.zeros([len(attention), 8])
-        for row, weights in zip(padded, attention, strict=True):
-            row[: len(weights)] = weights
-        self._words, self._attention = [*words, EOS], padded
-
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, *_: object) -> Hypotheses:
-        count, size = len(source), len(self._words)
-        return Hypotheses(
-            words=np.tile(np.array(self._words, np.int32), [count, 1, 1]),
-            lengths=np.full([count, 1], size, np.int32),
-            scores=np.full([count, 1], -1.0, np.float32),
-            ranks=np.full([count, 1], -1.0, np.float32),
-            ended=np.ones([count, 1], bool),
-            attention=np.tile(np.vstack([self._attention, np.zeros([1, 8])]), [count, 1, 1, 1]),
-        )
+def fixed_search(words: list[int], attention: list[list[float]]) -> Any:
+    """A search that finds one hypothesis, with given attention, for every utterance."""
+    padded = np.zeros([1, 1, len(words) + 1, 8])
+    for row, weights in zip(padded[0, 0], attention, strict=False):
+        row[: len(weights)] = weights
+    one = (np.array([[[*words, EOS]]]), [[len(words) + 1]], [[-1.0]], [[True]], padded, [[-1.0]])
+    return lambda source, *_: Hypotheses(*(np.repeat(field, len(source), axis=0) for field in one))
 
 
 def test_each_side_has_its_vocabulary(bot: Chatbot, monkeypatch: pytest.MonkeyPatch) -> None:
     attention = [[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25] * 4, [0.0, 1.0, 0.0, 0.0]]
-    search = FixedSearch([4, 5, 6, 8], attention)  # where is the ?
+    search = fixed_search([4, 5, 6, 8], attention)  # where is the ?
     read: list[Any] = []
     monkeypatch.setattr(bot, "search", lambda decoding: lambda *inputs: read.append(inputs) or search(*inputs))
     reply = bot.reply("Où est it?")
@@ -92,7 +79,7 @@ def test_unknown_words_become_tokens_of_the_target(
 ) -> None:
     source = bot.codecs.source.tokenizer.encode(text)
     attention = [[float(column == attended) for column in range(len(source))]] * 3
-    monkeypatch.setattr(bot, "search", lambda decoding: FixedSearch([6, UNKNOWN, 12], attention))
+    monkeypatch.setattr(bot, "search", lambda decoding: fixed_search([6, UNKNOWN, 12], attention))
     (hypothesis,) = bot.reply(text, Decoding(allow_unknown=True, replace_unknown=True)).hypotheses
     assert (hypothesis.words, hypothesis.text) == (words, expected)
     assert [len(row) for row in hypothesis.attention] == [len(source)] * len(words)
@@ -105,7 +92,7 @@ def test_a_turn_marker_is_not_copied() -> None:
         *(make_codec("unicode", [*SOURCE_WORDS, TURN]), make_codec("english", TARGET_WORDS)),
         *("data.context_turns=2", "decoding.allow_unknown=true", "decoding.replace_unknown=true"),
     )
-    bot.search = lambda decoding: FixedSearch([6, UNKNOWN], [[0, 1, 0], [0, 1, 0]])  # type: ignore[assignment,method-assign]
+    bot.search = lambda decoding: fixed_search([6, UNKNOWN], [[0, 1, 0], [0, 1, 0]])  # type: ignore[assignment,method-assign]
     reply = bot.reply("chat", history=["Où"])
     assert (reply.source_words, reply.text) == (["Où", TURN, "chat"], "the")
 
@@ -171,21 +158,3 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
     ranks = [hypothesis.rank for hypothesis in hypotheses]
     assert ranks == sorted(ranks, reverse=True)
     assert len(set(ranks)) == len(ranks) == 6
-
-
-@pytest.mark.slow
-def test_a_pipe_of_tokens_and_texts(cli: Cli, tmp_path: Path) -> None:
-    codecs = Codecs(make_codec("unicode", SOURCE_WORDS), make_codec("english", ["yes", "no", ",", "?", "."]))
-    config = small_config("data.tokenizer=unicode", "data.target_tokenizer=english")
-    run = random_run(tmp_path, config, codecs)
-    lines = ["Où est le chat ?", "", "Je l'aime."]
-    expected = Chatbot.load(run).replies(lines)
-    stdin = "\n".join(lines).encode()
-    texts, tokens, n_best = (
-        cli("chat", run.path, *options, stdin=stdin).out.splitlines()
-        for options in ([], ["--tokens"], ["--tokens", "--beam-width", 1, "--n-best", 1])
-    )
-    assert texts == [reply.text for reply in expected]
-    assert tokens == [" ".join(reply.hypotheses[0].words) if reply.hypotheses else "" for reply in expected]
-    assert [line.split("\t")[-1] for line in n_best] == [tokens[0], "", "", tokens[2], ""]
-    assert texts != tokens, "some reply has a punctuation mark"

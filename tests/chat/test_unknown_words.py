@@ -2,8 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +16,7 @@ from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.predictions import predict
 from seq2seq_chat.runs.run import Run, create_run
+from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import EOS, TURN, UNKNOWN
 from seq2seq_chat.training.validation import SampleValidator
@@ -171,12 +170,17 @@ def test_the_lexicon_of_the_command_line(cli: Cli, run: Run, tmp_path: Path) -> 
     assert result.out == ""
 
 
+def hypothesis(words: list[int], attention: np.ndarray) -> Hypotheses:
+    """One hypothesis, without batch and n."""
+    return Hypotheses(np.array(words), len(words), -1.0, True, attention, -1.0)
+
+
 def test_without_attention_nothing_is_replaced() -> None:
     """And a lexicon that is not used is not read."""
     config = config_of("model.attention=none", "decoding.lexicon=missing.tsv")
-    reader = HypothesisReader.of_settings(config, config.decoding, CODECS)
-    hypothesis: Any = SimpleNamespace(words=np.array([UNKNOWN, EOS]), lengths=2, attention=np.zeros([2, 0]))
-    assert reader.read(hypothesis, SourceText(["Anna"], "Anna")) == (["<unknown>"], [])
+    reader = HypothesisReader(config, config.decoding, CODECS)
+    read = reader.read(hypothesis([UNKNOWN, EOS], np.zeros([2, 0])), SourceText(["Anna"], "Anna"))
+    assert (read.words, read.attention) == (["<unknown>"], [])
 
 
 def test_sources_keep_their_words_and_earlier_turns(tmp_path: Path) -> None:
@@ -194,20 +198,19 @@ def test_an_entry_without_tokens_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("Anna\tАнна\ncat\tКот chat\n", encoding="utf-8")
     codecs = Codecs(CODECS.source, make_codec("english", ["le"]))
     config = config_of(f"decoding.lexicon={tmp_path}/words.tsv")
-    reader = HypothesisReader.of_settings(config, config.decoding, codecs)
-    hypothesis: Any = SimpleNamespace(words=np.array([UNKNOWN, UNKNOWN, EOS]), lengths=3, attention=np.eye(3)[:, :2])
-    assert reader.read(hypothesis, SourceText(["Anna", "cat"], "Anna cat"))[0] == ["anna", "chat"]
+    reader = HypothesisReader(config, config.decoding, codecs)
+    unknown = hypothesis([UNKNOWN, UNKNOWN, EOS], np.eye(3)[:, :2])
+    assert reader.read(unknown, SourceText(["Anna", "cat"], "Anna cat")).words == ["anna", "chat"]
 
 
 def test_copies_keep_capitals_and_accents_if_the_target_has_them() -> None:
     """The tokenizer of the source, english, removes them; a number of tokens is cut off at the beginning."""
     codecs = Codecs(make_codec("english", ["the"]), make_codec("unicode", ["le"]))
     config = small_config(*ALLOWED, "data.tokenizer=english", "data.target_tokenizer=unicode")
-    reader = HypothesisReader.of_settings(config, config.decoding, codecs)
+    reader = HypothesisReader(config, config.decoding, codecs)
     text = "zoe sees İzmir, and the ZOË sees Zoë & Zoé"
     tokens = codecs.source.tokenizer.encode(text)[-6:]
-    hypothesis: Any = SimpleNamespace(words=np.full(6, UNKNOWN), lengths=6, attention=np.eye(6))
-    words, _ = reader.read(hypothesis, SourceText(tokens, text))
+    words = reader.read(hypothesis([UNKNOWN] * 6, np.eye(6)), SourceText(tokens, text)).words
     assert tokens == ["and", "the", "zoe", "sees", "zoe", "zoe"]
     assert words == ["and", "the", "ZOË", "sees", "Zoë", "Zoé"]  # in NFC
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.data.running_text import encode_text
-from seq2seq_chat.engines.tensorflow.engine import load_language_model
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli, CommandResult, run_command
@@ -77,7 +77,7 @@ def test_the_loss_of_evaluate_is_that_of_numpy(trained_text: tuple[Run, CommandR
     result = run_command("evaluate", run.path, "--json", json_file)
     assert result.status == 0, result
     metrics = json.loads(json_file.read_text(encoding="utf-8"))
-    trained = load_language_model(run)
+    trained = load_trained_model(run)
     nats = Reference(trained.model).text_loss(encode_text(TEXT[:700], trained.codecs.source))
     assert metrics["loss"] == pytest.approx(float(np.mean(nats)), rel=1e-5)
     assert metrics["loss_bits"] == pytest.approx(float(np.mean(nats)) / math.log(2), rel=1e-5)
@@ -125,7 +125,7 @@ def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tu
     logits = Reference(generator.engine.model).text_logits(prompt)[-1] / 0.8
     logits[:4] = -np.inf
     probabilities = np.exp(logits) / np.exp(logits).sum()
-    frequencies = np.bincount(block[:, 0], minlength=len(probabilities)) / count
+    frequencies = np.bincount(block.ids[:, 0], minlength=len(probabilities)) / count
     deviations = np.sqrt(probabilities * (1 - probabilities) / count)
     assert np.all(np.abs(frequencies - probabilities) <= 5 * deviations + 1e-3)
 

@@ -1,4 +1,4 @@
-"""The search as one graph finds what the search in NumPy finds, for every method and option."""
+"""The search as one graph finds what the search in NumPy finds, and its operations on logits are exact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
+from seq2seq_chat.config import Model
+from seq2seq_chat.decoding.logit_rules import forbid
+from seq2seq_chat.decoding.search import ModelOutput, log_normalizer, top_k_words
+from seq2seq_chat.model.output import MAX_TRANSPOSED_ROWS, Output
 from seq2seq_chat.search.engine import Hypotheses
 from tests.search.table_model import TableModel
 from tests.search.table_model import settings as decoding
@@ -51,3 +58,49 @@ def test_both_searches_agree(model: TableModel, method: dict[str, Any], rules: d
             np.testing.assert_allclose(one[real], other[real], rtol=1e-5, err_msg=name)
         else:
             np.testing.assert_array_equal(one[real], other[real], err_msg=name)
+
+
+def step_output(logits: np.ndarray) -> ModelOutput:
+    values = tf.constant(logits, tf.float32)
+    return ModelOutput(values, tf.reduce_logsumexp(values, axis=1), (), tf.zeros([len(logits), 0]))
+
+
+@given(
+    size=st.one_of(st.integers(1, 60), st.integers(600, 4000), st.sampled_from([1280, 5000, 6400])),
+    count=st.integers(1, 12),
+    forbidden=st.sampled_from([(0, 1), (0, 1, 3)]),
+    distinct_values=st.sampled_from([3, 50, 10**6]),
+    seed=st.integers(0, 1000),
+)
+def test_top_k_equals_a_stable_sort(size: int, count: int, forbidden: tuple, distinct_values: int, seed: int) -> None:
+    """With few distinct values there are many ties, which are sorted by id."""
+    logits = np.random.default_rng(seed).integers(0, distinct_values, (3, size)).astype(np.float32) / 7
+    log_probabilities, words = top_k_words(forbid(forbidden, step_output(logits), None, None), count)
+    masked = logits.copy()
+    masked[:, [word for word in forbidden if word < size]] = -np.inf
+    order = np.argsort(-masked, axis=1, kind="stable")[:, :count]
+    allowed = np.isfinite(np.take_along_axis(masked, order, axis=1))
+    np.testing.assert_array_equal(np.where(allowed, words, -1), np.where(allowed, order, -1))
+    if distinct_values < 100:  # otherwise exp overflows
+        log_p = masked - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(log_probabilities, np.take_along_axis(log_p, order, axis=1), rtol=1e-4, atol=1e-4)
+    assert np.all(np.isfinite(log_probabilities) == allowed)
+
+
+@given(scale=st.sampled_from([0.0, 1.0, 30.0, 300.0]), seed=st.integers(0, 1000))
+def test_normalizer_equals_log_sum_exp(scale: float, seed: int) -> None:
+    logits = (np.random.default_rng(seed).normal(size=[4, 70]) * scale).astype(np.float32)
+    wide = logits.astype(np.float64)
+    largest = wide.max(axis=1, keepdims=True)
+    expected = largest[:, 0] + np.log(np.exp(wide - largest).sum(axis=1))
+    np.testing.assert_allclose(log_normalizer(tf.constant(logits)), expected, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, MAX_TRANSPOSED_ROWS, MAX_TRANSPOSED_ROWS + 1])
+def test_step_logits_equal_logits(rows: int) -> None:
+    output = Output(Model(hidden_size=8, embedding_size=4, projection_size=6), 30, seed=1)
+    output.bias.assign(np.arange(30, dtype=np.float32))
+    hidden = np.random.default_rng(0).normal(size=[rows, 8]).astype(np.float32)
+    expected = hidden @ output.projection.matrix.numpy() @ output.words.numpy().T + np.arange(30)
+    np.testing.assert_allclose(output.step_logits(tf.constant(hidden)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output.logits(tf.constant(hidden)), expected, rtol=1e-5, atol=1e-6)

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from seq2seq_chat.config import Config, ConfigError, Decoding, Model, parse_config
 from seq2seq_chat.data.dataset import Batch
-from seq2seq_chat.engines.addons import build_model, load_addons
+from seq2seq_chat.engines.addons import build_model
 from seq2seq_chat.engines.tensorflow.search import GraphSearch
-from seq2seq_chat.model.attention import ATTENTIONS
 from seq2seq_chat.model.randomness import RandomContext
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.search.engine import Hypotheses
@@ -160,29 +159,7 @@ def test_training_steps_agree() -> None:
         np.testing.assert_allclose(dynamic, static, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["additive", "general"])
-def test_attention_weights_equal_those_of_the_addons(kind: str) -> None:
-    """The addons' own layers and variables, with our weights assigned."""
-    seq2seq, attention = load_addons().seq2seq, ATTENTIONS[kind]("attention", query_size=7, value_size=5, seed=1)
-    rng = randomize(attention, seed=6)
-    values, query = rng.normal(size=[3, 6, 5]).astype(np.float32), rng.normal(size=[3, 7]).astype(np.float32)
-    lengths = np.array([6, 1, 4], np.int32)
-    theirs = (seq2seq.BahdanauAttention if kind == "additive" else seq2seq.LuongAttention)(7)
-    theirs.setup_memory(values, memory_sequence_length=lengths)
-    state = tf.zeros([3, 6])
-    theirs([query, state])
-    theirs.memory_layer.set_weights([attention.key.matrix.numpy()])
-    if kind == "additive":
-        theirs.query_layer.set_weights([attention.query.matrix.numpy()])
-        theirs.attention_v.assign(attention.score)
-    theirs.setup_memory(values, memory_sequence_length=lengths)
-    expected, _ = theirs([query, state])
-    context, weights = attention(attention.setup_memory(tf.constant(values), tf.constant(lengths)), tf.constant(query))
-    np.testing.assert_allclose(weights, expected, atol=1e-6)
-    np.testing.assert_allclose(context, np.einsum("bs,bsu->bu", expected, values), atol=1e-5)
-
-
-def test_unsupported_settings_are_rejected_or_use_our_search() -> None:
+def test_unsupported_settings_are_rejected() -> None:
     with pytest.raises(ValueError, match="unrolling dynamic supports only greedy and beam search"):
         Decoding(unrolling="dynamic", no_repeat_ngram_size=2)
     with pytest.raises(ConfigError, match="the dynamic decoder computes in float32"):
@@ -191,8 +168,3 @@ def test_unsupported_settings_are_rejected_or_use_our_search() -> None:
     model, _ = make_model_and_batch(attention_query="previous")
     with pytest.raises(UserError, match=r"does not support model\.attention_query previous; use built_in"):
         GraphSearch(model, Decoding(unrolling="dynamic"))
-    model, batch = make_model_and_batch(unrolling="dynamic")
-    hypotheses = GraphSearch(model, Decoding(no_repeat_ngram_size=1))(batch.source, batch.source_length)
-    for words in hypotheses.words[:, 0]:
-        reply = [word for word in words if word not in (PAD, EOS)]
-        assert len(set(reply)) == len(reply)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seq2seq_chat.chat.generator import Generator
 from seq2seq_chat.config import override_decoding
-from seq2seq_chat.engines.tensorflow.engine import load_language_model
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.report.evaluate import evaluate_language_model
 from seq2seq_chat.report.figures.model_internals import gradient_by_distance
 from seq2seq_chat.runs.run import Run
@@ -53,7 +53,7 @@ def test_every_snapshot_has_its_loss_and_its_texts(cli: Cli, run: Run, tmp_path:
 
 
 def test_gradients_are_those_of_finite_differences(run: Run) -> None:
-    model = load_language_model(run).model
+    model = load_trained_model(run).model
     tokens, target, size = [4, 6, 5, 7, 8], 9, 1e-2  # every token once, so that its vector is that of one distance
     table = model.target_embedding.table
     original = table.numpy()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
+from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import choose_words, log_normalizer
 from seq2seq_chat.search.records import SearchStep
@@ -63,49 +63,35 @@ class TableModel:
     def search(self, decoding: Decoding, **options: Any) -> Hypotheses:
         """Search for replies to utterances that are the numbers of the tables."""
         source = np.arange(self.rows, dtype=np.int32)[:, np.newaxis]
-        search = NumPySearch(self, decoding, self.steps, source_steps=2)
+        search = ReplySearch(self, decoding, self.steps, source_steps=2)
         return search(source, np.ones(self.rows, np.int32), **options)
 
     def watch(self, decoding: Decoding, prefix: Sequence[int] = ()) -> list[SearchStep]:
         """The steps of a beam search for the first utterance."""
-        search = NumPySearch(self, decoding, self.steps, source_steps=2)
+        search = ReplySearch(self, decoding, self.steps, source_steps=2)
         return list(search.watch(np.zeros([1, 1], np.int32), np.ones(1, np.int32), prefix))
 
     def graph_search(self, decoding: Decoding, seed: int = 0) -> Hypotheses:
         """The same search as a graph."""
         import tensorflow as tf
 
-        from seq2seq_chat.decoding import search as hypotheses
-        from seq2seq_chat.decoding.logit_rules import SearchParameters, configured_rules
-        from seq2seq_chat.decoding.methods import beam_search, sampling_search, sequential_search, truncated_softmax
-        from seq2seq_chat.decoding.search import SearchInputs
+        from seq2seq_chat.decoding.logit_rules import SearchParameters
+        from seq2seq_chat.decoding.methods import find_hypotheses
+        from seq2seq_chat.decoding.search import ModelOutput, SearchInputs
+        from seq2seq_chat.decoding.search import log_normalizer as graph_normalizer
 
-        def step(words: tf.Tensor, state: Any, memory: Any) -> hypotheses.ModelOutput:
+        def step(words: tf.Tensor, state: Any, memory: Any) -> ModelOutput:
             history = tf.where(words == GO, 1, state * self.words + words)
             index = tf.stack([memory, tf.math.floormod(history, self.logits.shape[1])], axis=1)
             logits = tf.gather_nd(tf.constant(self.logits), index)
             attention = tf.stack([tf.cast(history, tf.float32), tf.cast(memory, tf.float32)], axis=1)
-            return hypotheses.ModelOutput(logits, hypotheses.log_normalizer(logits), history, attention)
+            return ModelOutput(logits, graph_normalizer(logits), history, attention)
 
-        parameters = SearchParameters.of_settings(decoding)
         rows = tf.range(self.rows)
-        inputs = SearchInputs(step, tf.zeros_like(rows), rows, self.steps, 2, configured_rules(parameters))
-        if decoding.method == "greedy":
-            found = sequential_search(inputs)
-        elif decoding.method == "sample":
-            source = np.arange(self.rows, dtype=np.int32)[:, np.newaxis]
-            uniform = uniform_numbers(seed, source, decoding.n_best, self.steps)
-            distribution = truncated_softmax(parameters.temperature, parameters.top_k, parameters.top_p)
-            found = sampling_search(inputs, tf.constant(uniform), distribution)
-        else:
-            found = beam_search(
-                inputs,
-                width=decoding.beam_width,
-                n_best=decoding.n_best,
-                length_penalty=decoding.length_penalty,
-                groups=decoding.beam_groups,
-                diversity=decoding.diversity_penalty,
-            )
+        inputs = SearchInputs(step, tf.zeros_like(rows), rows, self.steps, 2)
+        source = np.arange(self.rows, dtype=np.int32)[:, np.newaxis]
+        uniform = uniform_numbers(seed, source, decoding.n_best, self.steps)
+        found = find_hypotheses(inputs, decoding, SearchParameters.of_settings(decoding), tf.constant(uniform))
         return Hypotheses(*(field.numpy() for field in found))
 
     # brute force
@@ -123,6 +109,21 @@ class TableModel:
         words = [word for word in range(self.words) if word not in (PAD, GO, EOS)]
         ended = [(*s, EOS) for n in range(self.steps) for s in itertools.product(words, repeat=n)]
         return ended + list(itertools.product(words, repeat=self.steps))
+
+
+class LastWordModel:
+    """An engine whose next word depends only on the last one. logits: [utterances, words, next words]."""
+
+    def __init__(self, logits: np.ndarray) -> None:
+        self.logits = logits.astype(np.float32)
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        return source[:, 0]
+
+    def step(self, utterances: np.ndarray, request: StepRequest) -> tuple[StepOutput, np.ndarray]:
+        utterances = utterances[request.parents]
+        logits = self.logits[utterances, request.words]
+        return choose_words(logits, log_normalizer(logits), np.zeros([len(logits), 0]), request), utterances
 
 
 def sequences(hypotheses: Hypotheses, row: int) -> Sequences:

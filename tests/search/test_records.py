@@ -10,40 +10,27 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.batches import NumPySearch
-from seq2seq_chat.search.engine import StepOutput, StepRequest
-from seq2seq_chat.search.logit_rules import choose_words, forbidding_setting, log_normalizer, logit_rules
+from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.logit_rules import forbidding_setting, logit_rules
 from seq2seq_chat.search.records import SearchStep
 from seq2seq_chat.text.vocabulary import EOS, GO
-from tests.search.table_model import TableModel, sequences
+from tests.search.table_model import LastWordModel, TableModel, sequences
 from tests.search.table_model import settings as decoding
 
 GARDEN = {GO: [0, 0, 0, 0, 0.6, 0.4], 4: [0, 0, 0.4, 0.3, 0.3, 0], 5: [0, 0, 0.9, 0.1, 0, 0]}
 """Word 4 has 0.6 and word 5 has 0.4, but after 4 the end has 0.4, and after 5 it has 0.9."""
 
 
-class LastWordModel:
-    """A model that knows only the last word; next_words: probabilities of all words; others are followed by the end."""
-
-    def __init__(self, next_words: dict[int, Sequence[float]]) -> None:
-        size = len(next(iter(next_words.values())))
-        table = np.eye(size)[np.full(size, EOS)]
-        for word, probabilities in next_words.items():
-            table[word] = probabilities
-        self.logits = np.log(np.maximum(table, 1e-30)).astype(np.float32)
-
-    def start(self, source: np.ndarray, lengths: np.ndarray) -> None:
-        return None
-
-    def step(self, state: None, request: StepRequest) -> tuple[StepOutput, None]:
-        logits = self.logits[request.words]
-        return choose_words(logits, log_normalizer(logits), np.zeros([len(logits), 0], np.float32), request), None
-
-
 def watch(
     next_words: dict[int, Sequence[float]], steps: int, settings: Decoding, prefix: Sequence[int] = ()
 ) -> list[SearchStep]:
-    search = NumPySearch(LastWordModel(next_words), settings, steps, source_steps=0)
+    """next_words: the probabilities of all words after each word; others are followed by the end."""
+    size = len(next(iter(next_words.values())))
+    table = np.eye(size)[np.full(size, EOS)]
+    for word, probabilities in next_words.items():
+        table[word] = probabilities
+    model = LastWordModel(np.log(np.maximum(table, 1e-30))[np.newaxis])
+    search = ReplySearch(model, settings, steps, source_steps=0)
     return list(search.watch(np.zeros([1, 1], np.int32), np.ones(1, np.int32), prefix))
 
 

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.batches import NumPySearch, uniform_numbers
+from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
 from seq2seq_chat.search.engine import (
     ALL_PROBABILITY,
     ALL_WORDS,
     NEG_INF,
     Hypotheses,
-    StepOutput,
     StepRequest,
     WordDistribution,
 )
@@ -33,7 +32,7 @@ from seq2seq_chat.search.logit_rules import (
     truncated_softmax,
 )
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
-from tests.search.table_model import TableModel, sequences
+from tests.search.table_model import LastWordModel, TableModel, sequences
 from tests.search.table_model import settings as decoding
 
 
@@ -58,19 +57,6 @@ def check_consistent(model: TableModel, hypotheses: Hypotheses) -> None:
             for t, word in enumerate(sequence):
                 assert tuple(hypotheses.attention[row, n, t]) == (history, row)
                 history = history * model.words + word
-
-
-@settings(max_examples=25, deadline=None)
-@given(words=st.integers(4, 6), steps=st.integers(1, 3), seed=st.integers(0, 10**6), rows=st.integers(1, 3))
-def test_a_beam_as_wide_as_the_search_space_equals_brute_force(words: int, steps: int, seed: int, rows: int) -> None:
-    model = TableModel(words, steps, [seed + row for row in range(rows)])
-    everything = model.all_sequences()
-    hypotheses = model.search(decoding(beam_width=len(everything)))
-    check_consistent(model, hypotheses)
-    for row in range(rows):
-        expected = sorted((model.score(row, sequence) for sequence in everything), reverse=True)
-        np.testing.assert_allclose(hypotheses.scores[row], expected, atol=1e-4)
-        assert sequences(hypotheses, row)[0] == max(everything, key=lambda sequence: model.score(row, sequence))
 
 
 @settings(max_examples=25, deadline=None)
@@ -145,20 +131,9 @@ def test_a_longer_hypothesis_can_overtake_one_that_has_ended() -> None:
     everything = [(*s, EOS) for n in range(steps) for s in itertools.product(live, repeat=n)]
     everything += itertools.product(live, repeat=steps)
 
-    class LastWordModel:
-        def start(self, source: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-            return source[:, 0]
-
-        def step(self, utterances: np.ndarray, request: StepRequest) -> tuple[StepOutput, np.ndarray]:
-            utterances = utterances[request.parents]
-            chosen = logits[utterances, request.words]
-            nothing = np.zeros([len(chosen), 0], np.float32)
-            return choose_words(chosen, log_normalizer(chosen), nothing, request), utterances
-
     def best_rank(width: int, n_best: int) -> np.ndarray:
-        search = NumPySearch(
-            LastWordModel(), decoding(beam_width=width, n_best=n_best, length_penalty=penalty), steps, source_steps=0
-        )
+        settings = decoding(beam_width=width, n_best=n_best, length_penalty=penalty)
+        search = ReplySearch(LastWordModel(logits), settings, steps, source_steps=0)
         return np.asarray(search(np.arange(rows, dtype=np.int32)[:, None], np.ones(rows, np.int32)).ranks[:, 0])
 
     ranks = np.array(
@@ -178,7 +153,7 @@ def test_a_longer_hypothesis_can_overtake_one_that_has_ended() -> None:
     allow_unknown=st.booleans(),
 )
 def test_forbidding_rules(words: int, steps: int, seed: int, n: int, min_length: int, allow_unknown: bool) -> None:
-    """The hypotheses are all sequences that the rules allow, each with the score of its words."""
+    """A beam as wide as the search space finds all sequences that the rules allow, with the scores of their words."""
     model = TableModel(words, steps, [seed, seed + 1])
 
     def is_allowed(sequence: tuple[int, ...]) -> bool:
@@ -194,6 +169,7 @@ def test_forbidding_rules(words: int, steps: int, seed: int, n: int, min_length:
     allowed = list(filter(is_allowed, everything))
     rules = {"no_repeat_ngram_size": n, "min_length": min_length, "allow_unknown": allow_unknown}
     hypotheses = model.search(decoding(beam_width=len(everything), **rules))
+    check_consistent(model, hypotheses)
     for row in range(2):
         assert set(sequences(hypotheses, row)) == set(allowed)
         expected = sorted((model.score(row, sequence) for sequence in allowed), reverse=True)
@@ -327,7 +303,7 @@ def test_sampled_replies_follow_the_distribution_and_the_first_is_a_fair_one() -
     probabilities = np.exp([model.score(0, sequence) for sequence in everything])
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-5)
     rows, n = 4_000, 5
-    search = NumPySearch(model, decoding(method="sample", n_best=n), 2, source_steps=2)
+    search = ReplySearch(model, decoding(method="sample", n_best=n), 2, source_steps=2)
     found = search(np.zeros([rows, 1], np.int32), np.ones(rows, np.int32), seed=np.arange(rows))
     sampled = [sequences(found, row) for row in range(rows)]
     for chosen in ([one for row in sampled for one in row], [row[0] for row in sampled]):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from seq2seq_chat.search.batches import NumPySearch
+from seq2seq_chat.search.batches import ReplySearch
 from tests.webui.conftest import REPLY_TIMEOUT, open_page, submit
 
 QUESTION = "you see the tree1 ?"
@@ -71,9 +71,9 @@ def test_a_text_without_tokens_has_an_empty_reply(shared_client: FlaskClient) ->
 def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that would never end by itself, as each step is repeated."""
     stopped = threading.Event()
-    original = NumPySearch.__call__
+    original = ReplySearch.__call__
 
-    def search(self: NumPySearch, source: Any, lengths: Any, seed: Any = None, on_step: Any = None) -> Any:
+    def search(self: ReplySearch, source: Any, lengths: Any, seed: Any = None, on_step: Any = None) -> Any:
         def repeat(first: int, hypotheses: Any) -> bool:
             while on_step(first, hypotheses._replace(words=hypotheses.words + next(changes))):
                 pass
@@ -84,7 +84,7 @@ def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch
         seen: list[int] = []
         return original(self, source, lengths, seed, repeat)
 
-    monkeypatch.setattr(NumPySearch, "__call__", search)
+    monkeypatch.setattr(ReplySearch, "__call__", search)
     connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
     connection.request("POST", "/api/chat/stream", json.dumps(BODY), {"Content-Type": "application/json"})
     response = connection.getresponse()

@@ -1,15 +1,14 @@
-"""A model of conversations or translations, computed by ONNX Runtime."""
+"""Models computed by ONNX Runtime: the sessions of their graphs, and engines, scorer and language model over them."""
 
 from __future__ import annotations
 
 import hashlib
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime
 
 from seq2seq_chat.checkpoint.arrays import TrainedWeights
@@ -25,10 +24,26 @@ from seq2seq_chat.engines.onnx.manifest import (
     read_manifest,
 )
 from seq2seq_chat.runs.run import MODEL_FILE
-from seq2seq_chat.search.batches import NumPySearch
-from seq2seq_chat.search.engine import SampleScores, StepOutput, StepRequest
-from seq2seq_chat.search.logit_rules import candidates, choose_among, choose_words
-from seq2seq_chat.search.records import SearchStep
+from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.engine import (
+    ALTERNATIVES,
+    NEG_INF,
+    Block,
+    BlockRequest,
+    Rows,
+    SampleScores,
+    StepOutput,
+    StepRequest,
+)
+from seq2seq_chat.search.logit_rules import (
+    candidates,
+    choose_among,
+    choose_words,
+    sample_words,
+    softmax,
+    top_k,
+    truncated_softmax,
+)
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import GO
 
@@ -46,20 +61,11 @@ def limit_threads(count: int) -> None:
 class OnnxOutput(NamedTuple):
     """The output for the next word of every row: log p(word) = logit - normalizer."""
 
-    logits: np.ndarray  # [rows, vocabulary]; may be changed in place
+    logits: np.ndarray  # [rows, vocabulary], which may be changed in place; of the words only: [rows, k]
     normalizer: np.ndarray  # log Σ exp of all logits: [rows]
     state: Arrays  # input of the next step
     attention: np.ndarray  # [rows, source steps]; source steps may be 0
-
-
-class TopWords(NamedTuple):
-    """The most probable next words of every row, in place of all logits."""
-
-    logits: np.ndarray  # [rows, k], largest first
-    words: np.ndarray  # ids, int64 [rows, k]
-    normalizer: np.ndarray  # log Σ exp of all logits: [rows]
-    state: Arrays  # input of the next step
-    attention: np.ndarray  # [rows, source steps]; source steps may be 0
+    words: np.ndarray | None  # the most probable ones, largest logit first, ids int64 [rows, k]; None: all
 
 
 class OnnxModel:
@@ -75,8 +81,10 @@ class OnnxModel:
         self._states: list[str] = manifest["state"]
         self._memory: list[str] = manifest["memory"]
         self._encoder, self._step = sessions.get(ENCODER_FILE), sessions[STEP_FILE]
-        self._outputs = [output.name for output in self._step.get_outputs()]
-        self.has_top_k = "top_words" in self._outputs
+        outputs = {output.name for output in self._step.get_outputs()}
+        self.has_top_k, self.has_attention = "top_words" in outputs, "attention" in outputs
+        self.vocabulary_size = int(manifest["vocabulary_size"])  # of the target
+        self.step_number = int(manifest["step"])  # training steps of the weights
 
     @classmethod
     def open(cls, folder: Path) -> OnnxModel:
@@ -113,25 +121,6 @@ class OnnxModel:
         }
         return cls(manifest, sessions)
 
-    @property
-    def has_attention(self) -> bool:
-        """Whether a step returns attention weights."""
-        return "attention" in self._outputs
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Size of the target vocabulary."""
-        return int(self.manifest["vocabulary_size"])
-
-    @property
-    def step_number(self) -> int:
-        """Training steps of the weights."""
-        return int(self.manifest["step"])
-
-    def zero_state(self, rows: int) -> Arrays:
-        """The state of a language model before the first token."""
-        return [np.zeros([rows, size], np.float32) for size in self.manifest["state_sizes"]]
-
     def encode(self, source: np.ndarray, lengths: np.ndarray) -> tuple[Arrays, Arrays]:
         """Ids int32 [rows, source steps] and lengths int32 [rows] → the decoder's first state, and its memory.
 
@@ -142,28 +131,26 @@ class OnnxModel:
         arrays = self._encoder.run(None, {"source": np.ascontiguousarray(needed), "lengths": lengths})
         return arrays[: len(self._states)], arrays[len(self._states) :]
 
-    def step(self, words: np.ndarray, state: Arrays, memory: Arrays) -> OnnxOutput:
-        """One step of the decoder. words: ids of the previous words, int32 [rows]."""
-        logits, *others = self._run(["logits"], words, state, memory, 1)
-        return OnnxOutput(logits, *others)
+    def step(
+        self, words: np.ndarray, state: Arrays, memory: Sequence[np.ndarray] = (), k: int | None = None
+    ) -> OnnxOutput:
+        """Compute one step of the decoder.
 
-    def top_words(self, words: np.ndarray, state: Arrays, memory: Arrays, k: int) -> TopWords:
-        """One step of the decoder that returns only the k most probable words; see :attr:`has_top_k`."""
-        logits, top, *others = self._run(["top_logits", "top_words"], words, state, memory, k)
-        return TopWords(logits, top, *others)
-
-    def _run(self, names: list[str], words: np.ndarray, state: Arrays, memory: Arrays, k: int) -> list[Any]:
-        """Some outputs of a step by name, then the normalizer, the next state, and the attention."""
+        Args:
+            words: Ids of the previous words, int32 [rows].
+            state, memory: Of the decoder.
+            k: How many of the most probable words to return, if the graph :attr:`has_top_k`; None: all logits.
+        """
         inputs = {"words": words.astype(np.int32, copy=False)} | dict(zip(self._states, state, strict=True))
         inputs |= dict(zip(self._memory, memory, strict=True))
         if self.has_top_k:
-            inputs["k"] = np.array([k], np.int64)
-        states = [f"next_{name}" for name in self._states]
-        attention = ["attention"] if self.has_attention else []
-        outputs = self._step.run([*names, "normalizer", *states, *attention], inputs)
-        first = len(names) + 1
-        weights = outputs[-1] if attention else np.zeros([len(words), 0], np.float32)
-        return [*outputs[:first], outputs[first : first + len(states)], weights]
+            inputs["k"] = np.array([k or 1], np.int64)
+        names = ["logits" if k is None else "top_logits", "normalizer", *(f"next_{name}" for name in self._states)]
+        names += ["attention"] * self.has_attention + ["top_words"] * (k is not None)
+        outputs = dict(zip(names, self._step.run(names, inputs), strict=True))
+        attention = outputs.get("attention", np.zeros([len(words), 0], np.float32))
+        state = [outputs[f"next_{name}"] for name in self._states]
+        return OnnxOutput(outputs[names[0]], outputs["normalizer"], state, attention, outputs.get("top_words"))
 
 
 def take_rows(arrays: Sequence[np.ndarray], rows: np.ndarray) -> Arrays:
@@ -254,14 +241,6 @@ class ArrayScorer:
         return nats, correct
 
 
-class Rows(NamedTuple):
-    """The state of a search between two steps."""
-
-    state: Arrays  # of the decoder, [rows, …] each
-    memory: Arrays  # what the decoder reads at every step, [rows, …] each
-    utterances: npt.NDArray[np.int32]  # of each row, [rows]
-
-
 class OnnxEngine:
     """Searches and scores with the graphs of a model.
 
@@ -281,32 +260,25 @@ class OnnxEngine:
 
     def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
         """See :class:`Engine`."""
-        utterances = rows.utterances[request.parents]
-        memory = rows.memory
+        utterances, memory = rows.utterances[request.parents], rows.memory
         if not np.array_equal(utterances, rows.utterances):
             memory = take_rows(memory, request.parents)
         state = take_rows(rows.state, request.parents)
         count = candidates(request) if self.model.has_top_k else None
-        if count is None:
-            output = self.model.step(request.words, state, memory)
-            chosen = choose_words(output.logits, output.normalizer, output.attention, request)
-            return chosen, Rows(output.state, memory, utterances)
-        top = self.model.top_words(request.words, state, memory, min(count, self.model.vocabulary_size))
-        chosen = choose_among(top.logits, top.words, top.normalizer, top.attention, request)
-        return chosen, Rows(top.state, memory, utterances)
+        k = None if count is None else min(count, self.model.vocabulary_size)
+        logits, normalizer, state, attention, words = self.model.step(request.words, state, memory, k)
+        if words is None:
+            chosen = choose_words(logits, normalizer, attention, request)
+        else:
+            chosen = choose_among(logits, words, normalizer, attention, request)
+        return chosen, Rows(state, memory, utterances)
 
-    def search(self, decoding: Decoding) -> NumPySearch:
+    def search(self, decoding: Decoding) -> ReplySearch:
         """Return the search with the given settings, without reranking. Raises UserError for the dynamic decoder."""
         if decoding.unrolling == "dynamic" and not self._is_exported:
             raise UserError("decoding.unrolling dynamic needs TensorFlow; start with --engine tensorflow")
         source_steps = self._config.encoder_steps if self.model.has_attention else 0
-        return NumPySearch(self, decoding, self._config.decoder_steps, source_steps)
-
-    def watch(
-        self, decoding: Decoding, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()
-    ) -> Iterator[SearchStep]:
-        """Yield the steps of a beam search; see :meth:`NumPySearch.watch`."""
-        return self.search(decoding).watch(source, length, prefix)
+        return ReplySearch(self, decoding, self._config.decoder_steps, source_steps)
 
     def sample_scorer(self, max_rows: int) -> ArrayScorer:
         """Return a scorer of samples, which counts correct tokens."""
@@ -315,3 +287,44 @@ class OnnxEngine:
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights, or of ``model.json``, which holds the checksums of exported graphs."""
         return str(self.model.manifest[CHECKSUM])
+
+
+class OnnxLanguageModel:
+    """Reads, scores and samples with the graph of a model; see :class:`LanguageModelEngine` for the methods."""
+
+    def __init__(self, model: OnnxModel) -> None:
+        self.model, self.vocabulary_size = model, model.vocabulary_size
+
+    def start(self, rows: int) -> Arrays:
+        return [np.zeros([rows, size], np.float32) for size in self.model.manifest["state_sizes"]]
+
+    def read(self, inputs: np.ndarray, states: Arrays) -> Arrays:
+        for tokens in inputs.T:
+            states = self.model.step(tokens, states).state
+        return states
+
+    def score(self, inputs: np.ndarray, targets: np.ndarray, states: Arrays) -> tuple[np.ndarray, Arrays]:
+        sums, rows = np.zeros([2, len(inputs)]), np.arange(len(inputs))
+        for tokens, following in zip(inputs.T, targets.T, strict=True):
+            output = self.model.step(tokens, states)
+            states = output.state
+            sums[0] += output.normalizer - output.logits[rows, following]
+            sums[1] += output.logits.argmax(axis=1) == following
+        return sums, states
+
+    def sample_block(self, states: Arrays, request: BlockRequest) -> tuple[Block, Arrays]:
+        token, uniform, distribution, forbidden, explain = request
+        ids, explanations = [], []
+        for numbers in uniform.T:
+            output = self.model.step(token, states)
+            logits, states = output.logits, output.state
+            logits[:, forbidden] = NEG_INF
+            token = sample_words(truncated_softmax(logits, distribution), numbers)
+            ids.append(token)
+            if explain:
+                probabilities = softmax(logits)
+                words = top_k(probabilities, min(ALTERNATIVES, self.vocabulary_size))
+                explained = np.concatenate([words, token[:, np.newaxis]], axis=1)
+                explanations.append((np.take_along_axis(probabilities, explained, axis=1), words))
+        parts = [np.stack(part, axis=1) for part in zip(*explanations, strict=True)]
+        return Block(np.stack(ids, axis=1).astype(np.int32), *(parts or (None, None))), states

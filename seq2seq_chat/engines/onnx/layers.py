@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ class OnnxGraph:
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
+        self._versions = {"": OPSET}  # of the operators, by domain
         self._numbers = itertools.count()
 
     def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> Value:
@@ -72,6 +73,7 @@ class OnnxGraph:
     def ops(self, kind: str, *inputs: Value, count: int, domain: str = "", **attributes: Any) -> list[Value]:
         """Apply an operator with ``count`` outputs."""
         outputs = [self.unique(kind) for _ in range(count)]
+        self._root._versions.setdefault(domain, 1)
         self._nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **attributes))
         return outputs
 
@@ -95,9 +97,7 @@ class OnnxGraph:
 
     def model(self) -> onnx.ModelProto:
         """The complete model."""
-        versions = [helper.make_opsetid("", OPSET)]
-        if any(node.domain == CONTRIBUTED for node in self._all_nodes(self._nodes)):
-            versions.append(helper.make_opsetid(CONTRIBUTED, 1))
+        versions = [helper.make_opsetid(domain, version) for domain, version in self._root._versions.items()]
         return helper.make_model(
             self.body(),
             opset_imports=versions,
@@ -105,10 +105,6 @@ class OnnxGraph:
             producer_name="seq2seq-chat",
             producer_version=__version__,
         )
-
-    def _all_nodes(self, nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
-        inner = [attribute.g.node for node in nodes for attribute in node.attribute if attribute.HasField("g")]
-        return [*nodes, *(node for body in inner for node in self._all_nodes(body))]
 
     def unique(self, kind: str) -> str:
         """A name that nothing else in the model has."""
@@ -118,30 +114,22 @@ class OnnxGraph:
 OFFSET = 128  # of integers with a sign that are stored without
 
 
-class WeightFormat(Protocol):
-    """Products with a weight matrix whose rows are outputs, and look-ups of its rows.
+class WeightFormat:
+    """Products with a weight matrix whose rows are outputs, and look-ups of its rows; weights as they were trained.
 
     Args of all methods: the graph, a tensor, and the name and values of the matrix, [outputs, inputs].
     """
 
     def linear(self, graph: OnnxGraph, x: Value, name: str, matrix: np.ndarray) -> Value:
         """x: [..., inputs] → x Wᵀ: [..., outputs]."""
-
-    def rows(self, graph: OnnxGraph, ids: Value, name: str, matrix: np.ndarray) -> Value:
-        """ids: [...] → rows of the matrix: [..., inputs]."""
-
-
-class Float32Weights:
-    """Weights as they were trained."""
-
-    def linear(self, graph: OnnxGraph, x: Value, name: str, matrix: np.ndarray) -> Value:
         return graph.op("MatMul", x, graph.constant(matrix.T, name))
 
     def rows(self, graph: OnnxGraph, ids: Value, name: str, matrix: np.ndarray) -> Value:
+        """ids: [...] → rows of the matrix: [..., inputs]."""
         return graph.op("Gather", graph.constant(matrix, f"{name}/rows"), ids)
 
 
-class Int8Weights:
+class Int8Weights(WeightFormat):
     """Weights as integers of 8 bits, with a scale for each output.
 
     A product quantizes its input, each row by itself, so that results do not depend on what else is in a batch. The
@@ -167,7 +155,8 @@ class Int8Weights:
         blocks = graph.op("Cast", graph.op("Gather", values, ids), to=onnx.TensorProto.FLOAT)
         signed = graph.op("Sub", blocks, graph.constant(np.array(OFFSET, np.float32), "offset"))
         scales = graph.op("Unsqueeze", graph.op("Gather", scales, ids), graph.axes(-1))
-        rows = graph.op("Reshape", graph.op("Mul", signed, scales), self._joined(graph, ids))
+        joined = graph.op("Concat", graph.op("Shape", ids), graph.axes(-1), axis=0)  # the shape of rows without blocks
+        rows = graph.op("Reshape", graph.op("Mul", signed, scales), joined)
         return graph.op("Slice", rows, graph.axes(0), graph.axes(matrix.shape[1]), graph.axes(-1))
 
     def _constants(self, graph: OnnxGraph, name: str, matrix: np.ndarray) -> tuple[Value, Value]:
@@ -180,10 +169,6 @@ class Int8Weights:
         values[:, :inputs] = quantized.values.astype(np.int16) + OFFSET
         scales = np.repeat(quantized.scales[:, np.newaxis], blocks, axis=1)
         return graph.constant(values.reshape(outputs, blocks, size), name), graph.constant(scales, f"{name}/scales")
-
-    def _joined(self, graph: OnnxGraph, ids: Value) -> Value:
-        """The shape of rows whose blocks are joined."""
-        return graph.op("Concat", graph.op("Shape", ids), graph.axes(-1), axis=0)
 
 
 def _block_size(inputs: int) -> int:

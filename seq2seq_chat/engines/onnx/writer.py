@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,7 +21,6 @@ from seq2seq_chat.architecture.variables import (
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.engines.onnx.layers import (
     OPSET,
-    Float32Weights,
     Int8Weights,
     Layers,
     OnnxGraph,
@@ -33,8 +32,7 @@ from seq2seq_chat.engines.onnx.layers import (
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
 from seq2seq_chat.system.errors import UserError
 
-ATTENTIONAL, TOP_LOGITS, TOP_WORDS = "attentional", "top_logits", "top_words"
-FORMATS: dict[str | None, Callable[[], WeightFormat]] = {None: Float32Weights, "int8": Int8Weights}
+FORMATS: dict[str | None, type[WeightFormat]] = {None: WeightFormat, "int8": Int8Weights}
 """How weights are stored, by the value of --quantize."""
 
 
@@ -60,53 +58,47 @@ def describe_graphs(config: Config, step: int) -> dict[str, Any]:
         "step": step,
         "opset": OPSET,
         "task": config.task,
-        "state": [tensor.name for tensor in state],
-        "state_sizes": [tensor.shape[-1] for tensor in state],
-        "memory": [tensor.name for tensor in memory],
+        "state": [*state],
+        "state_sizes": [shape[-1] for shape in state.values()],
+        "memory": [*memory],
     }
 
 
-class Tensor(NamedTuple):
-    """A tensor that goes from one graph, or step, to the next: [rows, …]."""
-
-    name: str
-    shape: tuple[int | str, ...]  # of a row
-
-    def declare(self, graph: OnnxGraph) -> Value:
-        """Add it to the inputs of a graph."""
-        return graph.input(self.name, "float32", ["rows", *self.shape])
-
-    def give(self, graph: OnnxGraph, value: Value, prefix: str = "") -> None:
-        """Add it to the outputs of a graph."""
-        graph.output(value, f"{prefix}{self.name}", "float32", ["rows", *self.shape])
+Tensors = dict[str, tuple[int | str, ...]]
+"""Tensors that go from one graph, or step, to the next, [rows, …]: the shapes of their rows by name."""
 
 
-def state_tensors(config: Model) -> list[Tensor]:
+def state_tensors(config: Model) -> Tensors:
     """The state of a decoder, layer by layer."""
-    tensors = [
-        Tensor(f"layer{layer}_{field}", (config.hidden_size,))
+    tensors: Tensors = {
+        f"layer{layer}_{field}": (config.hidden_size,)
         for layer in range(config.layers)
         for field in CELL_LAYOUTS[config.cell].state
-    ]
-    if feeds_output(config):
-        tensors.append(Tensor(ATTENTIONAL, (decoder_output_size(config),)))
-    return tensors
+    }
+    return tensors | ({"attentional": (decoder_output_size(config),)} if feeds_output(config) else {})
 
 
-def memory_tensors(config: Model) -> list[Tensor]:
+def memory_tensors(config: Model) -> Tensors:
     """What every step of a decoder reads; see :class:`DecoderMemory`."""
-    tensors, maxout = [], 2 * decoder_output_size(config)
+    tensors: Tensors = {}
+    maxout = 2 * decoder_output_size(config)
     if config.attention != "none":
         outputs = encoder_output_size(config)
         combined = maxout if config.output == "maxout" else config.hidden_size
         values = outputs if queries_previous(config) or config.output == "concatenated" else combined
         keys = outputs if config.attention == "dot" else config.hidden_size
-        tensors += [Tensor("values", ("steps", values)), Tensor("keys", ("steps", keys)), Tensor("mask", ("steps",))]
+        tensors |= {"values": ("steps", values), "keys": ("steps", keys), "mask": ("steps",)}
     if config.context == "every_step":
-        tensors.append(Tensor("thought_cell", (CELL_LAYOUTS[config.cell].gates * config.hidden_size,)))
+        tensors["thought_cell"] = (CELL_LAYOUTS[config.cell].gates * config.hidden_size,)
         if config.output == "maxout" and config.attention == "none":
-            tensors.append(Tensor("thought_maxout", (maxout,)))
+            tensors["thought_maxout"] = (maxout,)
     return tensors
+
+
+def _give(graph: OnnxGraph, tensors: Tensors, values: list[Value], prefix: str = "") -> None:
+    """Add tensors to the outputs of a graph."""
+    for (name, shape), value in zip(tensors.items(), values, strict=True):
+        graph.output(value, f"{prefix}{name}", "float32", ["rows", *shape])
 
 
 def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: WeightFormat) -> onnx.ModelProto:
@@ -140,10 +132,9 @@ def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: Weig
     if config.context == "every_step":
         vector = states[-1][0]
         memory.append(layers.weight("decoder/layer0/thought", vector))
-        if tensors[-1].name == "thought_maxout":
+        if "thought_maxout" in tensors:
             memory.append(layers.weight(context, vector))
-    for tensor, value in zip(state_tensors(config) + tensors, state + memory, strict=True):
-        tensor.give(graph, value)
+    _give(graph, state_tensors(config) | tensors, state + memory)
     return graph.model()
 
 
@@ -158,8 +149,9 @@ def decoder_graph(
     graph = OnnxGraph("decoder_step")
     layers = Layers(graph, weights, config, arrays)
     words = graph.input("words", "int32", ["rows"])
-    state = [tensor.declare(graph) for tensor in state_tensors(config)]
-    memory = {tensor.name: tensor.declare(graph) for tensor in memory_tensors(config)}
+    tensors = state_tensors(config)
+    state = [graph.input(name, "float32", ["rows", *shape]) for name, shape in tensors.items()]
+    memory = {name: graph.input(name, "float32", ["rows", *shape]) for name, shape in memory_tensors(config).items()}
     attended = [memory[name] for name in ("values", "keys", "mask") if name in memory]
     parts = len(CELL_LAYOUTS[config.cell].state)
     cell_states = [state[parts * layer : parts * (layer + 1)] for layer in range(config.layers)]
@@ -177,7 +169,10 @@ def decoder_graph(
     if queries_previous(config):
         context, attention = layers.attend(attended, cell_states[-1][0])
         step_input = context
-    next_states = _step_cells(layers, projected, step_input, cell_states)
+    next_states = [layers.cell_step("decoder/layer0", projected, step_input, cell_states[0])]
+    for layer, old in enumerate(cell_states[1:], start=1):
+        cell, below = f"decoder/layer{layer}", next_states[-1][0]
+        next_states.append(layers.cell_step(cell, layers.project_inputs(cell, None), below, old))
     if attended and not queries_previous(config):
         context, attention = layers.attend(attended, next_states[-1][0])
     hidden = layers.combine(next_states[-1][0], context, maxout)
@@ -187,11 +182,10 @@ def decoder_graph(
     graph.output(_log_normalizer(graph, logits), "normalizer", "float32", ["rows"])
     if has_top_k:
         top_logits, top_words = graph.ops("TopK", logits, graph.input("k", "int64", [1]), count=2)
-        graph.output(top_logits, TOP_LOGITS, "float32", ["rows", "k"])
-        graph.output(top_words, TOP_WORDS, "int64", ["rows", "k"])
+        graph.output(top_logits, "top_logits", "float32", ["rows", "k"])
+        graph.output(top_words, "top_words", "int64", ["rows", "k"])
     next_state = [part for layer in next_states for part in layer] + ([hidden] if feeds_output(config) else [])
-    for tensor, value in zip(state_tensors(config), next_state, strict=True):
-        tensor.give(graph, value, "next_")
+    _give(graph, tensors, next_state, "next_")
     if attention is not None:
         graph.output(attention, "attention", "float32", ["rows", "steps"])
     return graph.model()
@@ -268,12 +262,3 @@ def _run_cell(layers: Layers, cell: str, inputs: Value, mask: Value, backward: b
         scan_output_directions=[int(backward)],
     )
     return state, outputs
-
-
-def _step_cells(layers: Layers, projected: Value, step_input: Value | None, states: list[State]) -> list[State]:
-    """See :meth:`Decoder.step_cells`."""
-    new_states = [layers.cell_step("decoder/layer0", projected, step_input, states[0])]
-    for layer, state in enumerate(states[1:], start=1):
-        cell, below = f"decoder/layer{layer}", new_states[-1][0]
-        new_states.append(layers.cell_step(cell, layers.project_inputs(cell, None), below, state))
-    return new_states

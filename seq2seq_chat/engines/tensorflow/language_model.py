@@ -10,13 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.decoding.methods import TruncatedSoftmax, sample_words, truncated_softmax
+from seq2seq_chat.engines import States as StateArrays
 from seq2seq_chat.model.execution import call_with_arrays
 from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.model.matrix_copies import using_padded_copies
-from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, WordDistribution
-
-StateArrays = list[np.ndarray]
-"""The parts of a model's state, [rows, hidden] each."""
+from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, BlockRequest
 
 LIMIT_TYPES = (tf.float32, tf.int32, tf.float32)  # of temperature, top_k and top_p
 
@@ -49,15 +47,8 @@ class TensorFlowLanguageModel:
         sums, states_after = call_with_arrays(self._score, inputs, targets, *states)
         return sums.numpy(), _arrays(states_after)
 
-    def sample_block(
-        self,
-        token: np.ndarray,
-        states: StateArrays,
-        uniform: np.ndarray,
-        distribution: WordDistribution,
-        forbidden: tuple[int, ...],
-        explain: bool,
-    ) -> tuple[Block, StateArrays]:
+    def sample_block(self, states: StateArrays, request: BlockRequest) -> tuple[Block, StateArrays]:
+        token, uniform, distribution, forbidden, explain = request
         limits = [dtype.as_numpy_dtype(value) for dtype, value in zip(LIMIT_TYPES, distribution, strict=True)]
         graph = self._graph(forbidden, explain, len(token) > 1)
         block, states_after = call_with_arrays(graph, token, uniform, *limits, *states)

@@ -6,35 +6,27 @@ reorders states, runs the decoder, and chooses the next words, for the searches 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.decoding.logit_rules import SearchParameters, configured_rules
-from seq2seq_chat.decoding.methods import (
-    beam_search,
-    sample_words,
-    sampling_search,
-    sequential_search,
-    truncated_softmax,
-)
+from seq2seq_chat.decoding.logit_rules import SearchParameters, penalized_logits
+from seq2seq_chat.decoding.methods import find_hypotheses, sample_words, truncated_softmax
 from seq2seq_chat.decoding.search import (
     ModelOutput,
     SearchInputs,
     StepFunction,
     allowed_logits,
     log_normalizer,
+    reorder_state,
     top_k_words,
 )
 from seq2seq_chat.model.execution import call_with_arrays, free_attributes
 from seq2seq_chat.model.seq2seq import SearchWeights, Seq2Seq
-from seq2seq_chat.search.batches import BatchSizes, Seeds, search_in_batches
-from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Hypotheses, Reported, StepOutput, StepRequest
+from seq2seq_chat.search.batches import Seeds, search_in_batches
+from seq2seq_chat.search.engine import NEG_INF, NO_WORD, Hypotheses, Reported, Rows, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.system.errors import UserError
 
@@ -45,7 +37,7 @@ class GraphSearch:
     Args:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
-        adjustable: whether :meth:`with_parameters` can change them, for which the graph must have more operations.
+        adjustable: whether each call can have other ones, for which the graph must have more operations.
         weights: of a model whose variables do not change, to search faster.
 
     Raises:
@@ -63,7 +55,6 @@ class GraphSearch:
         if setting := rule_without_port(decoding):
             raise UserError(f"decoding.{setting} is not supported by a search that is one graph; remove it")
         self._model, self._decoding, self._adjustable, self._weights = model, decoding, adjustable, weights
-        self._parameters = SearchParameters.of_settings(decoding)
         signature = [
             tf.TensorSpec([None, model.config.encoder_steps], tf.int32),
             tf.TensorSpec([None], tf.int32),
@@ -78,24 +69,22 @@ class GraphSearch:
             input_signature=signature,
         )
 
-    def with_parameters(self, parameters: SearchParameters) -> GraphSearch:
-        """An adjustable search with other values of parameters and the same graph; see :func:`graph_settings`."""
-        search = copy.copy(self)
-        search._parameters = parameters
-        return search
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, settings: Decoding | None = None
+    ) -> Hypotheses:
+        """Search for replies to encoded utterances; see :func:`search_in_batches`.
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None) -> Hypotheses:
-        """Search for replies to encoded utterances; see :func:`search_in_batches`."""
-        method, n_best = self._decoding.method, int(self._parameters.n_best)
-        width, samples = self._decoding.beam_width if method == "beam" else 1, n_best if method == "sample" else 0
-        sizes = BatchSizes(self._model.config.decoder_steps, width, samples)
-        parameters = self._parameters.arrays() if self._adjustable else []
+        settings: Those of an adjustable search with the same :func:`graph_settings`; None: the ones of the graph.
+        """
+        settings = settings or self._decoding
+        sizes = self._decoding.model_copy(update={"n_best": settings.n_best})
+        parameters = SearchParameters.of_settings(settings).arrays() if self._adjustable else []
 
         def search(*batch: Any) -> Hypotheses:
             fields = call_with_arrays(self._compiled, *batch[:3], *parameters)
             return Hypotheses(*(field.numpy() for field in fields))
 
-        return search_in_batches(search, sizes, source, lengths, seed)
+        return search_in_batches(search, sizes, self._model.config.decoder_steps, source, lengths, seed)
 
     def search(
         self,
@@ -116,32 +105,17 @@ class GraphSearch:
 
             return DynamicSearch(self._model, self._decoding)(self._model.encode(source, lengths))
         state, memory = self._model.start_search(source, lengths, self._weights)
-        decoding, config = self._decoding, self._model.config
-        parameters = parameters or self._parameters
+        config = self._model.config
         inputs = SearchInputs(
             model_step(self._model, self._weights),
             state,
             memory=memory,
             steps=config.decoder_steps,
             source_steps=config.encoder_steps if memory.attended else 0,
-            logit_rules=configured_rules(parameters),
             attended_steps=tf.shape(memory.attended.values)[1] if memory.attended else 0,
         )
-        if decoding.method == "greedy":
-            return sequential_search(inputs)
-        if decoding.method == "sample":
-            distribution = truncated_softmax(parameters.temperature, parameters.top_k, parameters.top_p)
-            return sampling_search(inputs, uniform, distribution)
-        return beam_search(
-            inputs,
-            width=decoding.beam_width if decoding.beam_groups > 1 else parameters.beam_width,
-            n_best=parameters.n_best,
-            length_penalty=parameters.length_penalty,
-            groups=decoding.beam_groups,
-            diversity=parameters.diversity_penalty,
-            max_width=decoding.beam_width,
-            first_end=decoding.stop == "first_end",
-        )
+        parameters = parameters or SearchParameters.of_settings(self._decoding)
+        return find_hypotheses(inputs, self._decoding, parameters, uniform)
 
 
 def is_dynamic(model: Seq2Seq, decoding: Decoding) -> bool:
@@ -164,26 +138,26 @@ def model_step(model: Seq2Seq, weights: SearchWeights | None = None) -> StepFunc
 MIN_BANNED = 4  # words that are forbidden in every row; shorter lists are padded, so that they share a graph
 
 
-class Rows(NamedTuple):
-    """The state of a search between two steps."""
-
-    state: Sequence[tf.Tensor]  # of the decoder, [rows, …] each
-    memory: Sequence[tf.Tensor]  # what the decoder reads at every step, [rows, …] each
-    utterances: npt.NDArray[np.int32]  # of each row, [rows]
-
-
 class _Variant(NamedTuple):
     """What distinguishes the graphs of a step."""
 
     k: int
     banned: int
     reported: int
-    samples: bool
-    has_forced: bool
-    forbids: bool  # whether words are forbidden in some of the rows
-    penalizes: bool
+    inputs: tuple[str, ...]  # names of the inputs that do not belong to the state
     moves_state: bool  # whether rows continue the state of other rows than at the step before
     moves_memory: bool  # whether rows read the memory of other utterances than at the step before
+
+
+_SPECS = {
+    "words_and_parents": ([2, None], tf.int32),
+    **dict.fromkeys(("forbidden", "penalized"), ([None, 2], tf.int32)),
+    **dict.fromkeys(("penalty", "temperature", "top_p"), ([], tf.float32)),
+    "top_k": ([], tf.int32),
+    "uniform": ([None], tf.float64),
+    "forced": ([None], tf.int32),
+}
+"""Shapes and types of the inputs of a step; all but ``banned``, whose size is a part of the variant."""
 
 
 class TensorFlowSteps:
@@ -212,37 +186,30 @@ class TensorFlowSteps:
         """Compute a step of a search."""
         edits, sampling, parents = request.edits, request.sampling, request.parents
         utterances = rows.utterances[parents]
-        moves_state = not np.array_equal(parents, np.arange(len(rows.utterances)))
-        variant = _Variant(
-            request.k,
-            max(MIN_BANNED, len(edits.banned)),
-            request.reported,
-            sampling is not None,
-            request.forced is not None,
-            len(edits.forbidden) > 0,
-            len(edits.penalized) > 0,
-            moves_state,
-            moves_state and not np.array_equal(utterances, rows.utterances),
-        )
-        arrays: list[np.ndarray | np.generic] = [
-            np.stack([request.words, request.parents]),
-            np.array([*edits.banned, *[NO_WORD] * (variant.banned - len(edits.banned))], np.int32),
-        ]
-        if variant.forbids:
-            arrays.append(edits.forbidden)
-        if variant.penalizes:
-            arrays += [edits.penalized, np.float32(edits.penalty)]
+        moves = not np.array_equal(parents, np.arange(len(rows.utterances)))
+        banned = [*edits.banned, *[NO_WORD] * (MIN_BANNED - len(edits.banned))]
+        arrays: dict[str, np.ndarray | np.generic] = {
+            "words_and_parents": np.stack([request.words, parents]),
+            "banned": np.array(banned, np.int32),
+        }
+        if len(edits.forbidden):
+            arrays["forbidden"] = edits.forbidden
+        if len(edits.penalized):
+            arrays |= {"penalized": edits.penalized, "penalty": np.float32(edits.penalty)}
         if sampling is not None:
             temperature, top_k, top_p = sampling.distribution
-            arrays += [sampling.uniform, np.float32(temperature), np.int32(top_k), np.float32(top_p)]
+            arrays |= {"temperature": np.float32(temperature), "top_k": np.int32(top_k), "top_p": np.float32(top_p)}
+            arrays["uniform"] = sampling.uniform
         if request.forced is not None:
-            arrays.append(request.forced)
-        inputs = [tf.constant(array) for array in arrays]
+            arrays["forced"] = request.forced
+        moves_memory = moves and not np.array_equal(utterances, rows.utterances)
+        variant = _Variant(request.k, len(banned), request.reported, tuple(arrays), moves, moves_memory)
+        inputs = [tf.constant(array) for array in arrays.values()]
         outputs = self._graph(variant)(*inputs, *rows.state, *rows.memory)
         free_attributes(inputs, outputs)
         results, state, memory = outputs
         words, log_probabilities, attention, *others = (result.numpy() for result in results)
-        forced = others.pop(0) if variant.has_forced else None
+        forced = others.pop(0) if request.forced is not None else None
         output = StepOutput(words, log_probabilities, attention, forced, Reported(*others) if others else None)
         return output, Rows(state, memory or rows.memory, utterances)
 
@@ -251,75 +218,53 @@ class TensorFlowSteps:
 
     def _graph(self, variant: _Variant) -> Any:
         if variant not in self._steps:
-            specs = [
-                tf.TensorSpec([2, None], tf.int32),
-                tf.TensorSpec([variant.banned], tf.int32),
-            ]
-            if variant.forbids:
-                specs.append(tf.TensorSpec([None, 2], tf.int32))
-            if variant.penalizes:
-                specs += [tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([], tf.float32)]
-            if variant.samples:
-                specs += [tf.TensorSpec([None], tf.float64)]
-                specs += [tf.TensorSpec([], dtype) for dtype in (tf.float32, tf.int32, tf.float32)]
-            if variant.has_forced:
-                specs.append(tf.TensorSpec([None], tf.int32))
+            shapes = _SPECS | {"banned": ([variant.banned], tf.int32)}
+            specs = [tf.TensorSpec(*shapes[name]) for name in variant.inputs]
             specs += [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in tf.nest.flatten(self._structure)]
             graph = tf.function(lambda *inputs: self._compute(variant, *inputs), autograph=False, input_signature=specs)
             self._steps[variant] = graph.get_concrete_function()
         return self._steps[variant]
 
     def _compute(
-        self,
-        variant: _Variant,
-        words_and_parents: tf.Tensor,
-        banned: tf.Tensor,
-        *others: tf.Tensor,
+        self, variant: _Variant, *tensors: tf.Tensor
     ) -> tuple[list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]:
         """The step in a graph: results, state, and the memory if it moves."""
-        words, parents = tf.unstack(words_and_parents)
-        parts = list(others)
-        forbidden = parts.pop(0) if variant.forbids else None
-        penalized, penalty = (parts.pop(0), parts.pop(0)) if variant.penalizes else (None, None)
-        sampling = [parts.pop(0) for _ in range(4 if variant.samples else 0)]
-        forced = parts.pop(0) if variant.has_forced else None
-        state, memory = tf.nest.pack_sequence_as(self._structure, parts)
+        inputs = dict(zip(variant.inputs, tensors, strict=False))
+        state, memory = tf.nest.pack_sequence_as(self._structure, list(tensors[len(inputs) :]))
+        (words, parents), banned = tf.unstack(inputs["words_and_parents"]), inputs["banned"]
         if variant.moves_state:
-            state = tf.nest.map_structure(lambda part: tf.gather(part, parents), state)
+            state = reorder_state(state, parents)
         if variant.moves_memory:
-            memory = tf.nest.map_structure(lambda part: tf.gather(part, parents), memory)
-        original, state, attention = self._model.step(words, state, memory, self._weights)
-        logits, normalizer = original, log_normalizer(original)
-        before = normalizer
-        if penalized is not None:
-            values = tf.gather_nd(logits, penalized)
-            values = tf.where(values > 0, values / penalty, values * penalty)
-            logits = tf.tensor_scatter_nd_update(logits, penalized, values)
+            memory = reorder_state(memory, parents)
+        original = model_step(self._model, self._weights)(words, state, memory)
+        logits, normalizer, state, attention, _ = original
+        if "penalized" in inputs:
+            logits = penalized_logits(logits, inputs["penalized"], inputs["penalty"])
             normalizer = log_normalizer(logits)
-        if forbidden is not None:
-            logits = tf.tensor_scatter_nd_update(logits, forbidden, tf.fill([tf.shape(forbidden)[0]], NEG_INF))
-        logits = tf.ensure_shape(logits, original.shape)
+        if "forbidden" in inputs:
+            masked = tf.fill([tf.shape(inputs["forbidden"])[0]], NEG_INF)
+            logits = tf.tensor_scatter_nd_update(logits, inputs["forbidden"], masked)
+        logits = tf.ensure_shape(logits, original.logits.shape)
         output = ModelOutput(logits, normalizer, state, attention, tf.unstack(banned))
-        if variant.samples:
-            uniform, *limits = sampling
-            chosen = sample_words(truncated_softmax(*limits)(allowed_logits(output)), uniform)[:, tf.newaxis]
+        if "uniform" in inputs:
+            probabilities = truncated_softmax(inputs["temperature"], inputs["top_k"], inputs["top_p"])
+            chosen = sample_words(probabilities(allowed_logits(output)), inputs["uniform"])[:, tf.newaxis]
             log_probabilities = tf.gather(logits, chosen, batch_dims=1) - normalizer[:, tf.newaxis]
         else:
             log_probabilities, chosen = top_k_words(output, variant.k)
-        if attention is None:
-            attention = tf.zeros([tf.shape(words)[0], 0])
         results = [chosen, log_probabilities, attention]
 
         def look_up(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             """Log-probabilities of words, with the rules unless they forbid it, and whether they allow it."""
             is_banned = tf.reduce_any(ids[:, :, tf.newaxis] == banned, axis=2)
             after = tf.where(is_banned, NEG_INF, tf.gather(logits, ids, batch_dims=1)) - normalizer[:, tf.newaxis]
+            before = tf.gather(original.logits, ids, batch_dims=1) - original.normalizer[:, tf.newaxis]
             allowed = after > NEG_INF
-            return tf.where(allowed, after, tf.gather(original, ids, batch_dims=1) - before[:, tf.newaxis]), allowed
+            return tf.where(allowed, after, before), allowed
 
-        if forced is not None:
-            results.append(look_up(forced[:, tf.newaxis])[0][:, 0])
+        if "forced" in inputs:
+            results.append(look_up(inputs["forced"][:, tf.newaxis])[0][:, 0])
         if variant.reported:
-            ids = tf.math.top_k(original, min(variant.reported, original.shape[1])).indices
+            ids = tf.math.top_k(original.logits, min(variant.reported, logits.shape[1])).indices
             results += [ids, *look_up(ids)]
         return results, tf.nest.flatten(state), tf.nest.flatten(memory) if variant.moves_memory else []

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from seq2seq_chat.config import LABELS, Decoding
-from seq2seq_chat.engines.tensorflow.engine import load_language_model, load_trained_model
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.export import ensure_empty, new_folder
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
 from seq2seq_chat.runs.run import LATEST, Run
@@ -70,8 +70,7 @@ def export_page(run: Run, folder: str | Path, assets: Assets, snapshot: str | No
     ensure_empty(folder)
     for difference in differences(run.config.decoding):
         logger.warning("%s", difference)
-    load = load_language_model if run.config.task == "language_model" else load_trained_model
-    trained = load(run, snapshot)
+    trained = load_trained_model(run, snapshot)
     about = {"step": trained.step, "run": _describe(run, snapshot or LATEST, trained.step, assets)}
     model = base64.b85encode(pack_model(trained, run.config, about, run.name)).replace(b"<", b",").decode()
     page = _render(run, model, assets)
@@ -206,33 +205,28 @@ def bundle(entry: str, folders: Sequence[Path]) -> str:
     Raises:
         ValueError: A module imports a name that no such export defines.
     """
-    modules: dict[str, _Module] = {}
-    _add(entry, folders, modules)
-    return "".join(["const modules = {};\n", *(module.script for module in modules.values())])
+    scripts, exports = ["const modules = {};\n"], dict[str, set[str]]()
 
+    def add(name: str) -> None:
+        """Add a module after those that it imports."""
+        if name in exports:
+            return
+        file = next(file for folder in folders if (file := folder / f"{name}.js").is_file())
+        text = file.read_text(encoding="utf-8")
+        for match in _IMPORT.finditer(text):
+            source = match["module"]
+            add(source)
+            imported = {part.split(" as ")[0].strip() for part in (match["names"] or "").split(",")} - {""}
+            if missing := imported - exports[source]:
+                raise ValueError(f"{file} imports {', '.join(sorted(missing))}, which {source}.js does not export")
+        exports[name] = {match["name"] for match in _EXPORT.finditer(text)}
+        body = _EXPORT.sub("", _IMPORT.sub(_destructure, text))
+        wait, is_async = ("await ", "async ") if _AWAIT.search(text) else ("", "")
+        result = f"return {{ {', '.join(sorted(exports[name]))} }};"
+        scripts.append(f"// {name}.js\nmodules.{name} = {wait}({is_async}() => {{\n{body}{result}\n}})();\n")
 
-class _Module(NamedTuple):
-    script: str
-    exports: set[str]
-
-
-def _add(name: str, folders: Sequence[Path], modules: dict[str, _Module]) -> None:
-    """Add a module after those that it imports."""
-    if name in modules:
-        return
-    file = next(file for folder in folders if (file := folder / f"{name}.js").is_file())
-    text = file.read_text(encoding="utf-8")
-    for match in _IMPORT.finditer(text):
-        _add(match["module"], folders, modules)
-        imported = {part.split(" as ")[0].strip() for part in (match["names"] or "").split(",")} - {""}
-        if missing := imported - modules[match["module"]].exports:
-            raise ValueError(f"{file} imports {', '.join(sorted(missing))}, which {match['module']}.js does not export")
-    exports = {match["name"] for match in _EXPORT.finditer(text)}
-    body = _EXPORT.sub("", _IMPORT.sub(_destructure, text))
-    wait, is_async = ("await ", "async ") if _AWAIT.search(text) else ("", "")
-    result = f"return {{ {', '.join(sorted(exports))} }};"
-    script = f"// {name}.js\nmodules.{name} = {wait}({is_async}() => {{\n{body}{result}\n}})();\n"
-    modules[name] = _Module(script, exports)
+    add(entry)
+    return "".join(scripts)
 
 
 def _destructure(match: re.Match[str]) -> str:

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.engines.onnx.quantization import MAX_INT8, QuantizedMatrix, quantize, relative_error
@@ -27,7 +26,6 @@ from seq2seq_chat.engines.tensorflow.engine import TrainedModel
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 from seq2seq_chat.text.tokenizers.unicode import KEPT_OR_INVISIBLE, KINDS, TOKEN, UnicodeTokenizer
@@ -47,7 +45,7 @@ ALLOWED_ERROR = 0.01  # relative, of a rounded matrix
 MAX_ERROR = 0.02  # of the finest rounding; a matrix that loses more keeps 32-bit floats
 
 
-def pack_model(trained: TrainedModel[Any], config: Config, about: Mapping[str, Any], name: str) -> bytes:
+def pack_model(trained: TrainedModel, config: Config, about: Mapping[str, Any], name: str) -> bytes:
     """The compressed file of a model.
 
     Args:
@@ -60,8 +58,7 @@ def pack_model(trained: TrainedModel[Any], config: Config, about: Mapping[str, A
         UserError: The model is too large for a page or of a kind that pages do not have, or its weights are not finite.
     """
     weights = {variable_name(variable): variable.numpy() for variable in trained.model.trainable_variables}
-    _ensure_supported(config, name)
-    _ensure_exportable(weights, name)
+    _ensure_exportable(config, weights, name)
     tensors = {tensor: pack_tensor(tensor, values) for tensor, values in weights.items()}
     header = {
         "format": FORMAT,
@@ -69,7 +66,10 @@ def pack_model(trained: TrainedModel[Any], config: Config, about: Mapping[str, A
         "model": config.model.model_dump(mode="json"),
         "context_turns": config.data.context_turns,
         "reverse_input": config.data.reverse_input,
-        "codecs": _describe_codecs(trained.codecs),
+        "codecs": [
+            {"tokenizer": describe_tokenizer(codec.tokenizer), "words": codec.vocabulary.words}
+            for codec in (trained.codecs[:1] if trained.codecs.is_shared else trained.codecs)  # source and target
+        ],
         "about": about,
         "tensors": [
             {"name": tensor, "shape": values.shape, "type": values.dtype} for tensor, values in tensors.items()
@@ -91,13 +91,6 @@ class PackedTensor(NamedTuple):
     dtype: Literal["int8", "float32"]
     arrays: list[npt.NDArray[Any]]  # scales of the rows and integers, or floats
 
-    def values(self) -> npt.NDArray[np.float32]:
-        """The numbers that it stands for, [outputs, inputs] or [units]."""
-        if self.dtype == "float32":
-            return self.arrays[0]
-        scales, integers = self.arrays
-        return QuantizedMatrix(integers, scales, axis=0).dequantize()
-
 
 def pack_tensor(name: str, values: npt.NDArray[np.float32]) -> PackedTensor:
     """A variable as it is stored; see :func:`is_table` for the orientation of matrices."""
@@ -108,14 +101,6 @@ def pack_tensor(name: str, values: npt.NDArray[np.float32]) -> PackedTensor:
     if quantized is None:
         return PackedTensor([*matrix.shape], "float32", [matrix])
     return PackedTensor([*matrix.shape], "int8", [quantized.scales, quantized.values])
-
-
-def round_weights(model: tf.Module) -> None:
-    """Replace the weights of a model by those that :func:`pack_model` stores."""
-    for variable in model.trainable_variables:
-        name = variable_name(variable)
-        values = pack_tensor(name, variable.numpy()).values()
-        variable.assign(values if values.ndim == 1 or is_table(name) else values.T)
 
 
 def is_table(name: str) -> bool:
@@ -137,21 +122,12 @@ def _coarsest(matrix: npt.NDArray[np.float32]) -> QuantizedMatrix | None:
     return finest
 
 
-def _describe_codecs(codecs: Codecs) -> list[dict[str, Any]]:
-    """Source and target, or one object if they share a codec."""
-    distinct = [codecs.source] if codecs.is_shared else [codecs.source, codecs.target]
-    return [{"tokenizer": describe_tokenizer(codec.tokenizer), "words": codec.vocabulary.words} for codec in distinct]
-
-
-def _ensure_supported(config: Config, name: str) -> None:
+def _ensure_exportable(config: Config, weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:
     for setting, values in SUPPORTED.items():
         if (value := getattr(config.model, setting)) not in values:
             raise UserError(f"run {name} has model.{setting} {value}, which pages do not support; use another --format")
     if missing := rule_without_port(config.decoding):
         raise UserError(f"run {name} has decoding.{missing}, which pages do not support; use another --format")
-
-
-def _ensure_exportable(weights: Mapping[str, npt.NDArray[np.float32]], name: str) -> None:
     parameters = sum(values.size for values in weights.values())
     if parameters > MAX_PARAMETERS:
         raise UserError(
@@ -173,16 +149,7 @@ _PROPERTY = re.compile(r"\\p\{([^}]+)\}")
 _UNSUPPORTED = ("Line_Break=SA", "Indic_Syllabic_Category=Invisible_Stacker", "Prepended_Concatenation_Mark")
 """Properties of characters that regular expressions of JavaScript do not have."""
 _SCRIPTS = (
-    "Armenian",
-    "Han",
-    "Hebrew",
-    "Hiragana",
-    "Katakana",
-    "Khitan_Small_Script",
-    "Nushu",
-    "Tangut",
-    "Tibetan",
-    "Yi",
+    *("Armenian", "Han", "Hebrew", "Hiragana", "Katakana", "Khitan_Small_Script", "Nushu", "Tangut", "Tibetan", "Yi"),
 )
 
 
@@ -193,7 +160,11 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         description |= {
             "lowercase": tokenizer.lowercase,
             "normalize_apostrophes": tokenizer.normalize_apostrophes,
-            "patterns": _unicode_patterns(),
+            "patterns": {
+                "token": javascript_pattern(TOKEN),
+                "kept_or_invisible": javascript_pattern(KEPT_OR_INVISIBLE),
+                "kinds": {kind.name: javascript_pattern(pattern) for kind, pattern in KINDS.items()},
+            },
         }
     if isinstance(tokenizer, SubwordTokenizer):
         scores = tokenizer.scores()
@@ -201,15 +172,6 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         model = "bpe" if all(score.is_integer() for score in scores.values()) else "unigram"
         description |= {"pieces": list(scores.items()), "model": model}
     return description
-
-
-@functools.cache
-def _unicode_patterns() -> dict[str, Any]:
-    return {
-        "token": javascript_pattern(TOKEN),
-        "kept_or_invisible": javascript_pattern(KEPT_OR_INVISIBLE),
-        "kinds": {kind.name: javascript_pattern(pattern) for kind, pattern in KINDS.items()},
-    }
 
 
 def javascript_pattern(pattern: str) -> str:
@@ -222,13 +184,14 @@ def javascript_pattern(pattern: str) -> str:
         pattern.replace("++", "+").replace("*+", "*").replace(r"\Z", "$").replace(r"\p{RI}", r"\p{Regional_Indicator}")
     )
     pattern = re.sub(r"\\U000([0-9A-F]{5})", r"\\u{\1}", pattern)
-    return _PROPERTY.sub(lambda match: _javascript_property(match[1]), pattern)
 
+    def convert(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in _UNSUPPORTED:
+            return _character_class(name)
+        return rf"\p{{Script={name}}}" if name in _SCRIPTS else rf"\p{{{name}}}"
 
-def _javascript_property(name: str) -> str:
-    if name in _UNSUPPORTED:
-        return _character_class(name)
-    return rf"\p{{Script={name}}}" if name in _SCRIPTS else rf"\p{{{name}}}"
+    return _PROPERTY.sub(convert, pattern)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import tensorflow as tf
 from seq2seq_chat import __version__
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, Decoding, override_decoding
-from seq2seq_chat.engines.tensorflow.engine import TrainedModel, load_language_model, load_trained_model
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.export import ensure_empty, new_folder, unwritable
 from seq2seq_chat.export.saved_model.models import (
@@ -63,52 +63,47 @@ def export_saved_model(
     """
     folder = Path(os.path.abspath(folder))
     ensure_empty(folder)
-    if run.config.task == "language_model":
-        return _export_language_model(run, folder, snapshot)
-    config = run.config
-    searches, differences = exported_searches(config.decoding, beam_width, n_best)
-    differences += copy_differences(config)
+    config, data = run.config, run.config.data
+    is_language_model = config.task == "language_model"
+    searches, differences = ({}, []) if is_language_model else exported_searches(config, beam_width, n_best)
     for difference in differences:
         logger.warning("%s", difference)
     trained = load_trained_model(run, snapshot)
+    codecs = trained.codecs
     about = {
         "run": run.name,
         "snapshot": snapshot or LATEST,
-        **_describe_model(trained, config),
-        "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
-        "differences_from_chat": differences,
-        "versions": _versions(),
-    }
-    _save(folder, about, trained.codecs, lambda scratch: ReplyModel(trained.model, scratch, config, searches))
-    return about
-
-
-def _export_language_model(run: Run, folder: Path, snapshot: str | None) -> dict[str, Any]:
-    """Write a language model; see :func:`export_saved_model`."""
-    trained, data = load_language_model(run, snapshot), run.config.data
-    codec = trained.codecs.source
-    engine = TensorFlowLanguageModel(trained.model)
-    about = {
-        "run": run.name,
-        "snapshot": snapshot or LATEST,
-        "task": run.config.task,
         "step": trained.step,
-        "vocabulary_size": len(codec.vocabulary),
+        "vocabulary_size": len(codecs.target.vocabulary),
         "tokenizer": data.source_text.tokenizer,
         "lowercase": data.lowercase,
         "normalize_apostrophes": data.normalize_apostrophes,
-        "input": running_text_format(codec),
-        "output": running_text_format(codec),
-        "parameters": sum(parameter_counts(run.config, len(codec.vocabulary)).values()),
-        "signatures": ["generate", "score"],
-        "versions": _versions(),
+        "parameters": sum(parameter_counts(config, *codecs.vocabulary_sizes).values()),
+        "versions": {
+            "seq2seq-chat": __version__,
+            "tensorflow": tf.__version__,
+            "unicode": unicodedata.unidata_version,
+        },
     }
-    _save(folder, about, trained.codecs, lambda scratch: TextModel(engine, codec, scratch, run.config.decoding))
+    if is_language_model:
+        text = running_text_format(codecs.source)
+        about |= {"task": config.task, "input": text, "output": text, "signatures": ["generate", "score"]}
+        engine = TensorFlowLanguageModel(trained.model)
+        _save(folder, about, codecs, lambda scratch: TextModel(engine, codecs.source, scratch, config.decoding))
+        return about
+    about |= {
+        "source_vocabulary_size": len(codecs.source.vocabulary),
+        "target_tokenizer": data.target_text.tokenizer,
+        "input": text_format(data.source_text.tokenizer),
+        "output": text_format(data.target_text.tokenizer),
+        "context_turns": data.context_turns,
+        "encoder_steps": config.model.encoder_steps,
+        "decoder_steps": config.model.decoder_steps,
+        "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
+        "differences_from_chat": differences,
+    }
+    _save(folder, about, codecs, lambda scratch: ReplyModel(trained.model, scratch, config, searches))
     return about
-
-
-def _versions() -> dict[str, str]:
-    return {"seq2seq-chat": __version__, "tensorflow": tf.__version__, "unicode": unicodedata.unidata_version}
 
 
 def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[Path], ReplyModel | TextModel]) -> None:
@@ -127,31 +122,11 @@ def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[
         write_json(temporary / ABOUT, about)
 
 
-def _describe_model(trained: TrainedModel, config: Config) -> dict[str, Any]:
-    """The entries of ``about.json`` on the model."""
-    data, (source, target) = config.data, trained.codecs
-    return {
-        "step": trained.step,
-        "vocabulary_size": len(target.vocabulary),
-        "source_vocabulary_size": len(source.vocabulary),
-        "tokenizer": data.source_text.tokenizer,
-        "target_tokenizer": data.target_text.tokenizer,
-        "lowercase": data.lowercase,
-        "normalize_apostrophes": data.normalize_apostrophes,
-        "input": text_format(data.source_text.tokenizer),
-        "output": text_format(data.target_text.tokenizer),
-        "context_turns": config.data.context_turns,
-        "encoder_steps": config.model.encoder_steps,
-        "decoder_steps": config.model.decoder_steps,
-        "parameters": sum(parameter_counts(config, *trained.codecs.vocabulary_sizes).values()),
-    }
-
-
 def exported_searches(
-    decoding: Decoding, beam_width: int | None = None, n_best: int | None = None
+    config: Config, beam_width: int | None = None, n_best: int | None = None
 ) -> tuple[dict[str, Decoding], list[str]]:
-    """Decoding settings by signature, and a sentence for each setting of the run that is not exported."""
-    differences = []
+    """Decoding settings by signature, and a sentence for each difference from the replies of the run."""
+    differences, data, decoding = [], config.data, config.decoding
     if decoding.method == "sample":
         differences.append("the exported model does not sample, unlike the run (decoding.method sample)")
     if decoding.rerank != "none":
@@ -159,6 +134,11 @@ def exported_searches(
     if decoding.replace_unknown and decoding.lexicon is not None:
         differences.append(
             f"the exported model does not use the lexicon of the run (decoding.lexicon {decoding.lexicon})"
+        )
+    formats = {text_format(text.tokenizer) for text in (data.source_text, data.target_text)}
+    if decoding.replace_unknown and not has_equal_tokenizers(data) and formats != {"text"}:
+        differences.append(
+            "the exported model replaces <unknown> with a source token, which chat splits into target tokens"
         )
     unsupported = {"rerank": "none", "backward_run": None, "lexicon": None}
     exported = decoding.model_copy(update={**unsupported, "unrolling": "built_in"})
@@ -168,15 +148,6 @@ def exported_searches(
         "greedy": override_decoding(exported, method="greedy", n_best=1),
         "beam": override_decoding(exported, method="beam", beam_width=beam_width, n_best=n_best),
     }, differences
-
-
-def copy_differences(config: Config) -> list[str]:
-    """A sentence if the graph cannot turn tokens of the source into tokens of the target."""
-    data = config.data
-    formats = {text_format(text.tokenizer) for text in (data.source_text, data.target_text)}
-    if not config.decoding.replace_unknown or has_equal_tokenizers(data) or formats == {"text"}:
-        return []
-    return ["the exported model replaces <unknown> with a source token, which chat splits into target tokens"]
 
 
 IMPORTS = """\
@@ -227,8 +198,16 @@ def tokens_note(about: dict[str, Any]) -> str | None:
 
 
 def usage_example(folder: str | Path, about: dict[str, Any]) -> str:
-    """A program that loads an exported model and gets replies, with TensorFlow and, for tokens, our tokenizers."""
+    """A program that loads an exported model and uses it, with TensorFlow and, for tokens of replies, our tokenizers.
+
+    It gets replies, or continues a prompt and scores it.
+    """
     head, text, reply = "import tensorflow as tf\n", '"{}"', "reply.decode()"
+    if about.get("task") == "language_model":
+        prompt = '"The "' if about["input"] == "text" else '"<eos> the"'
+        text = f'output["{about["output"]}"].numpy()[0].decode()'
+        program = GENERATION.format(folder=str(folder), prompt=prompt, length=LENGTH, input=about["input"], text=text)
+        return f"import numpy as np\n{head}{program}"
     if "tokens" in (about["input"], about["output"]):
         head += IMPORTS
     if about["input"] == "tokens":
@@ -240,20 +219,6 @@ def usage_example(folder: str | Path, about: dict[str, Any]) -> str:
     history = HISTORY.format(text, text).format("hello.", "hi! how are you?") if about["context_turns"] > 1 else ""
     texts = f"{text}, {text}".format("how are you?", "tell me a joke.")
     return head + PROGRAM.format(folder=str(folder), texts=texts, input=about["input"], history=history, reply=reply)
-
-
-def generation_example(folder: str | Path, about: dict[str, Any]) -> str:
-    """A program that loads an exported language model, continues a prompt and scores it."""
-    prompt, text = (
-        ('"The "', 'output["text"].numpy()[0].decode()')
-        if about["input"] == "text"
-        else (
-            '"<eos> the"',
-            'output["tokens"].numpy()[0].decode()',
-        )
-    )
-    program = GENERATION.format(folder=str(folder), prompt=prompt, length=LENGTH, input=about["input"], text=text)
-    return f"import numpy as np\nimport tensorflow as tf\n{program}"
 
 
 def _tokenizer(folder: str | Path, about: dict[str, Any], key: str) -> str:

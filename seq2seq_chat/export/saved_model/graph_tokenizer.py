@@ -51,7 +51,8 @@ class GraphTokenizer(tf.Module):
         code_points = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         if self._name == "character":
             return tf.ragged.map_flat_values(_character_tokens, code_points)
-        cleaned = tf.strings.split(_clean(code_points))
+        replaced = tf.ragged.map_flat_values(lambda flat: _replace(flat, *replacement_table(), " "), code_points)
+        cleaned = tf.strings.split(tf.strings.reduce_join(replaced, axis=1))
         if self._name == "english":
             return cleaned
         characters = tf.strings.unicode_split(tf.strings.reduce_join(cleaned, axis=1, separator=" "), "UTF-8")
@@ -72,12 +73,6 @@ class GraphTokenizer(tf.Module):
         if self._name == "english_character":
             return tf.where(tokens == SPACE, " ", tokens)
         return tf.where(tf.strings.regex_full_match(tokens, _MARK), tokens, " " + tokens)
-
-
-def _clean(code_points: tf.RaggedTensor) -> tf.Tensor:
-    """Code points [n, (characters)] → clean texts [n], except that words may be separated by several spaces."""
-    replaced = tf.ragged.map_flat_values(lambda flat: _replace(flat, *replacement_table(), " "), code_points)
-    return tf.strings.reduce_join(replaced, axis=1)
 
 
 def _character_tokens(code_points: tf.Tensor) -> tf.Tensor:

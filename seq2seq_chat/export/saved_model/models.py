@@ -37,51 +37,6 @@ def has_equal_tokenizers(data: Data) -> bool:
     return data.has_shared_vocabulary or source.tokenizer == target.tokenizer != "subword"
 
 
-class SourceEncoder(tf.Module):
-    """Turns text into the encoder's input, as ``Chatbot.replies`` does, but in the graph."""
-
-    def __init__(self, ids: tf.lookup.StaticHashTable, tokenizer: GraphTokenizer, config: Config) -> None:
-        super().__init__()
-        self._ids, self._tokenizer = ids, tokenizer
-        self._turns, self._reverse = config.data.context_turns, config.data.reverse_input
-        self._steps = config.model.encoder_steps
-
-    def tokens(self, text: tf.Tensor, history: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """The tokens that the model reads.
-
-        Args:
-            text: Strings [batch], or tokens separated by spaces.
-            history: The turns before each text, oldest first: strings [batch, turns], "" for none.
-
-        Returns:
-            The tokens in the order of the text, strings [batch, (tokens)], and whether the text itself has any, bool
-            [batch].
-        """
-        words = self._tokenizer.encode(text)
-        source = words if self._turns == 1 else tf.concat([self._context(history), words], axis=1)
-        return source[:, -self._steps :], words.row_lengths() > 0
-
-    def ids(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens [batch, (tokens)] → ids as the encoder reads them, int32 [batch, steps], and their number [batch]."""
-        ids = tf.ragged.map_flat_values(self._ids.lookup, tokens)
-        ids = tf.where(ids < len(SPECIAL_WORDS), tf.constant(UNKNOWN, tf.int64), ids)  # a text cannot contain others
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
-        source = tf.cast(ids.to_tensor(PAD, shape=[None, self._steps]), tf.int32)
-        return (tf.reverse_sequence(source, lengths, seq_axis=1) if self._reverse else source), lengths
-
-    def _context(self, history: tf.Tensor) -> tf.RaggedTensor:
-        """The tokens of the last turns that are not empty, each followed by the marker: [batch, (tokens)]."""
-        batch, turns = tf.unstack(tf.shape(history, tf.int64))
-        words = self._tokenizer.encode(tf.reshape(history, [-1]))
-        has_words = tf.reshape(words.row_lengths() > 0, [batch, turns])
-        later_turns = tf.cumsum(tf.cast(has_words, tf.int32), axis=1, exclusive=True, reverse=True)
-        kept = tf.where(tf.reshape(has_words & (later_turns < self._turns - 1), [-1]))[:, 0]
-        marker = tf.fill([tf.size(kept), 1], TURN)
-        words = tf.concat([tf.gather(words, kept), tf.RaggedTensor.from_tensor(marker)], axis=1)
-        rows = tf.gather(kept // tf.maximum(turns, 1), words.value_rowids())
-        return tf.RaggedTensor.from_value_rowids(words.values, rows, batch)
-
-
 class ReplyModel(tf.Module):
     """The contents of a SavedModel: a model that replies to strings with strings.
 
@@ -102,8 +57,8 @@ class ReplyModel(tf.Module):
             GraphTokenizer(text.tokenizer if text_format(text.tokenizer) == "text" else TOKENS)
             for text in (config.data.source_text, config.data.target_text)
         )
-        self.source = SourceEncoder(self.ids, self.source_tokenizer, config)
         self._turns, self._reverse = config.data.context_turns, config.data.reverse_input
+        self._steps = config.model.encoder_steps
         self.functions = {name: self._signature(decoding) for name, decoding in searches.items()}
 
     def _signature(self, decoding: Decoding) -> Any:
@@ -129,10 +84,10 @@ class ReplyModel(tf.Module):
         self, search: GraphSearch, decoding: Decoding, text: tf.Tensor, history: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Replies, strings [batch, n], and their scores [batch, n]; "" and -inf for none."""
-        tokens, has_words = self.source.tokens(text, history)
+        tokens, has_words = self._source_tokens(text, history)
         rows = tf.where(has_words)[:, 0]
         tokens = tf.gather(tokens, rows)
-        hypotheses = search.search(*self.source.ids(tokens))
+        hypotheses = search.search(*self._source_ids(tokens))
         texts = self._texts(hypotheses, tokens, decoding.replace_unknown)
         texts = tf.where(hypotheses.scores == NEG_INF, "", texts)
         shape, indices = [tf.shape(text)[0], decoding.n_best], rows[:, tf.newaxis]
@@ -140,6 +95,41 @@ class ReplyModel(tf.Module):
             tf.tensor_scatter_nd_update(tf.fill(shape, ""), indices, texts),
             tf.tensor_scatter_nd_update(tf.fill(shape, NEG_INF), indices, hypotheses.scores),
         )
+
+    def _source_tokens(self, text: tf.Tensor, history: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The tokens that the model reads, as in :meth:`Chatbot.replies`.
+
+        Args:
+            text: Strings [batch], or tokens separated by spaces.
+            history: The turns before each text, oldest first: strings [batch, turns], "" for none.
+
+        Returns:
+            The tokens in the order of the text, strings [batch, (tokens)], and whether the text itself has any, bool
+            [batch].
+        """
+        words = self.source_tokenizer.encode(text)
+        source = words if self._turns == 1 else tf.concat([self._context(history), words], axis=1)
+        return source[:, -self._steps :], words.row_lengths() > 0
+
+    def _source_ids(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens [batch, (tokens)] → ids as the encoder reads them, int32 [batch, steps], and their number [batch]."""
+        ids = tf.ragged.map_flat_values(self.ids.lookup, tokens)
+        ids = tf.where(ids < len(SPECIAL_WORDS), tf.constant(UNKNOWN, tf.int64), ids)  # a text cannot contain others
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        source = tf.cast(ids.to_tensor(PAD, shape=[None, self._steps]), tf.int32)
+        return (tf.reverse_sequence(source, lengths, seq_axis=1) if self._reverse else source), lengths
+
+    def _context(self, history: tf.Tensor) -> tf.RaggedTensor:
+        """The tokens of the last turns that are not empty, each followed by the marker: [batch, (tokens)]."""
+        batch, turns = tf.unstack(tf.shape(history, tf.int64))
+        words = self.source_tokenizer.encode(tf.reshape(history, [-1]))
+        has_words = tf.reshape(words.row_lengths() > 0, [batch, turns])
+        later_turns = tf.cumsum(tf.cast(has_words, tf.int32), axis=1, exclusive=True, reverse=True)
+        kept = tf.where(tf.reshape(has_words & (later_turns < self._turns - 1), [-1]))[:, 0]
+        marker = tf.fill([tf.size(kept), 1], TURN)
+        words = tf.concat([tf.gather(words, kept), tf.RaggedTensor.from_tensor(marker)], axis=1)
+        rows = tf.gather(kept // tf.maximum(turns, 1), words.value_rowids())
+        return tf.RaggedTensor.from_value_rowids(words.values, rows, batch)
 
     def _texts(self, hypotheses: Hypotheses, source: tf.RaggedTensor, replace_unknown: bool) -> tf.Tensor:
         """The texts of hypotheses, strings [batch, n]. source: the tokens replied to, [batch, (tokens)]."""

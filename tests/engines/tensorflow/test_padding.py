@@ -16,7 +16,7 @@ from seq2seq_chat.engines.tensorflow.scorer import Scorer
 from seq2seq_chat.model import matrix_copies
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.search.engine import WordDistribution
+from seq2seq_chat.search.engine import BlockRequest, WordDistribution
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -47,7 +47,8 @@ def state() -> np.ndarray:
 def probabilities(rows: int) -> np.ndarray:
     engine = _text_engine()
     uniform, distribution = np.full([rows, STEPS], 0.5), WordDistribution.of_settings(Decoding(method="sample"))
-    block, _ = engine.sample_block(_ids()[:rows, 0], engine.start(rows), uniform, distribution, (), explain=True)
+    request = BlockRequest(_ids()[:rows, 0], uniform, distribution, explain=True)
+    block, _ = engine.sample_block(engine.start(rows), request)
     assert block.probabilities is not None
     return block.probabilities
 

@@ -6,12 +6,17 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+import tensorflow as tf
 
 from seq2seq_chat.config import Config
+from seq2seq_chat.engines.onnx.quantization import QuantizedMatrix
 from seq2seq_chat.engines.tensorflow.engine import TrainedModel
 from seq2seq_chat.export.html.export import bundle
-from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
+from seq2seq_chat.export.html.model_file import JAVASCRIPT, PackedTensor, is_table, pack_model, pack_tensor
+from seq2seq_chat.model.variables import variable_name
 from tests.webui.conftest import expect, page  # noqa: F401  (fixtures)
 
 Evaluate = Callable[..., Any]
@@ -40,6 +45,22 @@ def javascript(browser: Any) -> Iterator[Evaluate]:
     tab.close()
 
 
-def encode_model(trained: TrainedModel[Any], config: Config) -> str:
+def encode_model(trained: TrainedModel, config: Config) -> str:
     """The model as the text in a page."""
     return base64.b85encode(pack_model(trained, config, {"step": trained.step}, "test")).decode().replace("<", ",")
+
+
+def stored_values(packed: PackedTensor) -> npt.NDArray[np.float32]:
+    """The numbers that a tensor in a page stands for, [outputs, inputs] or [units]."""
+    if packed.dtype == "float32":
+        return packed.arrays[0]
+    scales, integers = packed.arrays
+    return QuantizedMatrix(integers, scales, axis=0).dequantize()
+
+
+def round_weights(model: tf.Module) -> None:
+    """Replace the weights of a model by those that its page has."""
+    for variable in model.trainable_variables:
+        name = variable_name(variable)
+        values = stored_values(pack_tensor(name, variable.numpy()))
+        variable.assign(values if values.ndim == 1 or is_table(name) else values.T)

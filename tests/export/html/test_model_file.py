@@ -11,13 +11,14 @@ import tensorflow as tf
 from seq2seq_chat.config import Config, Model
 from seq2seq_chat.engines.tensorflow.engine import TrainedModel
 from seq2seq_chat.export.html import model_file
-from seq2seq_chat.export.html.model_file import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor, round_weights
+from seq2seq_chat.export.html.model_file import ALLOWED_ERROR, PackedTensor, pack_model, pack_tensor
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from tests.export.html.conftest import Evaluate, encode_model
 from tests.model.test_seq2seq import ARCHITECTURES
+from tests.export.html.conftest import Evaluate, encode_model, round_weights, stored_values
 from tests.random_runs import make_codec, small_config
 from tests.random_weights import randomize
 from tests.reference_model import Reference
@@ -41,7 +42,7 @@ return Promise.all(input.models.map(async (data) => {
 """
 
 
-def stored(config: Config, seed: int = 1) -> tuple[TrainedModel[Any], str]:
+def stored(config: Config, seed: int = 1) -> tuple[TrainedModel, str]:
     """A model with random weights, and it as the text in a page; then its weights are rounded as there."""
     trained = random_trained(config, seed)
     data = encode_model(trained, config)
@@ -49,7 +50,7 @@ def stored(config: Config, seed: int = 1) -> tuple[TrainedModel[Any], str]:
     return trained, data
 
 
-def random_trained(config: Config, seed: int = 1) -> TrainedModel[Any]:
+def random_trained(config: Config, seed: int = 1) -> TrainedModel:
     codecs = Codecs.shared(make_codec("english", WORDS))
     size = len(codecs.target.vocabulary)
     build = LanguageModel if config.task == "language_model" else Seq2Seq
@@ -92,7 +93,7 @@ def test_the_logits_of_language_models_equal_the_equations(javascript: Evaluate,
 
 
 def error_of(matrix: np.ndarray, packed: PackedTensor) -> float:
-    return float(np.linalg.norm(packed.values() - matrix) / np.linalg.norm(matrix))
+    return float(np.linalg.norm(stored_values(packed) - matrix) / np.linalg.norm(matrix))
 
 
 def test_matrices_use_as_few_integers_as_the_allowed_error_permits() -> None:
@@ -110,7 +111,7 @@ def test_a_matrix_that_would_lose_too_much_keeps_its_floats() -> None:
     assert pack_tensor("embedding/source", matrix).dtype == "int8"
     matrix[:, 7] = 40  # a scale of 40 / 127 rounds normal numbers with an error of 9 % of their size
     packed = pack_tensor("embedding/source", matrix)
-    assert packed.dtype == "float32" and np.array_equal(packed.values(), matrix)
+    assert packed.dtype == "float32" and np.array_equal(stored_values(packed), matrix)
 
 
 def test_every_kind_of_model_is_supported() -> None:

@@ -15,9 +15,9 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
 from seq2seq_chat.export.html.export import PAGE, SETTINGS, differences
-from seq2seq_chat.export.html.model_file import round_weights
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.text.codec import Codecs
+from tests.export.html.conftest import round_weights
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 from tests.webui.conftest import problems_of, set_decoding, set_view, submit
 
@@ -120,14 +120,6 @@ def test_another_file_in_the_same_tab_has_its_own_model(
     expect(offline_page.get_by_role("link", name="Watch the search")).to_have_count(0)
     open_file(offline_page, offline_chat)
     expect(offline_page.locator(".message.model")).to_have_count(1)
-
-
-@pytest.mark.nightly
-def test_200_replies_equal_those_of_the_chatbot(offline_page: Any, offline_chat: Path, tiny_run: Path) -> None:
-    open_file(offline_page, offline_chat)
-    texts = questions(tiny_run, 200)
-    for text, expected in zip(texts, rounded_bot(tiny_run).replies(texts), strict=True):
-        assert send(offline_page, text).locator(".message-text").inner_text() == expected.text, text
 
 
 def test_settings_that_contradict_each_other(offline_page: Any, offline_chat: Path, expect: Any) -> None:
@@ -247,15 +239,3 @@ def test_settings_that_the_page_does_not_have_are_named() -> None:
     assert differences(Decoding(method="sample", top_p=0.5)) == []
     server_only = {"rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown", "lexicon"}
     assert {*SETTINGS} == {*Decoding.model_fields} - server_only - {"unrolling"}
-
-
-def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    for folder, options, message in (
-        ("full", [], "already exists"),
-        ("new", ["--n-best", "3"], "are for --format saved_model"),
-    ):
-        result = cli("export", tiny_run, "--output", tmp_path / folder, "--format", "html", *options)
-        assert message in result.error_message
-    assert not (tmp_path / "new").exists()

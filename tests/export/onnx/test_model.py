@@ -1,4 +1,4 @@
-"""The ONNX graphs compute what the models in TensorFlow compute, for every architecture."""
+"""The ONNX graphs compute what the models in TensorFlow compute, for every architecture; and 8-bit matrices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from seq2seq_chat.config import Config, Data, Model
 from seq2seq_chat.engines.onnx.layers import OPSET
 from seq2seq_chat.engines.onnx.manifest import ENCODER_FILE, STEP_FILE
+from seq2seq_chat.engines.onnx.quantization import QuantizedMatrix, quantize, relative_error
 from seq2seq_chat.export.onnx import export_onnx, model_graphs
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -41,12 +46,10 @@ ARCHITECTURES: list[dict[str, Any]] = [
 LENGTHS = np.array([3, 5, 1, 0], np.int32)
 
 
-def graphs_of(model: Seq2Seq | LanguageModel, quantize: str | None = None) -> dict[str, onnx.ModelProto]:
+def graphs_of(model: Seq2Seq | LanguageModel, int8: str | None = None) -> dict[str, onnx.ModelProto]:
     task = "language_model" if isinstance(model, LanguageModel) else "conversation"
     config = Config(name="x", task=task, data=Data(train="x"), model=model.config)
-    return model_graphs(
-        config, {name: variable.numpy() for name, variable in by_name(model.variables).items()}, quantize
-    )
+    return model_graphs(config, {name: variable.numpy() for name, variable in by_name(model.variables).items()}, int8)
 
 
 def open_graph(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
@@ -150,3 +153,47 @@ def test_int8_is_close_and_small() -> None:
 def open_unchecked(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
     """The package onnx does not know the operators of ONNX Runtime."""
     return onnxruntime.InferenceSession(graph.SerializeToString())
+
+
+# quantized matrices
+
+MATRICES = arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 6)), elements=st.floats(-1e6, 1e6, width=32))
+
+
+def test_numbers_computed_by_hand() -> None:
+    matrix = np.array([[1.27, 0.5], [-0.635, -100.0], [0.004, 60.0]], np.float32)
+    by_column, by_row = quantize(matrix, axis=1), quantize(matrix, axis=0)
+    assert by_column.values.tolist() == [[127, 1], [-64, -127], [0, 76]]  # -63.5 is rounded to the even integer
+    np.testing.assert_allclose(by_column.scales, [0.01, 100 / 127], rtol=1e-6)
+    assert by_row.values.tolist() == [[127, 50], [-1, -127], [0, 127]]
+    np.testing.assert_allclose(by_row.scales, [0.01, 100 / 127, 60 / 127], rtol=1e-6)
+
+
+def test_the_relative_error_computed_by_hand() -> None:
+    matrix = np.array([[3.0, 4.0]], np.float32)
+    quantized = QuantizedMatrix(np.array([[3, 1]], np.int8), np.ones(1, np.float32), axis=0)
+    assert relative_error(matrix, quantized) == pytest.approx(3 / 5)
+
+
+@given(MATRICES, st.sampled_from([0, 1]))
+def test_no_value_is_off_by_more_than_half_a_scale(matrix: npt.NDArray[np.float32], axis: int) -> None:
+    quantized = quantize(matrix, axis)
+    assert len(quantized.scales) == matrix.shape[axis]
+    allowed = 0.5001 * np.expand_dims(quantized.scales, 1 - axis) + 1e-6 * np.abs(matrix)
+    assert np.all(np.abs(quantized.dequantize() - matrix) <= allowed)
+    negative = quantize(-matrix, axis)
+    assert np.array_equal(negative.values, -quantized.values) and np.array_equal(negative.scales, quantized.scales)
+
+
+@given(MATRICES)
+def test_a_channel_does_not_depend_on_the_others(matrix: npt.NDArray[np.float32]) -> None:
+    alone = quantize(matrix[:, :1], axis=1)
+    assert np.array_equal(quantize(matrix, axis=1).values[:, :1], alone.values)
+    assert np.array_equal(quantize(matrix.T, axis=0).values[:1], alone.values.T)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-45, 1e-40])
+def test_zeros_and_the_smallest_numbers_stay_finite(value: float) -> None:
+    matrix = np.full([2, 3], value, np.float32)
+    quantized = quantize(matrix, axis=1)
+    assert np.all(np.isfinite(quantized.dequantize())) and relative_error(np.zeros_like(matrix), quantized) == 0.0

@@ -18,7 +18,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.decoding.search import PartialHypotheses
-from seq2seq_chat.export.saved_model.export import copy_differences, export_saved_model, exported_searches
+from seq2seq_chat.export.saved_model.export import export_saved_model, exported_searches
 from seq2seq_chat.export.saved_model.models import ReplyModel
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.text.codec import Codecs, TextCodec
@@ -175,7 +175,7 @@ def test_replies_are_those_of_the_chatbot(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr[-2000:]
     texts, distinct = [text.decode("utf-8", errors="replace") for text in TEXTS], set()
     for name, bot, outputs in zip(ARCHITECTURES, bots, json.loads(process.stdout), strict=True):
-        searches, _ = exported_searches(bot.config.decoding, n_best=4)
+        searches, _ = exported_searches(bot.config, n_best=4)
         for signature, decoding in searches.items():
             expected = bot.replies(texts, decoding, HISTORIES)
             exported, scores = outputs[signature]["batch"]
@@ -268,44 +268,27 @@ def test_the_printed_program_for_tokens(cli: Cli, tmp_path: Path, capsys: pytest
     assert sorted(path.name for path in folder.glob("*tokenizer*")) == ["target_tokenizer.json"]
 
 
-def test_invalid_output_is_rejected(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
-    occupied = tmp_path / "occupied"
-    occupied.mkdir()
-    (occupied / "mine").write_text("kept", encoding="utf-8")
-
-    def error(output: Path, *options: object, run: object = run_copy) -> str:
-        return str(cli("export", run, "--output", output, *options).error_message)
-
-    assert "already exists" in error(occupied)
-    assert "already exists" in error(occupied / "mine")
-    assert "could not be written" in error(occupied / "mine" / "deeper")
-    assert "no snapshot" in error(tmp_path / "new", "--snapshot", "11")
-    assert "n_best is 9" in error(tmp_path / "new", "--n-best", 9, "--beam-width", 3)
-    assert "no run" in error(tmp_path / "new", "--results", tmp_path, run="nobody")
-    assert {path.name for path in tmp_path.iterdir()} == {"results", "occupied"}
-    assert (occupied / "mine").read_text(encoding="utf-8") == "kept"
-
-
 @pytest.mark.parametrize(
     ("decoding", "not_exported"),
     [
-        (Decoding(), []),
-        (Decoding(method="beam", n_best=3, length_penalty=1.0, unrolling="dynamic"), []),
-        (Decoding(method="sample", top_k=5), ["sample"]),
-        (Decoding(method="beam", rerank="anti_language_model"), ["anti_language_model"]),
-        (Decoding(method="beam", rerank="bidirectional", backward_run="back"), ["bidirectional"]),
-        (Decoding(allow_unknown=True, replace_unknown=True, lexicon="words.tsv"), ["decoding.lexicon"]),
+        ({}, []),
+        ({"method": "beam", "n_best": 3, "length_penalty": 1.0, "unrolling": "dynamic"}, []),
+        ({"method": "sample", "top_k": 5}, ["sample"]),
+        ({"method": "beam", "rerank": "anti_language_model"}, ["anti_language_model"]),
+        ({"method": "beam", "rerank": "bidirectional", "backward_run": "back"}, ["bidirectional"]),
+        ({"allow_unknown": True, "replace_unknown": True, "lexicon": "words.tsv"}, ["decoding.lexicon"]),
     ],
 )
-def test_differences_from_chat(decoding: Decoding, not_exported: list[str]) -> None:
-    searches, differences = exported_searches(decoding)
+def test_differences_from_chat(decoding: dict[str, Any], not_exported: list[str]) -> None:
+    settings = Decoding(**decoding)
+    searches, differences = exported_searches(small_config().model_copy(update={"decoding": settings}))
     assert len(differences) == len(not_exported)
     assert all(setting in sentence for setting, sentence in zip(not_exported, differences, strict=True))
     assert {name: search.method for name, search in searches.items()} == {"greedy": "greedy", "beam": "beam"}
     assert {(search.unrolling, search.rerank) for search in searches.values()} == {("built_in", "none")}
-    if decoding.method == "beam":
-        assert searches["beam"].length_penalty == decoding.length_penalty
-        assert searches["beam"].n_best == decoding.n_best
+    if settings.method == "beam":
+        assert searches["beam"].length_penalty == settings.length_penalty
+        assert searches["beam"].n_best == settings.n_best
 
 
 @pytest.mark.parametrize(
@@ -321,8 +304,8 @@ def test_differences_from_chat(decoding: Decoding, not_exported: list[str]) -> N
 )
 def test_copies_that_the_graph_cannot_convert_are_a_difference(changes: list[str], differs: bool) -> None:
     options = ["decoding.allow_unknown=true", "decoding.replace_unknown=true"]
-    assert bool(copy_differences(small_config(*changes, *options))) == differs
-    assert not copy_differences(small_config(*changes))
+    assert bool(exported_searches(small_config(*changes, *options))[1]) == differs
+    assert not exported_searches(small_config(*changes))[1]
 
 
 def test_a_full_disk_is_named(cli: Cli, run_copy: Path, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from tests.random_runs import random_language_run
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
 TEXT = "the cat sat on the mat.\n\nthe dög saw it?"
-PROMPTS = ("the cat", "", "a long prompt\nwith ☃ unknown characters", "<eos>", "the\n")
 LIMITS = ((4.0, 0, 1.0), (2.0, 0, 1.0), (6.0, 5, 1.0), (4.0, 0, 0.6), (3.0, 7, 0.8))  # temperature, top_k, top_p
 TOKENS, SEED = 40, 5
 
@@ -47,20 +46,6 @@ json.dump([written, scores], sys.stdout)
 """
 
 
-def run_plainly(folder: Path, text_format: str, prompts: list[str], scored: list[str], seeds: list[int]) -> Any:
-    job = {"folder": str(folder), "format": text_format, "prompts": prompts, "scored": scored, "seeds": seeds}
-    finished = subprocess.run(
-        [sys.executable, "-c", PLAIN_TENSORFLOW],
-        input=json.dumps(job | {"limits": LIMITS, "tokens": TOKENS}),
-        text=True,
-        capture_output=True,
-        check=False,
-        cwd=folder.parent,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
-
-
 def decoding(temperature: float, top_k: int, top_p: float) -> Decoding:
     return Decoding(
         method="sample", temperature=temperature, top_k=top_k or None, top_p=top_p if top_p < 1 else None, n_best=1
@@ -68,40 +53,42 @@ def decoding(temperature: float, top_k: int, top_p: float) -> Decoding:
 
 
 @pytest.mark.slow
-def test_characters_are_those_of_generate(cli: Callable[..., Any], tmp_path: Path) -> None:
-    run, folder = random_language_run(tmp_path / "run", TEXT), tmp_path / "exported"
+@pytest.mark.parametrize(
+    ("tokenizer", "prompts"),
+    [
+        ("character", ["the cat", "", "a long prompt\nwith ☃ unknown characters", "<eos>", "the\n"]),
+        ("english", ["the cat", "the mat . <eos>", "<eos> <pad> quux"]),  # tokens; <eos> is a line break
+    ],
+)
+def test_texts_and_scores_are_those_of_the_run(
+    cli: Callable[..., Any], tmp_path: Path, tokenizer: Any, prompts: list[str]
+) -> None:
+    run, folder = random_language_run(tmp_path / "run", TEXT, tokenizer=tokenizer), tmp_path / "exported"
     assert cli("export", run.path, "--output", folder).status == 0
-    seeds, scored = [SEED, SEED + 1], [TEXT, "☃ " * 20]
-    written, scores = run_plainly(folder, "text", list(PROMPTS), scored, seeds)
-    generator = Generator.load(run)
-    expected = [
-        ["".join(generator.stream(prompt, TOKENS, decoding(*limits), seed)) for seed in seeds]
-        for prompt, limits in itertools.product(PROMPTS, LIMITS)
-    ]
-    assert written == expected
-    assert len(set(itertools.chain.from_iterable(expected))) > len(expected)
+    is_text, seeds, generator = tokenizer == "character", [SEED, SEED + 1], Generator.load(run)
+    vocabulary, scored = generator.codec.vocabulary, [TEXT, "☃ " * 20] if is_text else []
+    job = {"folder": str(folder), "format": "text" if is_text else "tokens", "prompts": prompts, "scored": scored}
+    job |= {"seeds": seeds, "limits": LIMITS, "tokens": TOKENS}
+    command = [sys.executable, "-c", PLAIN_TENSORFLOW]
+    finished = subprocess.run(
+        command, input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True, cwd=tmp_path
+    )
+    written, scores = json.loads(finished.stdout)
+    for (prompt, limits), texts in zip(itertools.product(prompts, LIMITS), written, strict=True):
+        if is_text:
+            expected = ["".join(generator.stream(prompt, TOKENS, decoding(*limits), seed)) for seed in seeds]
+        else:
+            ids = [EOS if token == "<eos>" else vocabulary.ids([token])[0] for token in prompt.split()]
+            blocks = generator.blocks([ids] * 2, TOKENS, decoding(*limits), seeds)
+            rows = np.concatenate([block.ids for block in blocks], axis=1)
+            expected = [" ".join(vocabulary.words[index] for index in row) for row in rows]
+        assert texts == expected
+    distinct = set(itertools.chain.from_iterable(written))
+    assert len(distinct) > len(written) and (is_text or any("<eos>" in text for text in distinct))
     for text, nats in zip(scored, scores, strict=True):
         ids = np.array(encode_text(text, generator.codec))
         assert len(nats) == len(ids) - 1 == len(text) - 1
         assert np.sum(nats) == pytest.approx(LanguageModelScorer(generator.engine).score(ids).nats, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_words_are_tokens_and_eos_is_a_line_break(cli: Callable[..., Any], tmp_path: Path) -> None:
-    run, folder = random_language_run(tmp_path / "run", TEXT, tokenizer="english"), tmp_path / "exported"
-    assert cli("export", run.path, "--output", folder).status == 0
-    prompts = ["the cat", "the mat . <eos>", "<eos> <pad> quux"]
-    written, _ = run_plainly(folder, "tokens", prompts, [], [SEED])
-    generator = Generator.load(run)
-    vocabulary = generator.codec.vocabulary
-    eos = vocabulary.words[EOS]
-    for (prompt, limits), texts in zip(itertools.product(prompts, LIMITS), written, strict=True):
-        tokens = prompt.split()
-        known = zip(tokens, vocabulary.ids(tokens), strict=True)
-        ids = [EOS if token == eos else index for token, index in known]
-        blocks = generator.blocks([ids], TOKENS, decoding(*limits), [SEED])
-        assert texts == [" ".join(vocabulary.words[index] for index in np.concatenate(list(blocks), axis=1)[0])]
-    assert any(eos in text for texts in written for text in texts)
 
 
 @pytest.mark.parametrize("tokenizer", ["character", "english"])
@@ -120,11 +107,3 @@ def test_the_printed_program(
         assert printed.startswith(cli("generate", run.path, *options).out.rstrip("\n"))
     else:
         assert len(printed.partition("\n")[0].split()) == 200
-
-
-def test_beam_search_does_not_apply(cli: Callable[..., Any], tmp_path: Path) -> None:
-    run = random_language_run(tmp_path / "run", TEXT)
-    for option in ("--beam-width", "--n-best"):
-        result = cli("export", run.path, "--output", tmp_path / "exported", option, 3)
-        assert "is a language model, which has no beam search: omit --beam-width and --n-best" in result.error_message
-    assert not (tmp_path / "exported").exists()
