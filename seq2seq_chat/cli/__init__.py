@@ -14,13 +14,12 @@ from seq2seq_chat import __version__
 from seq2seq_chat.cli.average import average
 from seq2seq_chat.cli.chat import chat
 from seq2seq_chat.cli.check import check
-from seq2seq_chat.cli.evaluate import evaluate
+from seq2seq_chat.cli.evaluate import evaluate, report
 from seq2seq_chat.cli.experiments import experiments
 from seq2seq_chat.cli.export import export
 from seq2seq_chat.cli.generate import generate
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.cli.prepare import prepare
-from seq2seq_chat.cli.report import report
 from seq2seq_chat.cli.schema import schema
 from seq2seq_chat.cli.serve import serve
 from seq2seq_chat.cli.train import train

@@ -33,6 +33,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.pairs import Corpus, corpus_paths
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.votes.evaluation import describe_decoding
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
@@ -41,6 +42,7 @@ BLOCK = 640  # samples decoded together, and again after an interruption
 MAX_ROWS = 128  # samples scored together
 SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
 MAX_BUCKETS = 8
+PROMPTS = 3  # of a report on language models
 CHECKSUM = ', "crc32": '  # of what precedes it in a line; earlier versions wrote none
 
 logger = logging.getLogger(__name__)
@@ -278,8 +280,15 @@ def read_questions(path: str | Path | None) -> list[str]:
 
 
 def default_questions(run: Run, data: str | None = None) -> list[str]:
-    """The questions of a report; for a translation run, the first sources of ``data`` or else of its test corpus."""
+    """What a report asks a run, or has it continue.
+
+    For a translation, the first sources of ``data`` or else of its test corpus; for a language model, the first prompts
+    of the samples that training wrote.
+    """
     settings = run.config.data
+    if run.config.task == "language_model":
+        prompts = (line["source"] for line in read_json_lines(run.samples_file) if "source" in line)
+        return list(dict.fromkeys(prompts))[:PROMPTS] or [""]
     if run.config.task == "translation":
         with suppress(UserError):  # the corpus is missing; the report says so
             files = data or settings.test or settings.validation or settings.train

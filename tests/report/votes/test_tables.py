@@ -10,7 +10,7 @@ import pytest
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.report.evaluation_chapter import votes
 from seq2seq_chat.report.measure import Report, ReportOptions, RunMeasurements
-from seq2seq_chat.report.page import Page
+from seq2seq_chat.report.page import Chapter
 from seq2seq_chat.report.votes.evaluation import Choice, Column, Evaluation, StoredReply, create_evaluation
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli
@@ -41,12 +41,12 @@ def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path, write_v
 def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
     run = Run(run_copy)
     report = Report([RunMeasurements(run, "tiny", Decoding())], ReportOptions(), None, "", print)
-    page = Page("Report", tmp_path)
-    votes(page, report)
-    assert "Nobody has voted" in str(page.chapters[0].blocks)
+    before, after = Chapter("before", tmp_path), Chapter("after", tmp_path)
+    votes(before, report)
+    assert "Nobody has voted" in str(before.blocks)
     write_votes(run_copy.parent, run.name, PREFERENCES)
-    votes(page, report)
-    pairs, strengths, *sentences = page.chapters[1].blocks
+    votes(after, report)
+    pairs, strengths, *sentences = after.blocks
     assert pairs.rows[0][2:7] == ["12", "3", "2", "1", "80.0 %"]  # type: ignore[union-attr]
     assert [row[0] for row in strengths.rows] == [f"{run.name} at step {step}, greedy" for step in (10, 20)]  # type: ignore[union-attr]
     assert len(sentences) == 3
