@@ -99,7 +99,7 @@ def evaluate(
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
         from seq2seq_chat.report import evaluate as evaluation
-        from seq2seq_chat.report.metrics_table import format_metrics
+        from seq2seq_chat.report.scoring import format_metrics
 
     with explain_interrupt(lambda: CONTINUE):
         metrics = evaluation.evaluate(

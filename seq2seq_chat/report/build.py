@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seq2seq_chat.config import set_decoding
-from seq2seq_chat.report import chapters, evaluation_chapter, language_model_chapters, model_chapters
+from seq2seq_chat.report import chapters, evaluation_chapter, model_chapters
 from seq2seq_chat.report.measure import (
     OnProgress,
     Report,
@@ -38,11 +38,11 @@ CHAPTERS: Chapters = (
     ("Configuration", chapters.configuration),
 )
 TEXT_CHAPTERS: Chapters = (
-    ("Experiment", language_model_chapters.overview),
-    ("Loss over time", language_model_chapters.loss),
-    ("What it writes over time", language_model_chapters.texts),
+    ("Experiment", chapters.text_overview),
+    ("Loss over time", chapters.text_loss),
+    ("What it writes over time", chapters.texts),
     ("Learning curves", chapters.learning_curves),
-    ("How far back gradients reach", language_model_chapters.gradients),
+    ("How far back gradients reach", chapters.text_gradients),
     ("Configuration", chapters.configuration),
 )
 """The chapters on language models."""

@@ -22,9 +22,17 @@ from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScore
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.source_length import bleu_by_source_length
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.metrics_table import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
-from seq2seq_chat.report.scoring import Leakage, find_leakage, read_references, score_predictions, writes_lower_case
+from seq2seq_chat.report.scoring import (
+    Leakage,
+    ScoredRun,
+    compare_with_baseline,
+    ensure_comparable,
+    find_leakage,
+    read_references,
+    score_predictions,
+    writes_lower_case,
+)
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError

@@ -11,7 +11,6 @@ import sacrebleu
 from seq2seq_chat.data.samples import read_samples
 from seq2seq_chat.report import scoring
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.metrics_table import ensure_comparable
 from seq2seq_chat.report.predictions import (
     Prediction,
     Predictions,
@@ -20,7 +19,13 @@ from seq2seq_chat.report.predictions import (
     read_questions,
     read_transcript,
 )
-from seq2seq_chat.report.scoring import References, read_references, score_predictions, writes_lower_case
+from seq2seq_chat.report.scoring import (
+    References,
+    ensure_comparable,
+    read_references,
+    score_predictions,
+    writes_lower_case,
+)
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer

@@ -11,14 +11,12 @@ import threading
 
 import pytest
 
-from seq2seq_chat.runs.lock import LockError
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.run import LockError, Run
 
 HOLDER = """
 import sys
-from pathlib import Path
-from seq2seq_chat.runs.lock import hold_lock
-with hold_lock(Path(sys.argv[1])):
+from seq2seq_chat.runs.run import Run
+with Run(sys.argv[1]).lock():
     print("held", flush=True)
     sys.stdin.read()
 """
