@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from tests.conftest import Cli
+from tests.conftest import Cli, edit_config
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre", "five": "cinq", "six": "six"}
 VALIDATION, TRANSLATED = 40, 15  # validation samples, and how many of them are translated for BLEU
@@ -194,13 +194,10 @@ def test_baseline(cli: Cli, run: Path, tmp_path: Path) -> None:
 
 def test_runs_on_other_samples_are_not_compared(cli: Cli, run: Path, tmp_path: Path) -> None:
     other = shutil.copytree(run, tmp_path / "results" / "other")
-    config = json.loads((other / "config.json").read_text(encoding="utf-8"))
-    config["data"]["validation"] = write(tmp_path / "validation.tsv", translations(VALIDATION, 5))
-    (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(other, "data", validation=write(tmp_path / "validation.tsv", translations(VALIDATION, 5)))
     error = cli("evaluate", run, "--baseline", other, "--output", tmp_path / "predictions").error_message
     assert "have different samples; specify one corpus for both with --data FILE" in error
-    config["data"]["swap_source_target"] = True
-    (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(other, "data", swap_source_target=True)
     options = ["--data", tmp_path / "validation.tsv", "--output", tmp_path / "predictions"]
     error = cli("evaluate", run, "--baseline", other, *options).error_message
     assert "read different samples from" in error

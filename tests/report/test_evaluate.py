@@ -260,9 +260,7 @@ def test_default_limits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["decoding"] |= {"method": "beam", "beam_width": 3}
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "decoding", method="beam", beam_width=3)
     monkeypatch.setattr(evaluation, "BEAM_LIMIT", 4)
     result = cli("evaluate", run_copy, *options, "--baseline", f"{run_copy}:10", "--json", tmp_path / "metrics.json")
     metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
@@ -287,9 +285,7 @@ def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path,
 def test_runs_with_the_same_output_have_their_own_sentence_vectors(
     tiny_run: Path, run_copy: Path, corpora: Path, tmp_path: Path
 ) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["train"] = str(corpora / "validation.txt")
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "data", train=str(corpora / "validation.txt"))
     folder = tmp_path / "output"
     first, second, again = (
         load_sentence_vectors(Run(run), folder)[0].embed(["you see it !"]) for run in (tiny_run, run_copy, tiny_run)

@@ -10,7 +10,7 @@ import pytest
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.report.evaluate import evaluate
 from seq2seq_chat.runs.run import Run
-from tests.conftest import MARKER, Cli
+from tests.conftest import MARKER, Cli, edit_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -105,9 +105,7 @@ def test_columns_of_the_command(cli: Cli, run_copy: Path, mixed: Any, tmp_path: 
 
 
 def test_missing_training_corpus(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["train"] = "moved/away.txt"
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "data", train="moved/away.txt")
     result = cli("evaluate", run_copy, "--limit", 5, "--json", tmp_path / "m.json")
     assert result.status == 0
     metrics = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))

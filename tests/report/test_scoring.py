@@ -29,6 +29,7 @@ from seq2seq_chat.report.scoring import (
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
+from tests.conftest import edit_config
 
 TEXTS = [
     ("Ein Haus!", "ein haus !", "Das Haus!", "das haus !", "Ein Heim.", "ein heim ."),
@@ -78,9 +79,7 @@ def test_references_of_evenly_spaced_samples(loaded: LoadedRun, corpora: Path, t
 
 
 def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_run: Path) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["tokenizer"] = "unicode"
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "data", tokenizer="unicode")
     with pytest.raises(UserError, match="different tokenizers, so their tokenized scores cannot be compared"):
         ensure_comparable(Run(tiny_run), "a.txt", Run(run_copy), "a.txt", None)
 
