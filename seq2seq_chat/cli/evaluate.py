@@ -133,11 +133,7 @@ def _print(metrics: dict[str, Any], table: str, json_file: str | None) -> None:
 @limit_option
 @decoding_option
 @sent2vec_option
-@click.option(
-    "--questions",
-    metavar="FILE",
-    help="What to reply to, or to continue, at every snapshot, one per line.",
-)
+@click.option("--questions", metavar="FILE", help="What to reply to, or to continue, at every snapshot, one per line.")
 @click.option(
     "--transcript",
     "transcripts",

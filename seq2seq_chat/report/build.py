@@ -49,10 +49,7 @@ TEXT_CHAPTERS: Chapters = (
 
 
 def write_report(
-    runs: Sequence[Run],
-    options: ReportOptions,
-    output: Path | None = None,
-    on_progress: OnProgress = lambda text: None,
+    runs: Sequence[Run], options: ReportOptions, output: Path | None = None, on_progress: OnProgress = lambda text: None
 ) -> Path:
     """Measure the runs and write the page. Interrupted evaluations are resumed, so the same call continues a report.
 

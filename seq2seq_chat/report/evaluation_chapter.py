@@ -11,15 +11,7 @@ from seq2seq_chat.metrics.source_length import bleu_by_source_length, length_bin
 from seq2seq_chat.report.chapters import add_error
 from seq2seq_chat.report.figures.curves import draw_bleu_by_length, draw_metrics
 from seq2seq_chat.report.measure import Report
-from seq2seq_chat.report.page import (
-    Chapter,
-    Details,
-    Paragraph,
-    Table,
-    Unavailable,
-    format_number,
-    format_percent,
-)
+from seq2seq_chat.report.page import Chapter, Details, Paragraph, Table, Unavailable, format_number, format_percent
 from seq2seq_chat.report.scoring import describe_leakage, format_interval, format_score, writes_lower_case
 from seq2seq_chat.report.votes.evaluation import votes_on_runs
 from seq2seq_chat.report.votes.statistics import (

@@ -92,12 +92,7 @@ class Predictions:
 
 
 def predict(
-    loaded: LoadedRun,
-    data: Corpus,
-    folder: Path,
-    *,
-    limit: int | None = None,
-    decoding: Decoding | None = None,
+    loaded: LoadedRun, data: Corpus, folder: Path, *, limit: int | None = None, decoding: Decoding | None = None
 ) -> Predictions:
     """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from a file in ``folder``.
 
@@ -216,12 +211,7 @@ def _is_prediction(line: bytes, sample: int) -> bool:
 
 
 def _predict_remaining(
-    loaded: LoadedRun,
-    corpus: Dataset,
-    samples: np.ndarray,
-    done: int,
-    decoding: Decoding,
-    file: IO[bytes],
+    loaded: LoadedRun, corpus: Dataset, samples: np.ndarray, done: int, decoding: Decoding, file: IO[bytes]
 ) -> None:
     """Append the predictions of ``samples[done:]`` block by block."""
     scorer = loaded.scorer(MAX_ROWS)

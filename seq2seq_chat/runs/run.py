@@ -39,13 +39,7 @@ from typing import Any
 from seq2seq_chat.config import Config, ConfigError, load_config
 from seq2seq_chat.runs.json_lines import append_durably
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import (
-    as_user_error,
-    atomic_folder,
-    remove_temporary,
-    write_atomically,
-    write_json,
-)
+from seq2seq_chat.system.files import as_user_error, atomic_folder, remove_temporary, write_atomically, write_json
 from seq2seq_chat.text.codec import Codecs
 
 CHECKPOINT_NAME = re.compile(r"^(\d{10})\.npz$")
