@@ -535,10 +535,7 @@ def test_a_training_stopped_at_once_says_what_is_saved(
 
 @pytest.mark.parametrize(
     ("verb", "function"),
-    [
-        ("evaluate", "seq2seq_chat.report.evaluate.predict"),
-        ("report", "seq2seq_chat.report.build.write_report"),
-    ],
+    [("evaluate", "seq2seq_chat.report.evaluate.predict"), ("report", "seq2seq_chat.report.build.write_report")],
 )
 def test_an_interrupted_evaluation_says_that_it_resumes(
     cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch, verb: str, function: str

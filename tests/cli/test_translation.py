@@ -92,7 +92,9 @@ def test_tensorboard_has_the_bleu(run: Path) -> None:
     assert written == [(line["step"], pytest.approx(line["bleu"])) for line in validations(run)]
 
 
-def test_samples_and_default_questions(run: Path) -> None:
+def test_samples_default_questions_and_empty_lines(cli: Cli, run: Path) -> None:
+    one, empty, same = translate(cli, run, ["one two three !", "", "one two three !"])
+    assert one == same != empty == ""
     lines = list(map(json.loads, (run / "samples.jsonl").read_text(encoding="utf-8").splitlines()))
     pairs = translations(VALIDATION, 2)
     assert [list(line) for line in lines] == [["step", "source", "reply", "target"]] * 6
@@ -105,19 +107,14 @@ def test_samples_and_default_questions(run: Path) -> None:
     assert default_questions(find_run(str(run))) == sources
 
 
-def test_chat_translates_line_by_line(cli: Cli, run: Path) -> None:
-    one, empty, same = translate(cli, run, ["one two three !", "", "one two three !"])
-    assert one == same
-    assert one
-    assert empty == ""
-
-
-def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
+def test_evaluation_and_the_check_of_the_data(cli: Cli, run: Path, config: Path, tmp_path: Path) -> None:
     result = cli("evaluate", run, "--json", tmp_path / "out.json", "--output", tmp_path)
     assert result.status == 0, result
     assert "mean length of a translation, tokens" in result.out
     assert json.loads((tmp_path / "out.json").read_text())["samples"] == VALIDATION
     (tmp_path / "side.fr").write_text("un deux!\n", encoding="utf-8")
+    result = cli("check", config, "--only", "data", "--results", tmp_path)
+    assert result.status == 0 and "coverage 100.0 %" in result.out, result
     error = cli("evaluate", run, "--data", tmp_path / "side.fr").error_message
     assert "trained on pairs of texts; specify a .tsv of two columns with --data" in error
 
@@ -213,12 +210,6 @@ def test_report(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert "BLEU by the length of the source" in page
     assert "log-probability of the translation, nats" in page
     assert all(source in page for source, _ in translations(VALIDATION, 2)[:12])
-
-
-def test_data_check(cli: Cli, config: Path, tmp_path: Path) -> None:
-    result = cli("check", config, "--only", "data", "--results", tmp_path)
-    assert result.status == 0, result
-    assert "coverage 100.0 %" in result.out
 
 
 def test_list_of_experiments(cli: Cli, run: Path) -> None:

@@ -78,14 +78,10 @@ def test_evenly_spaced_samples(run_copy: Path, mixed: Any, tmp_path: Path) -> No
     assert metrics["without_leaked"]["samples"] == 5 - metrics["leaked_samples"]
 
 
-def test_without_leakage_nothing_differs(run_copy: Path, mixed: Any, tmp_path: Path) -> None:
-    metrics = evaluate(Run(run_copy), write_pairs(tmp_path / "new.txt", mixed["new"]))
-    assert metrics["leaked_samples"] == metrics["leaked_targets"] == 0
-    for key, value in metrics["without_leaked"].items():
-        assert metrics[key] == value
-
-
-def test_everything_leaks(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
+def test_nothing_or_everything_leaks(cli: Cli, run_copy: Path, mixed: Any, corpora: Path, tmp_path: Path) -> None:
+    nothing = evaluate(Run(run_copy), write_pairs(tmp_path / "new.txt", mixed["new"]))
+    assert nothing["leaked_samples"] == nothing["leaked_targets"] == 0
+    assert nothing["without_leaked"].items() <= nothing.items()
     result = cli("evaluate", run_copy, "--data", corpora / "train.txt", "--limit", 9, "--json", tmp_path / "m.json")
     assert (result.status, result.err) == (0, "")
     metrics = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))

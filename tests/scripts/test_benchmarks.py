@@ -43,8 +43,7 @@ def test_benchmark_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "widths",
-    [pytest.param([5], marks=pytest.mark.slow), pytest.param([1, 5, 10], marks=pytest.mark.nightly)],
+    "widths", [pytest.param([5], marks=pytest.mark.slow), pytest.param([1, 5, 10], marks=pytest.mark.nightly)]
 )
 def test_benchmark_decoding(tmp_path: Path, widths: list[int]) -> None:
     options = [option for width in widths for option in ("--beam-width", str(width))]

@@ -122,9 +122,6 @@ def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
     file.write_bytes(content[:-1])  # complete but for the line end
     new = evaluation.add_vote("ben", 9, "both_good")
     assert evaluation.votes() == [*votes, new]
-
-
-def test_a_damaged_evaluation(evaluation: Evaluation) -> None:
     (evaluation.path / "evaluation.json").write_text('{"columns": []}', encoding="utf-8")
     with pytest.raises(UserError, match="damaged"):
         _ = Evaluation(evaluation.path).settings
@@ -135,10 +132,7 @@ def test_a_damaged_evaluation(evaluation: Evaluation) -> None:
     [
         ({}, "greedy"),
         ({"method": "beam"}, "beam, beam_width 10"),
-        (
-            {"method": "beam", "beam_width": 5, "n_best": 5, "length_penalty": 1.0},
-            "beam, beam_width 5, length_penalty 1.0",
-        ),
+        ({"method": "beam", "n_best": 5, "length_penalty": 1.0}, "beam, beam_width 10, length_penalty 1.0"),
         ({"method": "sample", "temperature": 0.8, "seed": 3}, "sample, temperature 0.8, seed 3"),
     ],
 )
