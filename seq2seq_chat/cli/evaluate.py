@@ -178,14 +178,13 @@ def report(
     is_text = runs[0].config.task == "language_model"
     if is_text:
         ensure_unused(runs[0].name, "limit", "sent2vec", "transcripts", "liked")
-    from seq2seq_chat.report import predictions
     from seq2seq_chat.report.build import write_report
     from seq2seq_chat.report.measure import ReportOptions
+    from seq2seq_chat.report.predictions import default_questions, further_questions, read_questions, read_transcript
 
-    read, all_default = predictions.read_transcript, questions is None
-    utterances = predictions.default_questions(runs[0], data) if all_default else predictions.read_questions(questions)
-    others = [read(file, utterances) for file in transcripts]
-    further = predictions.further_questions(others, utterances) if all_default else []
+    utterances = read_questions(questions) if questions is not None else default_questions(runs[0], data)
+    others = [read_transcript(file, utterances) for file in transcripts]
+    further = further_questions(others, utterances) if questions is None else []
     options = ReportOptions(
         data=data,
         limit=limit,
@@ -194,7 +193,7 @@ def report(
         questions=utterances,
         further_questions=further,
         transcripts=[transcript.column([*utterances, *further]) for transcript in others],
-        favorites=read(liked, utterances).column(utterances) if liked else None,
+        favorites=read_transcript(liked, utterances).column(utterances) if liked else None,
     )
     with nullcontext() if is_text else explain_interrupt(lambda: CONTINUE):
         page = write_report(runs, options, Path(output) if output else None, click.echo)

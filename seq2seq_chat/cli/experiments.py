@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from seq2seq_chat.cli.options import json_option, results_option
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE, format_table
-
-if TYPE_CHECKING:
-    from seq2seq_chat.report.votes.statistics import VoteStatistics
-    from seq2seq_chat.runs.run import Run
 
 
 @click.group()
@@ -113,9 +108,13 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     click.echo(format_comparison(comparison))
     as_json = comparison._asdict()
     if votes:
-        from seq2seq_chat.report.votes.statistics import format_votes, votes_as_json
+        from seq2seq_chat.report.votes.evaluation import votes_on_runs
+        from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics, votes_as_json
 
-        statistics = compare_votes(runs, Path(results))
+        cast = votes_on_runs(Path(results), [run.name for run in runs])
+        if not cast:
+            raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
+        statistics = vote_statistics(cast)
         click.echo("\n" + format_votes(statistics))
         as_json["votes"] = votes_as_json(statistics)
     if json_file:
@@ -127,17 +126,6 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
         curves = list(map(read_curves, runs, distinct_names(runs)))
         save(draw_curves(curves), output, picture_format(output))
         click.echo(Path(output))
-
-
-def compare_votes(runs: Sequence[Run], results: Path) -> VoteStatistics:
-    """The statistics of all votes on these runs. Raises UserError if there are none."""
-    from seq2seq_chat.report.votes.evaluation import votes_on_runs
-    from seq2seq_chat.report.votes.statistics import vote_statistics
-
-    votes = votes_on_runs(results, [run.name for run in runs])
-    if not votes:
-        raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
-    return vote_statistics(votes)
 
 
 def picture_format(path: str) -> Any:

@@ -38,7 +38,7 @@ CHAPTERS: Chapters = (
     ("Configuration", chapters.configuration),
 )
 TEXT_CHAPTERS: Chapters = (
-    ("Experiment", chapters.text_overview),
+    ("Experiment", chapters.overview),
     ("Loss over time", chapters.text_loss),
     ("What it writes over time", chapters.texts),
     ("Learning curves", chapters.learning_curves),
@@ -65,8 +65,9 @@ def write_report(
     Raises:
         UserError: The output cannot be written, a given file cannot be read, or a decoding setting is not valid.
     """
-    ensure_same_kind(runs)
     is_text = runs[0].config.task == "language_model"
+    if any((run.config.task == "language_model") != is_text for run in runs):
+        raise UserError("language models and other runs have different reports: write one for each kind")
     decide = set_decoding if is_text else evaluation_decoding
     decodings = [decide(run.config, options.overrides) for run in runs]
     path, page = start_page(runs, output)
@@ -84,9 +85,3 @@ def write_report(
         write(page.chapter(title.format(outputs=report.labels.outputs.capitalize())), report)
     page.write(path, on_progress)
     return path
-
-
-def ensure_same_kind(runs: Sequence[Run]) -> None:
-    """Raise UserError if only some of the runs are language models."""
-    if len({run.config.task == "language_model" for run in runs}) > 1:
-        raise UserError("language models and other runs have different reports: write one for each kind")

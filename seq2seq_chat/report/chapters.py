@@ -42,9 +42,14 @@ def add_error(chapter: Chapter, run: RunMeasurements, part: str) -> None:
 def overview(chapter: Chapter, report: Report) -> None:
     """The runs: architecture, size, corpus and snapshots."""
     rows = [_overview_row(run) for run in report.runs]
-    head = ["run", "model", "parameters", "vocabulary", "training corpus", "snapshots (training steps)"]
+    is_text = report.task == "language_model"
+    corpus = "training text" if is_text else "training corpus"
+    head = ["run", "model", "parameters", "vocabulary", corpus, "snapshots (training steps)"]
     chapter.add(Table(head, rows))
     for run in report.runs:
+        if is_text:
+            chapter.add(*(Unavailable(f"{run.name}: {error}") for error in run.errors.values()))
+            continue
         if origin := read_initialization(run.run):
             chapter.add(Paragraph(f"{run.name} was initialized from {origin}."))
         add_error(chapter, run, "model")
@@ -63,21 +68,19 @@ def overview(chapter: Chapter, report: Report) -> None:
 
 
 def _overview_row(run: RunMeasurements) -> list[str]:
-    config = run.config
-    architecture = (
-        f"{config.model.layers} × {config.model.cell}, {config.model.hidden_size} units, "
-        + ", ".join(_decoder(config.model))
-        + (", input reversed" if config.data.reverse_input else "")
-    )
-    counts = parameter_counts(config, *run.run.codecs.vocabulary_sizes)
-    parameters = format_number(sum(counts.values()), 0) if run.loaded else NO_VALUE
+    config, codecs, snapshots = run.config, run.run.codecs, run.texts or run.snapshots
+    architecture = [f"{config.model.layers} × {config.model.cell}, {config.model.hidden_size} units"]
+    if config.task != "language_model":
+        architecture += _decoder(config.model) + ["input reversed"] * config.data.reverse_input
+    counts = parameter_counts(config, *codecs.vocabulary_sizes)
+    is_known = run.loaded or config.task == "language_model"
     return [
         run.name,
-        architecture,
-        parameters,
-        format_number(run.run.codecs.words, 0),
+        ", ".join(architecture),
+        format_number(sum(counts.values()), 0) if is_known else NO_VALUE,
+        format_number(codecs.words, 0),
         str(config.data.train),
-        ", ".join(snapshot.label for snapshot in run.snapshots) or NO_VALUE,
+        ", ".join(snapshot.label for snapshot in snapshots) or NO_VALUE,
     ]
 
 
@@ -176,13 +179,11 @@ def replies_over_time(chapter: Chapter, report: Report) -> None:
 
 
 def _reply_table(source: str, questions: Sequence[str], columns: Sequence[ReplyColumn], caption: str) -> Table:
-    rows = [[question, *(show_reply(column.replies[n]) for column in columns)] for n, question in enumerate(questions)]
+    def show(reply: str | None) -> str:
+        return "not asked" if reply is None else reply or "(empty)"
+
+    rows = [[question, *(show(column.replies[n]) for column in columns)] for n, question in enumerate(questions)]
     return Table([source, *(column.label for column in columns)], rows, caption)
-
-
-def show_reply(reply: str | None) -> str:
-    """A reply for a table; None if the question was not asked."""
-    return "not asked" if reply is None else reply or "(empty)"
 
 
 def add_validation_replies(chapter: Chapter, report: Report, run: RunMeasurements) -> None:
@@ -245,29 +246,6 @@ def configuration(chapter: Chapter, report: Report) -> None:
     for run in report.runs:
         title = f"{run.name}: complete configuration"
         chapter.add(Details(title, [Preformatted(run.config.to_json())]))
-
-
-def text_overview(chapter: Chapter, report: Report) -> None:
-    """The language models: architecture, size, text and snapshots."""
-    rows = []
-    for run in report.runs:
-        model = run.config.model
-        with chapter.show_errors(run.name):
-            parameters = sum(parameter_counts(run.config, *run.run.codecs.vocabulary_sizes).values())
-            rows.append(
-                [
-                    run.name,
-                    f"{model.layers} × {model.cell}, {model.hidden_size} units",
-                    format_number(parameters, 0),
-                    format_number(len(run.run.codecs.source.vocabulary), 0),
-                    str(run.config.data.train),
-                    ", ".join(snapshot.label for snapshot in run.texts) or NO_VALUE,
-                ]
-            )
-    head = ["run", "model", "parameters", "vocabulary", "training text", "snapshots (training steps)"]
-    chapter.add(Table(head, rows))
-    for run in report.runs:
-        chapter.add(*(Unavailable(f"{run.name}: {error}") for error in run.errors.values()))
 
 
 def text_loss(chapter: Chapter, report: Report) -> None:

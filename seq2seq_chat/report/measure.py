@@ -61,7 +61,7 @@ class ReportOptions:
     overrides: Sequence[str] = ()  # decoding.key=value, for all runs
     sent2vec: str | None = None  # official model; None: train one on the first run's corpus
     questions: Sequence[str] = field(default_factory=bundled_questions)
-    further_questions: Sequence[str] = ()  # those of transcripts: only their replies are shown
+    further_questions: Sequence[str] = ()  # of transcripts: only their replies are shown
     transcripts: Sequence[ReplyColumn] = ()
     favorites: ReplyColumn | None = None  # your favorite replies to the questions
     max_points: int = 2000  # utterances whose thought vectors are drawn

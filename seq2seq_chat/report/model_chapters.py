@@ -7,7 +7,6 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.report.chapters import add_error
 from seq2seq_chat.report.figures import replies, vectors
 from seq2seq_chat.report.figures.model_internals import (
-    VariableNorms,
     draw_gates,
     draw_gradients_by_step,
     draw_variables,
@@ -201,16 +200,15 @@ def _add_gradients(chapter: Chapter, run: RunMeasurements) -> None:
     caption = f"Weights, and gradients of the mean loss of some test samples, at {label}."
     chapter.add_picture(f"{run.label}_weights", draw_variables(newest.variables), caption)
     head = ["variable", "shape", "parameters", "norm", "rms", "gradient norm"]
-    table = Table(head, [_variable_row(variable) for variable in newest.variables], numbers_from=1)
-    chapter.add(Details("All variables", [table]))
-
-
-def _variable_row(variable: VariableNorms) -> list[str]:
-    return [
-        variable.name,
-        " × ".join(map(str, variable.shape)),
-        format_number(variable.parameters, 0),
-        format_number(variable.norm),
-        f"{variable.rms:.4f}",
-        f"{variable.gradient_norm:.3g}",
+    rows = [
+        [
+            variable.name,
+            " × ".join(map(str, variable.shape)),
+            format_number(variable.parameters, 0),
+            format_number(variable.norm),
+            f"{variable.rms:.4f}",
+            f"{variable.gradient_norm:.3g}",
+        ]
+        for variable in newest.variables
     ]
+    chapter.add(Details("All variables", [Table(head, rows, numbers_from=1)]))

@@ -97,7 +97,7 @@ def predict(
     """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from a file in ``folder``.
 
     Args:
-        decoding: decoding settings; None for those of the run.
+        decoding: decoding settings; None for the run's.
 
     Raises:
         UserError: The corpus cannot be read, the file cannot be written, or another process is writing it.

@@ -1,4 +1,4 @@
-"""The scores of predictions against references, their comparison with those of another run, and tables of metrics."""
+"""Scores of predictions against references, their comparison with the scores of another run, and tables of metrics."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def compare_with_baseline(run: ScoredRun, baseline: ScoredRun) -> dict[str, Any]
 
     Returns:
         The ``run``, ``snapshot`` and ``step`` of the baseline, the file of its ``predictions``, and its ``scores``:
-        those of :meth:`Score.compare` for each key that both runs have in common.
+        the result of :meth:`Score.compare` for each key that both runs have in common.
     """
     common = _common_scores(run.loaded.run, baseline.loaded.run)
     return {

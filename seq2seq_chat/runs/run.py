@@ -73,7 +73,7 @@ class Run:
 
     @property
     def results(self) -> Path:
-        """The folder that contains that of the run."""
+        """The parent folder."""
         return Path(os.path.abspath(self.path)).parent
 
     @property
