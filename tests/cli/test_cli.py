@@ -424,8 +424,11 @@ def test_a_resumed_training_ends_bit_for_bit_the_same(
     assert logged_lines(run / "samples.jsonl") == logged_lines(tiny_run / "samples.jsonl")
 
 
-def test_resuming_a_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> None:
+def test_resuming_a_locked_or_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> None:
     before = contents(run_copy)
+    with Run(run_copy).lock():
+        message = cli("train", "--resume", run_copy, "--set", "training.steps=30").error_message
+    assert f"is being trained by process {os.getpid()} on " in message
     result = cli("train", "--resume", run_copy)
     assert result.status == 0
     assert "already trained for 20 steps; raise training.steps to continue" in result.out
@@ -450,9 +453,8 @@ def test_settings_that_cannot_change_on_resume(cli: Cli, run_copy: Path, overrid
 
 def test_a_run_resumes_only_with_its_own_corpus(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     """A step is a position in the corpus: another corpus is rejected; a copy at another path is not, see above."""
-    learned = Path(json.loads((run_copy / "config.json").read_text(encoding="utf-8"))["data"]["train"])
+    lines = Path(Run(run_copy).config.data.train).read_text(encoding="utf-8").splitlines(keepends=True)
     other = tmp_path / "other.txt"
-    lines = learned.read_text(encoding="utf-8").splitlines(keepends=True)
     other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
     more = ("--set", "training.steps=21")
     message = cli("train", "--resume", run_copy, "--set", f"data.train={other}", *more).error_message
@@ -477,14 +479,6 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoints(cli: Cli, run
     assert end["state"] == "failed" and "not finite" in end["reason"]
     assert {path.name for path in (run_copy / "checkpoints").iterdir()} == kept
     assert cli("chat", run_copy, stdin=b"you see the tree1 ?\n").out.strip()
-
-
-def test_a_locked_run(cli: Cli, run_copy: Path) -> None:
-    before = contents(run_copy)
-    with Run(run_copy).lock():
-        message = cli("train", "--resume", run_copy, "--set", "training.steps=30").error_message
-    assert f"is being trained by process {os.getpid()} on " in message
-    assert contents(run_copy) == before
 
 
 # signals

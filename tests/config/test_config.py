@@ -66,23 +66,13 @@ def _assert_thesis(config: Config, words: int = 50_000) -> None:
     assert (training.steps, training.snapshot_every) == (3_000_000, 500_000)
 
 
-@pytest.mark.parametrize(
-    ("name", "reverse", "words"),
-    [
-        ("thesis_opensubtitles", False, 50_000),
-        ("thesis_opensubtitles_100k", False, 100_000),
-        ("thesis_reddit", True, 50_000),
-        ("thesis_reddit_25k", True, 25_000),
-    ],
-)
-def test_experiments_of_the_thesis(name: str, reverse: bool, words: int) -> None:
-    config = load_config(CONFIGS / f"{name}.json")
-    _assert_thesis(config, words)
-    assert config.data.tokenizer == "thesis"
-    assert config.data.pairing == ("alternating" if "reddit" in name else "sliding")
-    assert (config.decoding.method, config.decoding.length_penalty) == ("beam", 0)
-    assert config.data.reverse_input is reverse
-    assert config.model.dropout == 0
+@pytest.mark.parametrize("name", ["opensubtitles", "opensubtitles_100k", "reddit", "reddit_25k"])
+def test_experiments_of_the_thesis(name: str) -> None:
+    config, is_reddit = load_config(CONFIGS / f"thesis_{name}.json"), "reddit" in name
+    _assert_thesis(config, {"100k": 100_000, "25k": 25_000}.get(name.rpartition("_")[2], 50_000))
+    assert (config.data.tokenizer, config.data.reverse_input) == ("thesis", is_reddit)
+    assert config.data.pairing == ("alternating" if is_reddit else "sliding")
+    assert (config.decoding.method, config.decoding.length_penalty, config.model.dropout) == ("beam", 0, 0)
 
 
 # errors

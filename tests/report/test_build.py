@@ -13,7 +13,6 @@ import pytest
 from lxml.html import fromstring
 
 from seq2seq_chat.data.corpus_file import bundled_questions
-from seq2seq_chat.report import build
 from seq2seq_chat.report.build import write_report
 from seq2seq_chat.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
@@ -27,7 +26,6 @@ CHAPTERS = [
     *("Attention", "Beam study", "Thought vectors", "Word embeddings", "Model internals", "Configuration"),
 ]
 BEAM = ("--set", "decoding.method=beam", "--set", "decoding.beam_width=3")
-METRIC_CHAPTERS = 6  # the first ones; the remaining ones show the newest model
 VOID = {"meta", "img", "br", "link"}
 
 
@@ -185,25 +183,14 @@ def test_several_runs_on_one_page(evaluated_run: Path, tmp_path: Path) -> None:
     assert not any(name.startswith("tiny_") for name in pictures)
 
 
-@pytest.fixture(params=[METRIC_CHAPTERS, pytest.param(len(CHAPTERS), marks=pytest.mark.slow)])
-def chapters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The titles of the chapters to build. The chapters of the newest model take the most time."""
-    monkeypatch.setattr(build, "CHAPTERS", build.CHAPTERS[: request.param])
-    return CHAPTERS[: request.param]
-
-
-def min_pictures(chapters: list[str]) -> int:
-    return 13 if chapters == CHAPTERS else 5
-
-
 @pytest.mark.slow
-def test_without_snapshots_the_newest_weights_are_measured(evaluated_run: Path, chapters: list[str]) -> None:
+def test_without_snapshots_the_newest_weights_are_measured(evaluated_run: Path) -> None:
     shutil.rmtree(evaluated_run / "snapshots")
     page = report(evaluated_run)
-    assert page.chapters == chapters
+    assert page.chapters == CHAPTERS
     (reason,) = page.unavailable
     assert "no snapshots" in reason
-    assert "BLEU" in page.text and len(page.pictures) >= min_pictures(chapters)
+    assert "BLEU" in page.text and len(page.pictures) >= 13
 
 
 def test_without_weights_the_learning_curves_remain(evaluated_run: Path) -> None:
@@ -216,12 +203,12 @@ def test_without_weights_the_learning_curves_remain(evaluated_run: Path) -> None
 
 
 @pytest.mark.slow
-def test_damaged_snapshot_is_skipped(evaluated_run: Path, chapters: list[str]) -> None:
+def test_damaged_snapshot_is_skipped(evaluated_run: Path) -> None:
     weights = evaluated_run / "snapshots" / "10" / "weights.npz"
     weights.write_bytes(weights.read_bytes()[:1000])
     page = report(evaluated_run)
     assert any("snapshot 10" in reason and "damaged" in reason for reason in page.unavailable)
-    assert "perplexity" in page.text and len(page.pictures) >= min_pictures(chapters)
+    assert "perplexity" in page.text and len(page.pictures) >= 13
 
 
 @pytest.mark.slow
