@@ -203,7 +203,7 @@ def compute_metrics(
 
     ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
     is 2 to the loss in nats, the perplexity of the thesis's code. ``word_accuracy`` is the share of target tokens
-    that are the model's most probable ones under teacher forcing, ``exact_match`` the share of the samples whose reply has
+    that are the model's most probable ones under teacher forcing, ``exact_match`` the share of samples whose reply has
     the tokens of the target and no others. The ``_varied`` distances exclude the samples whose reply is among the most
     frequent ones.
     """
