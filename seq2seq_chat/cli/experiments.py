@@ -38,18 +38,21 @@ def list_experiments(as_json: bool, results: str) -> None:
         return
     with_bleu = any(summary.best_bleu is not None for summary in summaries)
     rows = [("run", "task", "state", "step", "of", "perplexity", *(["BLEU"] * with_bleu), "at step", "last change")]
+
+    def show(value: float | None, form: str) -> str:
+        return NO_VALUE if value is None else format(value, form)
+
     for summary in summaries:
-        bleu = NO_VALUE if summary.best_bleu is None else f"{summary.best_bleu:.2f}"
         rows.append(
             (
                 summary.name,
-                NO_VALUE if summary.task is None else summary.task,
+                summary.task or NO_VALUE,
                 summary.state,
                 f"{summary.step:,}",
-                NO_VALUE if summary.steps is None else f"{summary.steps:,}",
-                NO_VALUE if summary.best_perplexity is None else f"{summary.best_perplexity:,.2f}",
-                *([bleu] * with_bleu),
-                NO_VALUE if summary.best_step is None else f"{summary.best_step:,}",
+                show(summary.steps, ","),
+                show(summary.best_perplexity, ",.2f"),
+                *([show(summary.best_bleu, ".2f")] * with_bleu),
+                show(summary.best_step, ","),
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed)),
             )
         )

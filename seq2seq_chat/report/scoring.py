@@ -46,19 +46,17 @@ def read_references(
     if not paths:
         return []
     total = len(Dataset.open(data, codecs, settings))
-    samples = evenly_spaced(total, limit)
-    return [_read_file(path, data, total, samples, codecs.target.tokenizer) for path in paths]
-
-
-def _read_file(path: str | Path, data: Corpus, total: int, samples: np.ndarray, tokenizer: Tokenizer) -> References:
-    lines = [line for _, line in numbered_lines(path, UserError)]
-    if len(lines) != total:
-        raise UserError(
-            f"{path} has {_count(len(lines), 'line')}, but {data} has {_count(total, 'sample')}; write one reference "
-            "per line, in the order of the samples"
-        )
-    texts = [lines[number] for number in samples]
-    return References(texts, tokenizer.encode_lines(texts))
+    samples, references = evenly_spaced(total, limit), []
+    for path in paths:
+        lines = [line for _, line in numbered_lines(path, UserError)]
+        if len(lines) != total:
+            raise UserError(
+                f"{path} has {_count(len(lines), 'line')}, but {data} has {_count(total, 'sample')}; write one "
+                "reference per line, in the order of the samples"
+            )
+        texts = [lines[number] for number in samples]
+        references.append(References(texts, codecs.target.tokenizer.encode_lines(texts)))
+    return references
 
 
 def _count(number: int, noun: str) -> str:
