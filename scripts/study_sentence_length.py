@@ -77,9 +77,8 @@ def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
     from seq2seq_chat.report.figures.curves import draw_bleu_by_length
     from seq2seq_chat.report.figures.style import save
     from seq2seq_chat.report.loaded_run import LoadedRun
-    from seq2seq_chat.report.metrics_table import format_lengths
     from seq2seq_chat.report.predictions import evaluation_decoding, predict
-    from seq2seq_chat.report.scoring import score_predictions
+    from seq2seq_chat.report.scoring import format_lengths, score_predictions
 
     scores = {}
     for run in runs:

@@ -30,9 +30,17 @@ FIGURE = "gradient_norms.png"
 def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """In a step of SGD with learning rate 1 every variable changes by its clipped gradient, and every unit changes."""
     steps = min(MAX_STEPS, max(context.config.model.encoder_steps, context.config.model.decoder_steps))
-    config = _sgd_config(context, steps)
+    training = {"optimizer": "sgd", "learning_rate": 1.0, "momentum": 0.0, "gradient_clipping": None}
+    config = context.small_config(
+        VOCABULARY_SIZE,
+        hidden_size=64,
+        embedding_size=48,
+        steps=steps,
+        training=training | {"micro_batches": 1, "batch_size": SAMPLES, "bptt_forward": steps, "bptt_backward": None},
+        model={"unrolling": "static"},  # gradients by step need static unrolling
+    )
     subject = _build(config, steps)
-    model, training_step, batch = subject.model, subject.training_step, subject.batch
+    model, training_step, batch = subject
     on_progress("gradients")
     _, gradients = training_step.gradients(batch, tf.constant(0, tf.int64))
     finite = all(np.all(np.isfinite(tf.convert_to_tensor(g))) for g in gradients if g is not None)
@@ -45,7 +53,7 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
 
     on_progress("update")
     before = [variable.numpy() for variable in model.trainable_variables]
-    norm, updates = _update(model, training_step, batch)
+    norm, updates = _update(subject)
     dense = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients]
     unchanged = _unchanged_units(model, before, dense, updates)
     clipping_works = abs(_global_norm(updates) / norm - 1) <= TOLERANCE
@@ -61,18 +69,6 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
         detail="".join(f"{variable}; " for variable in unchanged)
         + f"the loss of the last word has a gradient {first / last if last else 0:.2g} times as large at the first "
         f"decoder step as at the last, see {context.folder / FIGURE}",
-    )
-
-
-def _sgd_config(context: CheckContext, steps: int) -> Config:
-    training = {"optimizer": "sgd", "learning_rate": 1.0, "momentum": 0.0, "gradient_clipping": None}
-    return context.small_config(
-        VOCABULARY_SIZE,
-        hidden_size=64,
-        embedding_size=48,
-        steps=steps,
-        training=training | {"micro_batches": 1, "batch_size": SAMPLES, "bptt_forward": steps, "bptt_backward": None},
-        model={"unrolling": "static"},  # gradients by step need static unrolling
     )
 
 
@@ -120,19 +116,18 @@ def _recorded_gradients(subject: Subject, last_only: bool) -> DeferredGradients:
     return tape
 
 
-def _update(
-    model: Seq2Seq | LanguageModel, training_step: TrainingStep, batch: Batch | TextBatch
-) -> tuple[float, list[np.ndarray]]:
+def _update(subject: Subject) -> tuple[float, list[np.ndarray]]:
     """Train one step and return the reported gradient norm and the change of each variable."""
-    before = [variable.numpy() for variable in model.trainable_variables]
-    norm = float(training_step(batch, 0).gradient_norm)
-    return norm, [variable.numpy() - old for variable, old in zip(model.trainable_variables, before, strict=True)]
+    variables = subject.model.trainable_variables
+    before = [variable.numpy() for variable in variables]
+    norm = float(subject.training_step(subject.batch, 0).gradient_norm)
+    return norm, [variable.numpy() - old for variable, old in zip(variables, before, strict=True)]
 
 
 def _clipped_norm(config: Config, steps: int, max_norm: float) -> float:
     """The norm of the update when gradients are clipped to ``max_norm``."""
     training = config.training.model_copy(update={"gradient_clipping": max_norm})
-    return _global_norm(_update(*_build(config.model_copy(update={"training": training}), steps))[1])
+    return _global_norm(_update(_build(config.model_copy(update={"training": training}), steps))[1])
 
 
 def _unchanged_units(

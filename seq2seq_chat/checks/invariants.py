@@ -210,7 +210,7 @@ def _score_error(scorer: Scorer, batch: Batch, hypotheses: Hypotheses) -> float:
 
 
 def check_carried_state(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """Read in chunks, a text has the loss it has when read at once, and its gradients are those of the whole text."""
+    """Read in chunks, a text has the loss it has when read at once, and the same gradients."""
     vocabulary, rows, length, chunk = 50, 2, 24, 6
     tokens = _random_tokens(context.config.seed, vocabulary, rows * length + 1)
     whole, chunks, windows = (  # windows: gradients go back to the beginning

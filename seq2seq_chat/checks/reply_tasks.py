@@ -1,6 +1,6 @@
 """What a model learns within minutes: an alignment, a few dozen samples, sequences to copy, and a text to recite.
 
-Corpus files, batches, training step, and chatbot or generator are those of an experiment.
+As in an experiment: corpus files, batches, training step, and chatbot or generator.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the repli
 REQUIRED_ACCURACY = 0.99  # of the replies, word for word
 
 ALIGNMENT_STEPS, OVERFITTING_STEPS, COPY_STEPS, RECITING_STEPS = 600, 900, 3000, 1200  # of training, at most
-ALIGNED_SYMBOLS = 40  # those of a sequence are distinct, so that each has one place
+ALIGNED_SYMBOLS = 40  # distinct within a sequence, so that each has one place
 ALIGNED_LENGTHS = 10, 20  # shorter sequences fit into the state, and more attention is right by chance
 ALIGNED_SEQUENCES, HELD_OUT_ALIGNED = 6000, 100
 REQUIRED_SHARE = 0.8  # of the words; at most 0.3 by chance
@@ -72,7 +72,7 @@ class ReplyTask(NamedTuple):
 def check_alignment(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """A model learns to copy sequences, and each symbol of a reply attends most to the symbol that it copies.
 
-    Attention is that of the chatbot's replies to held-out sequences, as pictures show it. Dropout and noise are off.
+    The chatbot replies to held-out sequences, with the attention that pictures show. Dropout and noise are off.
     """
     attention, query = context.config.model.attention, context.config.model.attention_query
     if attention == "none":

@@ -22,12 +22,7 @@ from seq2seq_chat.checks.invariants import (
     check_text_data,
 )
 from seq2seq_chat.checks.learning import check_learning
-from seq2seq_chat.checks.reply_tasks import (
-    check_alignment,
-    check_copy_task,
-    check_overfitting,
-    check_text_overfitting,
-)
+from seq2seq_chat.checks.reply_tasks import check_alignment, check_copy_task, check_overfitting, check_text_overfitting
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.config import Config
 from seq2seq_chat.system.errors import UserError

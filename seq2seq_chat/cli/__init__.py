@@ -1,4 +1,4 @@
-"""The command line: `seq2seq-chat VERB …`, with one module per verb.
+"""The command line: `seq2seq-chat VERB …`, with a module for each verb or two.
 
 A verb parses its arguments, calls one function of the package and prints the result. Modules that need TensorFlow are
 imported inside the verbs, so that `--help` is fast.
@@ -6,22 +6,18 @@ imported inside the verbs, so that `--help` is fast.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import click
 
 from seq2seq_chat import __version__
-from seq2seq_chat.cli.average import average
-from seq2seq_chat.cli.chat import chat
+from seq2seq_chat.cli.chat import chat, generate
 from seq2seq_chat.cli.check import check
-from seq2seq_chat.cli.evaluate import evaluate
+from seq2seq_chat.cli.evaluate import evaluate, report
 from seq2seq_chat.cli.experiments import experiments
-from seq2seq_chat.cli.export import export
-from seq2seq_chat.cli.generate import generate
+from seq2seq_chat.cli.export import average, export
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.cli.prepare import prepare
-from seq2seq_chat.cli.report import report
-from seq2seq_chat.cli.schema import schema
 from seq2seq_chat.cli.serve import serve
 from seq2seq_chat.cli.train import train
 from seq2seq_chat.system.versions import describe_installation
@@ -52,6 +48,24 @@ def commands() -> None:
 
     RUN is the folder of a training run, the name of one below results/, a unique prefix of the name, or `latest`.
     """
+
+
+@click.command()
+@click.option("--format", "output_format", type=click.Choice(["json", "markdown"]), default="json", show_default=True)
+@click.option("--output", metavar="FILE", help="Write to FILE.  [default: stdout]")
+def schema(output_format: Literal["json", "markdown"], output: str | None) -> None:
+    """Print the reference of all settings.
+
+    As a JSON schema, which editors use for completion and validation, or as Markdown.
+    """
+    from seq2seq_chat.config import json_schema, settings_reference
+    from seq2seq_chat.system.files import write_atomically
+
+    text = json_schema() if output_format == "json" else settings_reference()
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(output, text)
 
 
 for verb in (average, chat, check, evaluate, experiments, export, generate, prepare, report, schema, serve, train):

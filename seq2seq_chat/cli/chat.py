@@ -1,4 +1,4 @@
-"""`seq2seq-chat chat`."""
+"""`seq2seq-chat chat` and `seq2seq-chat generate`."""
 
 from __future__ import annotations
 
@@ -81,3 +81,79 @@ def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) ->
         return decoding
     width = beam_width or max(decoding.beam_width, n_best or 1)
     return override_decoding(decoding, method="beam", beam_width=width, n_best=n_best or 1)
+
+
+@click.command()
+@run_argument
+@click.option("--prompt", metavar="TEXT", help="Text to continue; - reads it from stdin.  [default: start a new line]")
+@click.option(
+    "--length", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Number of tokens to write."
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 100, min_open=True),
+    metavar="T",
+    help="Divide logits by T; lower values make probable tokens more probable.  [default: of the run]",
+)
+@click.option("--top-k", type=click.IntRange(1), metavar="K", help="Sample from the K most probable tokens.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="P",
+    help="Sample from the most probable tokens whose probabilities add up to P.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    help="The same seed gives the same text.  [default: random]",
+)
+@snapshot_option
+@engine_options
+@results_option
+def generate(
+    run_name: str,
+    prompt: str | None,
+    length: int,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+    snapshot: str | None,
+    engine: EngineName,
+    quantize: str | None,
+    results: str,
+) -> None:
+    """Write text with RUN, a language model.
+
+    The text appears on stdout as it is written, without the prompt.
+    """
+    from seq2seq_chat.config import override_decoding
+    from seq2seq_chat.runs.find import find_run
+
+    run = find_run(run_name, results)
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    decoding = override_decoding(run.config.decoding, **{k: v for k, v in given.items() if v is not None})
+    text = _read_prompt(prompt)
+    from seq2seq_chat.chat.generator import Generator, random_seed
+    from seq2seq_chat.chat.load import EngineOptions
+
+    generator = Generator.load(run, snapshot, EngineOptions(engine, quantize))
+    generator.warn_of_unknown_tokens(text)
+    for piece in generator.stream(text, length, decoding, random_seed(decoding)):
+        click.echo(piece, nl=False)
+        sys.stdout.flush()
+    if sys.stdout.isatty():
+        click.echo()
+
+
+def _read_prompt(prompt: str | None) -> str:
+    """The text of --prompt, from stdin if it is "-". Raises UserError."""
+    if prompt != "-":
+        return prompt or ""
+    if sys.stdin is None:
+        raise UserError("stdin is closed, but --prompt is -; pipe a text into it")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"the prompt on stdin is not UTF-8 (byte {error.start})") from None

@@ -56,12 +56,12 @@ def check(
     load_tensorflow()
     from seq2seq_chat.checks import suite
     from seq2seq_chat.checks.check_context import CheckContext
-    from seq2seq_chat.runs.run import create_checks_folder
+    from seq2seq_chat.runs.run import create_folder
     from seq2seq_chat.training.optimizers import ensure_available
 
     ensure_available(config.training.precision)
     suite.ensure_checks_exist(only, config)
-    folder = create_checks_folder(results, config)
+    folder = create_folder(Path(results, "checks"), config.name)
     context = CheckContext(config, folder, fast=fast, full_size=full_size, source=(config_file, overrides))
     if config.task != "language_model" and context.data_error is not None:
         click.echo(f"{context.data_error}\nthe checks that need real samples use the bundled ones")

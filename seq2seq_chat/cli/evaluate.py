@@ -1,8 +1,10 @@
-"""`seq2seq-chat evaluate`."""
+"""`seq2seq-chat evaluate` and `seq2seq-chat report`."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +14,7 @@ from seq2seq_chat.cli.options import (
     data_option,
     decoding_option,
     ensure_readable,
+    ensure_trained,
     ensure_unused,
     json_option,
     limit_option,
@@ -23,6 +26,8 @@ from seq2seq_chat.cli.options import (
 )
 from seq2seq_chat.system.errors import explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
+
+CONTINUE = "run the same command again to continue; finished replies are kept"
 
 
 @click.command()
@@ -94,9 +99,9 @@ def evaluate(
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
         from seq2seq_chat.report import evaluate as evaluation
-        from seq2seq_chat.report.metrics_table import format_metrics
+        from seq2seq_chat.report.scoring import format_metrics
 
-    with explain_interrupt(lambda: "run the same command again to continue; finished replies are kept"):
+    with explain_interrupt(lambda: CONTINUE):
         metrics = evaluation.evaluate(
             run,
             data,
@@ -120,3 +125,76 @@ def _print(metrics: dict[str, Any], table: str, json_file: str | None) -> None:
     click.echo(table)
     if json_file:
         write_atomically(json_file, json.dumps(finite_or_null(metrics), indent=2, ensure_ascii=False) + "\n")
+
+
+@click.command()
+@click.argument("run_names", nargs=-1, required=True, metavar="RUN...")
+@data_option
+@limit_option
+@decoding_option
+@sent2vec_option
+@click.option("--questions", metavar="FILE", help="What to reply to, or to continue, at every snapshot, one per line.")
+@click.option(
+    "--transcript",
+    "transcripts",
+    multiple=True,
+    metavar="FILE",
+    help="Replies of another system: lines of question<TAB>reply, or one reply per line. Without --questions, its "
+    "questions are asked, too. Can be repeated.",
+)
+@click.option(
+    "--liked", metavar="FILE", help="The replies you like best, as a transcript: shows their ranks in the widest beam."
+)
+@click.option("--output", metavar="FILE", help="HTML file to write.  [default: report.html in the first run's folder]")
+@results_option
+def report(
+    run_names: tuple[str, ...],
+    data: str | None,
+    limit: int | None,
+    overrides: tuple[str, ...],
+    sent2vec: str | None,
+    questions: str | None,
+    transcripts: tuple[str, ...],
+    liked: str | None,
+    output: str | None,
+    results: str,
+) -> None:
+    """Write a report on RUNs as one HTML page.
+
+    The last line printed is its path. The page shows metrics on the test corpus, language and replies at every
+    snapshot, learning curves, attention, beams, thought vectors, word embeddings, gates and gradients. If something is
+    missing, it says why. Replies are searched for with the decoding settings of each run unless --set changes them; the
+    captions say which. The figures are also written as files next to the page. The report on language models shows
+    their loss and what they write at every snapshot.
+    """
+    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.system.versions import load_tensorflow
+
+    runs = [find_run(name, results) for name in dict.fromkeys(run_names)]
+    for run in runs:
+        ensure_trained(run, "report")
+    ensure_readable(data)
+    load_tensorflow()
+    is_text = runs[0].config.task == "language_model"
+    if is_text:
+        ensure_unused(runs[0].name, "limit", "sent2vec", "transcripts", "liked")
+    from seq2seq_chat.report.build import write_report
+    from seq2seq_chat.report.measure import ReportOptions
+    from seq2seq_chat.report.predictions import default_questions, further_questions, read_questions, read_transcript
+
+    utterances = read_questions(questions) if questions is not None else default_questions(runs[0], data)
+    others = [read_transcript(file, utterances) for file in transcripts]
+    further = further_questions(others, utterances) if questions is None else []
+    options = ReportOptions(
+        data=data,
+        limit=limit,
+        overrides=overrides,
+        sent2vec=sent2vec,
+        questions=utterances,
+        further_questions=further,
+        transcripts=[transcript.column([*utterances, *further]) for transcript in others],
+        favorites=read_transcript(liked, utterances).column(utterances) if liked else None,
+    )
+    with nullcontext() if is_text else explain_interrupt(lambda: CONTINUE):
+        page = write_report(runs, options, Path(output) if output else None, click.echo)
+    click.echo(page)

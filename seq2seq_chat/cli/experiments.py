@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from seq2seq_chat.cli.options import json_option, results_option
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE, format_table
-
-if TYPE_CHECKING:
-    from seq2seq_chat.report.votes.statistics import VoteStatistics
-    from seq2seq_chat.runs.run import Run
 
 
 @click.group()
@@ -43,18 +38,21 @@ def list_experiments(as_json: bool, results: str) -> None:
         return
     with_bleu = any(summary.best_bleu is not None for summary in summaries)
     rows = [("run", "task", "state", "step", "of", "perplexity", *(["BLEU"] * with_bleu), "at step", "last change")]
+
+    def show(value: float | None, form: str) -> str:
+        return NO_VALUE if value is None else format(value, form)
+
     for summary in summaries:
-        bleu = NO_VALUE if summary.best_bleu is None else f"{summary.best_bleu:.2f}"
         rows.append(
             (
                 summary.name,
-                NO_VALUE if summary.task is None else summary.task,
+                summary.task or NO_VALUE,
                 summary.state,
                 f"{summary.step:,}",
-                NO_VALUE if summary.steps is None else f"{summary.steps:,}",
-                NO_VALUE if summary.best_perplexity is None else f"{summary.best_perplexity:,.2f}",
-                *([bleu] * with_bleu),
-                NO_VALUE if summary.best_step is None else f"{summary.best_step:,}",
+                show(summary.steps, ","),
+                show(summary.best_perplexity, ",.2f"),
+                *([show(summary.best_bleu, ".2f")] * with_bleu),
+                show(summary.best_step, ","),
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed)),
             )
         )
@@ -113,9 +111,13 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     click.echo(format_comparison(comparison))
     as_json = comparison._asdict()
     if votes:
-        from seq2seq_chat.report.votes.statistics import format_votes, votes_as_json
+        from seq2seq_chat.report.votes.evaluation import votes_on_runs
+        from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics, votes_as_json
 
-        statistics = compare_votes(runs, Path(results))
+        cast = votes_on_runs(Path(results), [run.name for run in runs])
+        if not cast:
+            raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
+        statistics = vote_statistics(cast)
         click.echo("\n" + format_votes(statistics))
         as_json["votes"] = votes_as_json(statistics)
     if json_file:
@@ -127,17 +129,6 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
         curves = list(map(read_curves, runs, distinct_names(runs)))
         save(draw_curves(curves), output, picture_format(output))
         click.echo(Path(output))
-
-
-def compare_votes(runs: Sequence[Run], results: Path) -> VoteStatistics:
-    """The statistics of all votes on these runs. Raises UserError if there are none."""
-    from seq2seq_chat.report.votes.evaluation import votes_on_runs
-    from seq2seq_chat.report.votes.statistics import vote_statistics
-
-    votes = votes_on_runs(results, [run.name for run in runs])
-    if not votes:
-        raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
-    return vote_statistics(votes)
 
 
 def picture_format(path: str) -> Any:

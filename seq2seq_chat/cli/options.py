@@ -41,23 +41,22 @@ snapshot_option = click.option(
     metavar="NAME",
     help="Name of a snapshot, step of a checkpoint, `best` or `latest`.  [default: latest]",
 )
-_engine_option = click.option(
-    "--engine",
-    type=click.Choice(["auto", "tensorflow", "onnx"]),
-    default="auto",
-    show_default=True,
-    help="What computes the model; auto: ONNX Runtime, which starts faster, unless there is a GPU.",
-)
-_quantize_option = click.option(
-    "--quantize",
-    type=click.Choice(["int8"]),
-    help="Store weight matrices as integers of 8 bits: less memory, faster replies, slightly different ones.",
-)
 
 
 def engine_options(command: Any) -> Any:
     """Add --engine and --quantize to a command, whose function gets both as ``engine`` and ``quantize``."""
-    return _engine_option(_quantize_option(command))
+    command = click.option(
+        "--quantize",
+        type=click.Choice(["int8"]),
+        help="Store weight matrices as integers of 8 bits: less memory, faster replies, slightly different ones.",
+    )(command)
+    return click.option(
+        "--engine",
+        type=click.Choice(["auto", "tensorflow", "onnx"]),
+        default="auto",
+        show_default=True,
+        help="What computes the model; auto: ONNX Runtime, which starts faster, unless there is a GPU.",
+    )(command)
 
 
 set_option = click.option(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,13 +93,14 @@ def _refuse_level(context: click.Context, option: click.Parameter, level: str | 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def _decorate(decorators: Sequence[_Decorator], function: Callable[..., None]) -> Callable[..., None]:
-    return reduce(lambda decorated, decorator: decorator(decorated), reversed(decorators), function)
+def _all_options(*options: _Decorator) -> _Decorator:
+    """One decorator that adds arguments and options in this order."""
+    return lambda function: reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
 def _text_options(*, tokenizer: str, split: str) -> _Decorator:
     """The arguments and options of all corpora, with their defaults."""
-    options: list[_Decorator] = [
+    return _all_options(
         click.argument("inputs", nargs=-1, required=True, metavar="INPUT..."),
         click.option("--output", required=True, metavar="DIR", help="Folder for the results."),
         click.option(
@@ -129,13 +130,12 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
             type=click.Choice(["unigram", "bpe"]),
             help="subword: type of the SentencePiece model.  [default: unigram]",
         ),
-    ]
-    return partial(_decorate, options)
+    )
 
 
 def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
     """The options of corpora of conversations or pairs; the first of ``pairings`` is the default."""
-    options: list[_Decorator] = [
+    return _all_options(
         _text_options(tokenizer=tokenizer, split="as the files are named, or 97,1,2"),
         click.option("--seed", type=int, default=1, help="Seed of the random split."),
         click.option(
@@ -161,8 +161,7 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
             metavar="N",
             help="Number of reader processes.  [default: number of cores]",
         ),
-    ]
-    return partial(_decorate, options)
+    )
 
 
 @prepare.command()

@@ -61,7 +61,7 @@ _LOSSES = {
 
 
 def _flat(split: dict[str, Any]) -> dict[str, Any]:
-    """The statistics of a split with those of its sides, as ``source_words``, after its own."""
+    """The statistics of a split and then of its sides, as ``source_words``."""
     flat: dict[str, Any] = {}
     for key, value in split.items():
         flat |= (

@@ -79,8 +79,10 @@ def serve(
         raise UserError("--token: must consist of ASCII letters, digits and punctuation, without spaces")
     if not ROOT_PATH.fullmatch(root_path):
         raise UserError("--root-path: must be a path such as /chat, of letters, digits and . _ ~ -")
-    if trusted_proxy is not None and not _is_address(trusted_proxy):
-        raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1")
+    try:
+        ipaddress.ip_address("127.0.0.1" if trusted_proxy is None else trusted_proxy)
+    except ValueError:
+        raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1") from None
     if engine == "tensorflow" or (engine == "auto" and has_gpu()):
         has_exported = any(run.is_exported for run in list_runs(results))
         with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
@@ -93,11 +95,3 @@ def serve(
     limits = Limits(max_models=models or default_models(results), max_queued=waiting, max_queued_total=2 * waiting)
     proxy = Proxy(root_path.rstrip("/"), trusted_proxy)
     serve_pages(results, host, port, token, limits, cores, click.echo, proxy, EngineOptions(engine, quantize))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -31,12 +31,7 @@ FILE_SETTINGS = {
 
 
 def load_config(
-    path: str | Path,
-    overrides: Sequence[str] = (),
-    *,
-    warn: bool = True,
-    option: str = "--set",
-    is_run: bool = False,
+    path: str | Path, overrides: Sequence[str] = (), *, warn: bool = True, option: str = "--set", is_run: bool = False
 ) -> Config:
     """Load a configuration file; see :func:`parse_config`.
 

@@ -20,9 +20,17 @@ from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScore
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.metrics_table import ScoredRun, compare_with_baseline, ensure_comparable
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
-from seq2seq_chat.report.scoring import Leakage, find_leakage, read_references, score_predictions, writes_lower_case
+from seq2seq_chat.report.scoring import (
+    Leakage,
+    ScoredRun,
+    compare_with_baseline,
+    ensure_comparable,
+    find_leakage,
+    read_references,
+    score_predictions,
+    writes_lower_case,
+)
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -193,7 +201,7 @@ def compute_metrics(
 
     ``loss`` and ``loss_bits`` are per target token, end markers included. ``perplexity`` is e^loss; ``two_to_the_loss``
     is 2 to the loss in nats, the perplexity of the thesis's code. ``word_accuracy`` is the share of target tokens
-    that are the model's most probable ones under teacher forcing, ``exact_match`` that of the samples whose reply has
+    that are the model's most probable ones under teacher forcing, ``exact_match`` the share of samples whose reply has
     the tokens of the target and no others. The ``_varied`` distances exclude the samples whose reply is among the most
     frequent ones.
     """

@@ -7,21 +7,12 @@ from typing import Any
 
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS, bleu_by_source_length, length_bins
-from seq2seq_chat.report.chapters import add_error, run_prefix
+from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS
+from seq2seq_chat.report.chapters import add_error
 from seq2seq_chat.report.figures.curves import draw_bleu_by_length, draw_metrics
 from seq2seq_chat.report.measure import Report
-from seq2seq_chat.report.metrics_table import describe_leakage, format_interval, format_score
-from seq2seq_chat.report.page import (
-    Chapter,
-    Details,
-    Page,
-    Paragraph,
-    Table,
-    Unavailable,
-    format_number,
-    format_percent,
-)
-from seq2seq_chat.report.scoring import writes_lower_case
+from seq2seq_chat.report.page import Chapter, Details, Paragraph, Table, Unavailable, format_number, format_percent
+from seq2seq_chat.report.scoring import describe_leakage, format_interval, format_score, writes_lower_case
 from seq2seq_chat.report.votes.evaluation import votes_on_runs
 from seq2seq_chat.report.votes.statistics import (
     PAIR_HEAD,
@@ -64,52 +55,46 @@ _LOW_BLEU = {
 }
 
 
-def evaluation(page: Page, report: Report) -> None:
+def evaluation(chapter: Chapter, report: Report) -> None:
     """All metrics of every snapshot."""
-    chapter = page.chapter("Evaluation on the test corpus")
     for run in report.runs:
         add_error(chapter, run, "evaluation")
-    evaluated = [
-        (f"{run_prefix(report, run)}{snapshot.label}", snapshot.metrics)
-        for run in report.runs
-        for snapshot in run.snapshots
-        if snapshot.metrics is not None
-    ]
+    evaluated = [(f"{run.prefix}{each.label}", each) for run in report.runs for each in run.evaluations]
     if not evaluated:
         chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics."))
         return
     for run in report.runs:
-        if metrics := next((s.metrics for s in run.snapshots if s.metrics is not None), None):
+        if run.evaluations:
+            metrics = run.evaluations[0].metrics
             chapter.add(
                 Paragraph(
-                    f"{run_prefix(report, run)}{metrics['samples']:,} samples of {run.corpus_file}, "
+                    f"{run.prefix}{metrics['samples']:,} samples of {run.corpus_file}, "
                     f"{metrics['tokens']:,} target tokens; {report.searches(run)}. "
                     f"Leakage: {describe_leakage(metrics)}."
                 )
             )
-    chapter.add(_metrics_table(report, evaluated))
+    columns = [(label, each.metrics) for label, each in evaluated]
+    chapter.add(_metrics_table(report, columns))
     chapter.add(
         Paragraph(
             "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
             "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
             "samples are added, so compare them only for equal numbers of samples. Scores are sacrebleu's"
-            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in evaluated])}; ± is half the "
+            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in columns])}; ± is half the "
             f"width of the 95 % interval, from {RESAMPLES:,} bootstrap resamples. "
             f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
         )
     )
     searches = report.searches(*report.runs)
-    over_time = [
-        (run.label, [(s.step, s.metrics) for s in run.snapshots if s.metrics is not None]) for run in report.runs
-    ]
-    chapter.add(page.picture("figures", draw_metrics(over_time), f"Metrics over the course of training; {searches}."))
-    _add_bleu_by_length(chapter, page, report)
+    over_time = [(run.label, [(each.step, each.metrics) for each in run.evaluations]) for run in report.runs]
+    chapter.add_picture("figures", draw_metrics(over_time), f"Metrics over the course of training; {searches}.")
+    _add_bleu_by_length(chapter, report)
     for run in report.runs:
         if run.examples:
             rows = [[p.source, p.reply or "(empty)", p.expected, format_number(p.score, 2)] for p in run.examples]
             labels = report.labels
             head = [labels.source, labels.output, labels.reference, f"log-probability of the {labels.output}, nats"]
-            title = f"{run_prefix(report, run)}test samples at the newest snapshot; {report.searches(run)}"
+            title = f"{run.prefix}test samples at the newest snapshot; {report.searches(run)}"
             chapter.add(Details(title, [Table(head, rows, numbers_from=3)]))
 
 
@@ -136,10 +121,9 @@ def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]
 def _without_leaked(report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
     """The metrics of the newest snapshot of each run without leaked samples, if there are any."""
     for run in report.runs:
-        snapshot = next((s for s in reversed(run.snapshots) if s.metrics is not None), None)
-        metrics = snapshot and snapshot.metrics
-        if snapshot and metrics and metrics["leaked_samples"] and metrics["without_leaked"]:
-            yield f"{run_prefix(report, run)}{snapshot.label}, without leaked samples", metrics["without_leaked"]
+        if run.evaluations and (metrics := run.evaluations[-1].metrics)["leaked_samples"] and metrics["without_leaked"]:
+            label = run.evaluations[-1].label
+            yield f"{run.prefix}{label}, without leaked samples", metrics["without_leaked"]
 
 
 def _score_labels(key: str, evaluated: Sequence[dict[str, Any]]) -> list[str]:
@@ -153,28 +137,21 @@ def _signatures(evaluated: Sequence[dict[str, Any]]) -> str:
     return "; ".join(f"{label} {signature}" for label, signature in signatures.items() if label)
 
 
-def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
+def _add_bleu_by_length(chapter: Chapter, report: Report) -> None:
     """BLEU by the length of the source: a table of all snapshots, and curves of the newest one of each run."""
-    scores = {
-        f"{run_prefix(report, run)}{snapshot.label}": snapshot.scores
-        for run in report.runs
-        for snapshot in run.snapshots
-        if snapshot.scores is not None
-    }
+    scores = {f"{run.prefix}{each.label}": each.scores for run in report.runs for each in run.evaluations}
     bins = length_bins(*(each.source_lengths for each in scores.values()))
     lowercase = any(writes_lower_case(run.run.codecs.target.tokenizer) for run in report.runs)
     by_length = {label: bleu_by_source_length(each, bins, lowercase=lowercase) for label, each in scores.items()}
     labels = dict.fromkeys(each.bleu(lowercase).kind.label for each in scores.values())
-    newest = {}
-    for run in report.runs:
-        if measured := [snapshot for snapshot in run.snapshots if snapshot.scores is not None]:
-            newest[run.label] = by_length[f"{run_prefix(report, run)}{measured[-1].label}"]
+    measured = [run for run in report.runs if run.evaluations]
+    newest = {run.label: by_length[f"{run.prefix}{run.evaluations[-1].label}"] for run in measured}
     source, searches = report.labels.source, report.searches(*report.runs)
     caption = (
         f"BLEU by the length of the {source} in tokens, at the newest snapshot: points at the mean length of the "
         f"samples, and 95 % intervals; {searches}."
     )
-    chapter.add(page.picture("bleu_by_length", draw_bleu_by_length(newest, source, " / ".join(labels)), caption))
+    chapter.add_picture("bleu_by_length", draw_bleu_by_length(newest, source, " / ".join(labels)), caption)
     rows = []
     for columns in zip(*by_length.values(), strict=True):
         cells = [f"{format_number(row['bleu'], 2)} ({format_interval(row['bleu_interval'])})" for row in columns]
@@ -185,9 +162,8 @@ def _add_bleu_by_length(chapter: Chapter, page: Page, report: Report) -> None:
     chapter.add(Table(head, rows, caption, numbers_from=1))
 
 
-def votes(page: Page, report: Report) -> None:
+def votes(chapter: Chapter, report: Report) -> None:
     """What people preferred, if they voted on these runs."""
-    chapter = page.chapter("Blind evaluation")
     cast = votes_on_runs(report.runs[0].run.results, [run.name for run in report.runs])
     if not cast:
         runs = "this run" if len(report.runs) == 1 else "these runs"

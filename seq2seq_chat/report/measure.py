@@ -5,6 +5,7 @@ What cannot be measured is recorded as an error, and the rest is measured anyway
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,15 +20,23 @@ from seq2seq_chat.metrics.ngrams import Diversity, NgramProfile, corpus_profile,
 from seq2seq_chat.metrics.scores import CorpusScores
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.config import LABELS, Decoding, Labels
+from seq2seq_chat.data.corpus_file import bundled_questions
+from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
+from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.report.evaluate import (
     FOLDER,
     compute_all_metrics,
     default_limit,
     describe_search,
+    evaluate_language_model,
     evaluation_corpus,
+    evaluation_text,
     measure_leakage,
 )
-from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_norms
+from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_by_distance, gradient_norms
 from seq2seq_chat.report.figures.vectors import Vectors, start_tsne, thought_vectors, word_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict, reply_to_all
@@ -36,6 +45,10 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 
 EXAMPLES = 24  # test samples to show and to study with beams
+MAX_TEXT_SNAPSHOTS = 8  # of a language model that are measured, evenly spaced
+TEXT_LENGTH, SEED = 300, 1  # tokens of each text, and of its random numbers
+PASSAGES, DISTANCE = 64, 100  # passages, and tokens of each, for gradients
+MAX_LINES = 5  # snapshots drawn in one figure, so that the lines remain distinguishable
 OnProgress = Callable[[str], object]
 
 
@@ -48,7 +61,7 @@ class ReportOptions:
     overrides: Sequence[str] = ()  # decoding.key=value, for all runs
     sent2vec: str | None = None  # official model; None: train one on the first run's corpus
     questions: Sequence[str] = field(default_factory=bundled_questions)
-    further_questions: Sequence[str] = ()  # those of transcripts: only their replies are shown
+    further_questions: Sequence[str] = ()  # of transcripts: only their replies are shown
     transcripts: Sequence[ReplyColumn] = ()
     favorites: ReplyColumn | None = None  # your favorite replies to the questions
     max_points: int = 2000  # utterances whose thought vectors are drawn
@@ -63,12 +76,27 @@ class SnapshotMeasurements(NamedTuple):
     """Measurements of a run at one snapshot."""
 
     label: str
-    step: int
-    metrics: dict[str, Any] | None
-    profile: NgramProfile | None  # of the replies
     replies: ReplyColumn
     gradients: GradientNorms | None
-    scores: CorpusScores | None  # of the samples that the metrics are of
+
+
+class Evaluation(NamedTuple):
+    """The evaluation of a run at one snapshot."""
+
+    label: str
+    step: int
+    metrics: dict[str, Any]
+    scores: CorpusScores  # of the samples that the metrics are of
+    profile: NgramProfile  # of the replies
+
+
+class TextMeasurements(NamedTuple):
+    """Measurements of a language model at one snapshot."""
+
+    label: str
+    metrics: dict[str, Any] | None  # see evaluate_language_model
+    texts: list[str]  # one for each prompt
+    gradients: np.ndarray | None  # norm by distance
 
 
 class Projection(NamedTuple):
@@ -85,9 +113,12 @@ class RunMeasurements:
     run: Run
     label: str  # names it in files and legends, see distinct_names
     decoding: Decoding  # how it replies
+    prefix: str = ""  # of captions: "NAME: " in a report on several runs
     loaded: LoadedRun | None = None  # with the newest weights
     corpus_file: Corpus | None = None
     snapshots: list[SnapshotMeasurements] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    texts: list[TextMeasurements] = field(default_factory=list)  # of a language model
     training_profile: NgramProfile | None = None  # of the training targets
     reference_profile: NgramProfile | None = None  # of the expected replies
     reference_diversity: Diversity | None = None
@@ -98,15 +129,15 @@ class RunMeasurements:
     words: Projection | None = None
     errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
 
-    @property
-    def name(self) -> str:
-        """The name of the run."""
-        return self.run.name
+    def __post_init__(self) -> None:
+        self.name, self.config = self.run.name, self.run.config
 
     @property
-    def config(self) -> Config:
-        """The configuration of the run."""
-        return self.run.config
+    def newest_model(self) -> LoadedRun:
+        """The model with the newest weights. Raises UserError if there is none."""
+        if self.loaded is None:
+            raise UserError(self.errors.get("model", "the model could not be loaded"))
+        return self.loaded
 
     @contextmanager
     def record_errors(self, part: str) -> Iterator[None]:
@@ -162,75 +193,97 @@ def shared_vectors(runs: Sequence[Run], options: ReportOptions) -> tuple[Sent2Ve
     return None, origin
 
 
-def measure_run(
-    result: RunMeasurements, options: ReportOptions, vectors: Sent2Vec | None, on_progress: OnProgress
-) -> None:
+def measure_run(run: RunMeasurements, report: Report) -> None:
     """Measure a run at every available snapshot."""
-    run = result.run
-    with result.record_errors("evaluation"):
-        result.corpus_file = evaluation_corpus(run, options.data)
-    with result.record_errors("language"):
-        on_progress(f"{run.name}: counting the training corpus")
-        result.training_profile = corpus_profile(run)
-    for snapshot in available_snapshots(run):
-        with result.record_errors(f"snapshot {snapshot.label}"):
-            if result.loaded is None:
-                result.loaded = LoadedRun(run, snapshot.name)
-            result.loaded.load_snapshot(snapshot.name)
-            on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
-            result.snapshots.append(_measure_snapshot(result, result.loaded, options, vectors, on_progress))
-    with result.record_errors("model"):
-        if result.loaded is None:
-            result.loaded = LoadedRun(run)  # raises an error that says why there is no model
-    if result.loaded is not None:
-        on_progress(f"{run.name}: thought vectors and word embeddings")
-        with result.record_errors("thoughts"):
-            texts = [*options.questions, *result.test_sources]
-            points = thought_vectors(result.loaded, texts)
-            result.thoughts = Projection(points, start_tsne(points))
-        with result.record_errors("words"):
-            points = word_vectors(result.loaded)
-            result.words = Projection(points, start_tsne(points))
+    with run.record_errors("evaluation"):
+        run.corpus_file = evaluation_corpus(run.run, report.options.data)
+    with run.record_errors("language"):
+        report.on_progress(f"{run.name}: counting the training corpus")
+        run.training_profile = corpus_profile(run.run)
+    for snapshot in available_snapshots(run.run):
+        with run.record_errors(f"snapshot {snapshot.label}"):
+            if run.loaded is None:
+                run.loaded = LoadedRun(run.run, snapshot.name)
+            run.loaded.load_snapshot(snapshot.name)
+            report.on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
+            _measure_snapshot(run, run.loaded, report)
+    with run.record_errors("model"):
+        if run.loaded is None:
+            run.loaded = LoadedRun(run.run)  # raises an error that says why there is no model
+    if run.loaded is not None:
+        report.on_progress(f"{run.name}: thought vectors and word embeddings")
+        with run.record_errors("thoughts"):
+            points = thought_vectors(run.loaded, [*report.options.questions, *run.test_sources])
+            run.thoughts = Projection(points, start_tsne(points))
+        with run.record_errors("words"):
+            points = word_vectors(run.loaded)
+            run.words = Projection(points, start_tsne(points))
 
 
-def _measure_snapshot(
-    result: RunMeasurements,
-    loaded: LoadedRun,
-    options: ReportOptions,
-    vectors: Sent2Vec | None,
-    on_progress: OnProgress,
-) -> SnapshotMeasurements:
-    metrics, profile, gradients, scores = None, None, None, None
-    with result.record_errors("evaluation"):
-        if result.corpus_file is not None:
-            limit, folder = options.limit or default_limit(result.decoding), result.run.path / FOLDER
-            predictions = predict(loaded, result.corpus_file, folder, limit=limit, decoding=result.decoding)
-            if result.leakage is None:  # the same for all snapshots
-                on_progress(f"{result.name}: looking for the samples in the training corpus")
-                result.leakage = measure_leakage(loaded, result.corpus_file, predictions)
-            scores = score_predictions(predictions, result.config.task)
-            metrics = compute_all_metrics(predictions, vectors, result.leakage, scores)
+def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -> None:
+    options, gradients = report.options, None
+    if run.corpus_file is not None:
+        with run.record_errors("evaluation"):
+            limit, folder = options.limit or default_limit(run.decoding), run.run.path / FOLDER
+            predictions = predict(loaded, run.corpus_file, folder, limit=limit, decoding=run.decoding)
+            if run.leakage is None:  # the same for all snapshots
+                report.on_progress(f"{run.name}: looking for the samples in the training corpus")
+                run.leakage = measure_leakage(loaded, run.corpus_file, predictions)
+            scores = score_predictions(predictions, run.config.task)
+            metrics = compute_all_metrics(predictions, report.vectors, run.leakage, scores)
             profile = _profile(f"replies at {loaded.label}", [p.reply_tokens for p in predictions], loaded)
+            run.evaluations.append(Evaluation(loaded.label, loaded.step, metrics, scores, profile))
             step = max(1, predictions.samples // EXAMPLES)
-            result.examples = [p for index, p in enumerate(predictions) if index % step == 0][:EXAMPLES]
-            if result.reference_diversity is None:  # the same for all snapshots
-                _measure_references(result, loaded, predictions, options.max_points)
-    with result.record_errors("gradients"):
-        if result.corpus_file is not None:
-            gradients = gradient_norms(loaded, result.corpus_file)
-    replies = reply_to_all(loaded, options.asked, result.decoding, f"at {loaded.label}")
-    return SnapshotMeasurements(loaded.label, loaded.step, metrics, profile, replies, gradients, scores)
+            run.examples = list(itertools.islice(predictions, 0, step * EXAMPLES, step))
+            if run.reference_diversity is None:  # the same for all snapshots
+                _measure_references(run, loaded, predictions, options.max_points)
+        with run.record_errors("gradients"):
+            gradients = gradient_norms(loaded, run.corpus_file)
+    replies = reply_to_all(loaded, options.asked, run.decoding, f"at {loaded.label}")
+    run.snapshots.append(SnapshotMeasurements(loaded.label, replies, gradients))
 
 
-def _measure_references(result: RunMeasurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
+def _measure_references(run: RunMeasurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
     references = [p.expected_tokens for p in predictions]
-    result.reference_diversity = Diversity()
-    result.reference_diversity.add(references)
-    result.reference_profile = _profile("expected replies", references, loaded)
+    run.reference_diversity = Diversity()
+    run.reference_diversity.add(references)
+    run.reference_profile = _profile("expected replies", references, loaded)
     step = max(1, predictions.samples // max_points)
-    sources = [p.source for index, p in enumerate(predictions) if index % step == 0]
-    result.test_sources = sources[:max_points]
+    run.test_sources = [p.source for p in itertools.islice(predictions, 0, step * max_points, step)]
 
 
 def _profile(label: str, texts: Sequence[str], loaded: LoadedRun) -> NgramProfile:
     return text_profile(label, map(str.split, texts), loaded.codecs.target.vocabulary)
+
+
+def measure_text_run(run: RunMeasurements, report: Report) -> None:
+    """Measure a language model at up to ``MAX_TEXT_SNAPSHOTS``, all with the same prompts and random numbers."""
+    for snapshot in sample_evenly(available_snapshots(run.run), MAX_TEXT_SNAPSHOTS):
+        report.on_progress(f"{run.name}: measuring snapshot {snapshot.label}")
+        with run.record_errors(f"snapshot {snapshot.label}"):
+            trained = load_language_model(run.run, snapshot.name)
+            generator = Generator(TensorFlowLanguageModel(trained.model), trained.codecs.source)
+            prompts = report.options.questions
+            texts = ["".join(generator.stream(prompt, TEXT_LENGTH, run.decoding, SEED)) for prompt in prompts]
+            metrics, gradients = None, None
+            with run.record_errors("evaluation"):
+                metrics = evaluate_language_model(run.run, report.options.data, snapshot.name)
+                gradients = _gradient_norms(run.run, trained.model, report.options.data)
+            run.texts.append(TextMeasurements(snapshot.label, metrics, texts, gradients))
+
+
+def _gradient_norms(run: Run, model: LanguageModel, data: str | None) -> np.ndarray | None:
+    """Gradient norms by distance on passages of the text to evaluate on; None if it is too short."""
+    tokens = RunningText.open(evaluation_text(run, data), run.codecs, run.config.data).tokens
+    length = min(DISTANCE, len(tokens) // PASSAGES - 1)
+    if length < 1:
+        return None
+    passages = np.array(tokens[: PASSAGES * (length + 1)], np.int32).reshape(PASSAGES, length + 1)
+    return gradient_by_distance(model, passages[:, :-1], passages[:, -1])
+
+
+def sample_evenly(items: Sequence[Any], count: int = MAX_LINES) -> list[Any]:
+    """Up to ``count`` evenly spaced items, including the first and the last."""
+    if len(items) <= count:
+        return list(items)
+    return [items[(len(items) - 1) * index // (count - 1)] for index in range(count)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.report.chapters import add_error, newest_model, sample_evenly
+from seq2seq_chat.report.chapters import add_error
 from seq2seq_chat.report.figures import replies, vectors
 from seq2seq_chat.report.figures.model_internals import (
-    VariableNorms,
     draw_gates,
     draw_gradients_by_step,
     draw_variables,
@@ -16,16 +15,8 @@ from seq2seq_chat.report.figures.model_internals import (
 from seq2seq_chat.report.figures.replies import NO_ATTENTION, draw_heat_maps, draw_overlay, ensure_attention
 from seq2seq_chat.report.figures.vectors import draw_projections
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.measure import Projection, Report, RunMeasurements
-from seq2seq_chat.report.page import (
-    Chapter,
-    Details,
-    Page,
-    Paragraph,
-    Table,
-    format_number,
-    format_percent,
-)
+from seq2seq_chat.report.measure import Projection, Report, RunMeasurements, sample_evenly
+from seq2seq_chat.report.page import Chapter, Details, Paragraph, Table, format_number, format_percent
 from seq2seq_chat.report.predictions import name_search
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE
@@ -36,45 +27,43 @@ NEIGHBOR_WORDS = 24  # words whose neighbors are listed
 MAX_LISTED = 50  # replies listed of the widest beam
 
 
-def attention(page: Page, report: Report) -> None:
-    """Attention of replies, and of replies."""
-    chapter = page.chapter("Attention")
+def attention(chapter: Chapter, report: Report) -> None:
+    """Attention of replies, and of beams."""
     chapter.add(Paragraph("Words are in the order they were written, even if the model reads its input reversed."))
     for run in report.runs:
         with chapter.show_errors(run.name):
-            loaded = newest_model(run)
+            loaded = run.newest_model
             if loaded.config.model.attention == "none":
                 raise UserError(NO_ATTENTION)
             samples = [p.source for p in run.examples if 4 <= len(p.source.split()) <= 14][:2]
             for index, text in enumerate([max(report.options.questions, key=len), *samples], start=1):
                 with chapter.show_errors(f"“{text}”"):
-                    _add_attention(page, chapter, loaded, run.decoding, text, f"{run.label}_attention_{index}")
+                    _add_attention(chapter, loaded, run.decoding, text, f"{run.label}_attention_{index}")
 
 
-def _add_attention(page: Page, chapter: Chapter, loaded: LoadedRun, decoding: Decoding, text: str, name: str) -> None:
+def _add_attention(chapter: Chapter, loaded: LoadedRun, decoding: Decoding, text: str, name: str) -> None:
     reply = loaded.chatbot.reply(text, decoding)
     ensure_attention(reply)
     figure = draw_heat_maps(reply.source_words, reply.hypotheses)
-    chapter.add(page.picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” ({name_search(decoding)})"))
+    chapter.add_picture(f"{name}_heat_map", figure, f"“{text}” → “{reply.text}” ({name_search(decoding)})")
     figure = draw_overlay(reply.source_words, reply.hypotheses[0])
-    chapter.add(page.picture(f"{name}_overlay", figure, "The same weights, as shading of the utterance."))
+    chapter.add_picture(f"{name}_overlay", figure, "The same weights, as shading of the utterance.")
     beam = replies.plain_beam(decoding, max(decoding.beam_width, ATTENTION_BEAM), ATTENTION_BEAM)
     reply = loaded.chatbot.reply(text, beam)
     ensure_attention(reply)
     caption = f"The {ATTENTION_BEAM} best replies of a beam of {beam.beam_width}."
-    picture = page.picture(f"{name}_beam", draw_heat_maps(reply.source_words, reply.hypotheses), caption)
+    picture = chapter.picture(f"{name}_beam", draw_heat_maps(reply.source_words, reply.hypotheses), caption)
     chapter.add(Details(caption, [picture]))
 
 
-def beam_study(page: Page, report: Report) -> None:
+def beam_study(chapter: Chapter, report: Report) -> None:
     """Replies and their log-probabilities by beam width."""
-    chapter = page.chapter("Beam study")
     for run in report.runs:
         with chapter.show_errors(run.name):
-            _add_beam_study(page, chapter, report, run, newest_model(run))
+            _add_beam_study(chapter, report, run, run.newest_model)
 
 
-def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasurements, loaded: LoadedRun) -> None:
+def _add_beam_study(chapter: Chapter, report: Report, run: RunMeasurements, loaded: LoadedRun) -> None:
     report.on_progress(f"{run.name}: beams of up to {replies.WIDTHS[-1]} hypotheses")
     questions = list(report.options.questions)
     samples = [p for p in run.examples if p.expected.split()]
@@ -91,7 +80,7 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasur
         "Log-probability and length of the best reply by beam width (a length of 0 is an empty reply), and the rank of "
         f"{favorite} in the beam of {replies.WIDTHS[-1]}."
     )
-    chapter.add(page.picture(f"{run.label}_beams", replies.draw_beams(studies, ranks), caption))
+    chapter.add_picture(f"{run.label}_beams", replies.draw_beams(studies, ranks), caption)
     rows = [
         [
             study.utterance,
@@ -114,9 +103,8 @@ def _add_beam_study(page: Page, chapter: Chapter, report: Report, run: RunMeasur
     chapter.add(Details(f"The first {MAX_LISTED} of {replies.WIDTHS[-1]} replies to “{first.utterance}”", [table]))
 
 
-def thought_vectors(page: Page, report: Report) -> None:
+def thought_vectors(chapter: Chapter, report: Report) -> None:
     """Projections, clusters and neighbors of thought vectors."""
-    chapter = page.chapter("Thought vectors")
     chapter.add(
         Paragraph(
             "A thought vector is the final state of the encoder. Utterances similar in meaning or form lie close "
@@ -130,34 +118,33 @@ def thought_vectors(page: Page, report: Report) -> None:
             figure = draw_projections(points, "Thought vectors", cluster_index, neighborhoods=tsne)
             name = f"{run.label}_thought_vectors"
             size = f"{len(points.labels):,} utterances in {points.values.shape[1]:,} dimensions"
-            chapter.add(page.picture(name, figure, f"{size}; colors and markers are clusters."))
+            chapter.add_picture(name, figure, f"{size}; colors and markers are clusters.")
             rows = [[str(n), f"{c.size:,}", " · ".join(c.nearest)] for n, c in enumerate(clusters, start=1)]
             chapter.add(Table(["cluster", "utterances", "nearest to its center"], rows))
             rows = [[label, *_neighbors(points, label, 4)] for label in points.labels[:8]]
             head = ["utterance", "nearest", "2nd", "3rd", "4th"][: len(rows[0])]
             chapter.add(Table(head, rows, "Nearest neighbors and their cosine similarity"))
-            _export_projector(page, chapter, points, name)
+            _export_projector(chapter, points, name)
 
 
-def word_embeddings(page: Page, report: Report) -> None:
+def word_embeddings(chapter: Chapter, report: Report) -> None:
     """Projections and neighbors of word embeddings."""
-    chapter = page.chapter("Word embeddings")
     for run in report.runs:
         with chapter.show_errors(run.name):
             points, tsne = _projection(run, "words", run.words)
             figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS, neighborhoods=tsne)
             caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labeled."
             name = f"{run.label}_word_embeddings"
-            chapter.add(page.picture(name, figure, caption))
+            chapter.add_picture(name, figure, caption)
             words = points.labels[:: max(1, len(points.labels) // NEIGHBOR_WORDS)][:NEIGHBOR_WORDS]
             rows = [[word, " · ".join(_neighbors(points, word, 6))] for word in words]
             chapter.add(Table(["word", "nearest neighbors (cosine similarity)"], rows))
-            _export_projector(page, chapter, points, name)
+            _export_projector(chapter, points, name)
 
 
 def _projection(run: RunMeasurements, part: str, projection: Projection | None) -> Projection:
     """A projection of the newest model. Raises UserError if there is none."""
-    newest_model(run)
+    _ = run.newest_model
     if projection is None:
         raise UserError(run.errors[part])
     return projection
@@ -168,27 +155,26 @@ def _neighbors(points: vectors.Vectors, label: str, count: int) -> list[str]:
     return [f"{other} ({similarity:.2f})" for other, similarity in neighbors]
 
 
-def _export_projector(page: Page, chapter: Chapter, points: vectors.Vectors, name: str) -> None:
-    folder = page.figures / "projector" / name
+def _export_projector(chapter: Chapter, points: vectors.Vectors, name: str) -> None:
+    folder = chapter.figures / "projector" / name
     vectors.export_projector(points, folder)
     chapter.add(Paragraph(f"View them in TensorBoard's projector: tensorboard --logdir {folder}"))
 
 
-def internals(page: Page, report: Report) -> None:
+def internals(chapter: Chapter, report: Report) -> None:
     """Parameters, weights, gradients and gates."""
-    chapter = page.chapter("Model internals")
     for run in report.runs:
         add_error(chapter, run, "gradients")
         with chapter.show_errors(run.name):
-            loaded = newest_model(run)
+            loaded = run.newest_model
             chapter.add(_parameter_table(loaded))
-            _add_gradients(page, chapter, run)
+            _add_gradients(chapter, run)
             text = max(report.options.questions, key=len)
             of_reply = f"at each word of its reply to “{text}”, by {name_search(run.decoding)}"
             for part, gates in gate_activations(loaded, text, run.decoding).items():
                 inputs = f"while it reads “{text}”" if part == "encoder" else of_reply
                 caption = f"Gates of the {part} {inputs}."
-                chapter.add(page.picture(f"{run.label}_gates_{part}", draw_gates(gates, part), caption))
+                chapter.add_picture(f"{run.label}_gates_{part}", draw_gates(gates, part), caption)
 
 
 def _parameter_table(loaded: LoadedRun) -> Table:
@@ -199,7 +185,7 @@ def _parameter_table(loaded: LoadedRun) -> Table:
     return Table(["part", "parameters", "share"], [*rows, ["total", format_number(total, 0), ""]], numbers_from=1)
 
 
-def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements) -> None:
+def _add_gradients(chapter: Chapter, run: RunMeasurements) -> None:
     measured = [(snapshot.label, snapshot.gradients) for snapshot in run.snapshots if snapshot.gradients is not None]
     if not measured:
         return
@@ -209,21 +195,20 @@ def _add_gradients(page: Page, chapter: Chapter, run: RunMeasurements) -> None:
         "step is a vanishing gradient."
     )
     figure = draw_gradients_by_step(by_snapshot, "training steps" if len(by_snapshot) > 1 else "")
-    chapter.add(page.picture(f"{run.label}_gradients", figure, caption))
+    chapter.add_picture(f"{run.label}_gradients", figure, caption)
     label, newest = measured[-1]
     caption = f"Weights, and gradients of the mean loss of some test samples, at {label}."
-    chapter.add(page.picture(f"{run.label}_weights", draw_variables(newest.variables), caption))
+    chapter.add_picture(f"{run.label}_weights", draw_variables(newest.variables), caption)
     head = ["variable", "shape", "parameters", "norm", "rms", "gradient norm"]
-    table = Table(head, [_variable_row(variable) for variable in newest.variables], numbers_from=1)
-    chapter.add(Details("All variables", [table]))
-
-
-def _variable_row(variable: VariableNorms) -> list[str]:
-    return [
-        variable.name,
-        " × ".join(map(str, variable.shape)),
-        format_number(variable.parameters, 0),
-        format_number(variable.norm),
-        f"{variable.rms:.4f}",
-        f"{variable.gradient_norm:.3g}",
+    rows = [
+        [
+            variable.name,
+            " × ".join(map(str, variable.shape)),
+            format_number(variable.parameters, 0),
+            format_number(variable.norm),
+            f"{variable.rms:.4f}",
+            f"{variable.gradient_norm:.3g}",
+        ]
+        for variable in newest.variables
     ]
+    chapter.add(Details("All variables", [Table(head, rows, numbers_from=1)]))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
@@ -21,58 +22,46 @@ from seq2seq_chat.system.tables import NO_VALUE
 FILE, FIGURES = "report.html", "report"
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """A paragraph of text."""
 
     text: str
-    kind: str = "paragraph"
 
 
-@dataclass(frozen=True)
-class Unavailable:
+class Unavailable(NamedTuple):
     """Why something is missing from the page."""
 
     text: str
-    kind: str = "unavailable"
 
 
-@dataclass(frozen=True)
-class Table:
+class Preformatted(NamedTuple):
+    """Preformatted text."""
+
+    text: str
+
+
+class Table(NamedTuple):
     """A table; columns from index ``numbers_from`` on are right-aligned numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     numbers_from: int | None = None
-    kind: str = "table"
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """An image, embedded as a data URI."""
 
     source: str
     caption: str
-    kind: str = "picture"
 
 
-@dataclass(frozen=True)
-class Details:
+class Details(NamedTuple):
     """Blocks that are collapsed until clicked."""
 
     title: str
     blocks: Sequence[Block]
     is_open: bool = False
-    kind: str = "details"
-
-
-@dataclass(frozen=True)
-class Preformatted:
-    """Preformatted text."""
-
-    text: str
-    kind: str = "preformatted"
 
 
 Block = Paragraph | Unavailable | Table | Picture | Details | Preformatted
@@ -83,6 +72,7 @@ class Chapter:
     """A chapter of the page."""
 
     title: str
+    figures: Path  # folder that figures are also written to; exists
     blocks: list[Block] = field(default_factory=list)
 
     @property
@@ -93,6 +83,16 @@ class Chapter:
     def add(self, *blocks: Block) -> None:
         """Append blocks."""
         self.blocks.extend(blocks)
+
+    def add_picture(self, name: str, figure: Figure, caption: str) -> None:
+        """Append a figure; see :meth:`picture`."""
+        self.add(self.picture(name, figure, caption))
+
+    def picture(self, name: str, figure: Figure, caption: str) -> Picture:
+        """Write a figure to ``NAME.png`` and return it as a block."""
+        png = render(figure, "png")
+        write_atomically(self.figures / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.png", png)
+        return Picture(data_uri(png), caption)
 
     @contextmanager
     def show_errors(self, name: str) -> Iterator[None]:
@@ -108,21 +108,15 @@ class Page:
     """The page."""
 
     title: str
-    figures: Path  # folder that figures are also written to; exists
+    figures: Path  # see Chapter
     chapters: list[Chapter] = field(default_factory=list)
 
     def chapter(self, title: str) -> Chapter:
         """Start a chapter."""
-        self.chapters.append(Chapter(title))
+        self.chapters.append(Chapter(title, self.figures))
         return self.chapters[-1]
 
-    def picture(self, name: str, figure: Figure, caption: str) -> Picture:
-        """Write a figure to ``NAME.png`` and return it as a block."""
-        png = render(figure, "png")
-        write_atomically(self.figures / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.png", png)
-        return Picture(data_uri(png), caption)
-
-    def write(self, path: Path, on_progress: Callable[[str], object] = lambda text: None) -> None:
+    def write(self, path: Path, on_progress: Callable[[str], object]) -> None:
         """Write the page atomically. Raises UserError if it cannot be written."""
         environment = Environment(
             loader=PackageLoader("seq2seq_chat.report"),
@@ -133,7 +127,7 @@ class Page:
         )
         html = environment.get_template("report.html").render(page=self)
         write_atomically(path, html)
-        missing = sum(block.kind == "unavailable" for chapter in self.chapters for block in chapter.blocks)
+        missing = sum(isinstance(block, Unavailable) for chapter in self.chapters for block in chapter.blocks)
         note = f"; {missing} unavailable {'part' if missing == 1 else 'parts'}, with the reasons" if missing else ""
         on_progress(f"{len(html) / 1e6:.1f} MB{note}")
 

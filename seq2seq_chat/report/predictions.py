@@ -32,6 +32,7 @@ from seq2seq_chat.data.corpus_file import Corpus, bundled_questions, corpus_path
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.votes.evaluation import describe_decoding
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
@@ -40,6 +41,7 @@ BLOCK = 640  # samples decoded together, and again after an interruption
 MAX_ROWS = 128  # samples scored together
 SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
 MAX_BUCKETS = 8
+PROMPTS = 3  # of a report on language models
 CHECKSUM = ', "crc32": '  # of what precedes it in a line; earlier versions wrote none
 
 logger = logging.getLogger(__name__)
@@ -89,17 +91,12 @@ class Predictions:
 
 
 def predict(
-    loaded: LoadedRun,
-    data: Corpus,
-    folder: Path,
-    *,
-    limit: int | None = None,
-    decoding: Decoding | None = None,
+    loaded: LoadedRun, data: Corpus, folder: Path, *, limit: int | None = None, decoding: Decoding | None = None
 ) -> Predictions:
     """Predict ``limit`` evenly spaced samples of a corpus file, or all, resuming from a file in ``folder``.
 
     Args:
-        decoding: decoding settings; None for those of the run.
+        decoding: decoding settings; None for the run's.
 
     Raises:
         UserError: The corpus cannot be read, the file cannot be written, or another process is writing it.
@@ -213,12 +210,7 @@ def _is_prediction(line: bytes, sample: int) -> bool:
 
 
 def _predict_remaining(
-    loaded: LoadedRun,
-    corpus: Dataset,
-    samples: np.ndarray,
-    done: int,
-    decoding: Decoding,
-    file: IO[bytes],
+    loaded: LoadedRun, corpus: Dataset, samples: np.ndarray, done: int, decoding: Decoding, file: IO[bytes]
 ) -> None:
     """Append the predictions of ``samples[done:]`` block by block."""
     scorer = loaded.scorer(MAX_ROWS)
@@ -277,8 +269,15 @@ def read_questions(path: str | Path | None) -> list[str]:
 
 
 def default_questions(run: Run, data: str | None = None) -> list[str]:
-    """The questions of a report; for a translation run, the first sources of ``data`` or else of its test corpus."""
+    """What a report asks a run, or has it continue.
+
+    For a translation, the first sources of ``data`` or else of its test corpus; for a language model, the first prompts
+    of the samples that training wrote.
+    """
     settings = run.config.data
+    if run.config.task == "language_model":
+        prompts = (line["source"] for line in read_json_lines(run.samples_file) if "source" in line)
+        return list(dict.fromkeys(prompts))[:PROMPTS] or [""]
     if run.config.task == "translation":
         with suppress(UserError):  # the corpus is missing; the report says so
             files = data or settings.test or settings.validation or settings.train

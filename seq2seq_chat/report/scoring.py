@@ -1,4 +1,4 @@
-"""The scores of predictions against one or several references."""
+"""Scores of predictions against references, their comparison with the scores of another run, and tables of metrics."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.config import Data
+from seq2seq_chat.config import LABELS, Data
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.corpus_file import Corpus
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
+from seq2seq_chat.metrics.ngrams import TOP_REPLIES
+from seq2seq_chat.metrics.scores import SCORE_KEYS, SCORES, CorpusScores, Score, sample_statistics
+from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.predictions import BLOCK, Predictions
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
-from seq2seq_chat.system.tables import one_line
-from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.system.tables import NO_VALUE, format_table, one_line
+from seq2seq_chat.text.codec import Codecs, are_equal
 from seq2seq_chat.text.tokenizers import Tokenizer
 
 
@@ -43,19 +47,17 @@ def read_references(
     if not paths:
         return []
     total = len(Dataset.open(data, codecs, settings))
-    samples = evenly_spaced(total, limit)
-    return [_read_file(path, data, total, samples, codecs.target.tokenizer) for path in paths]
-
-
-def _read_file(path: str | Path, data: Corpus, total: int, samples: np.ndarray, tokenizer: Tokenizer) -> References:
-    lines = [line for _, line in numbered_lines(path, UserError)]
-    if len(lines) != total:
-        raise UserError(
-            f"{path} has {_count(len(lines), 'line')}, but {data} has {_count(total, 'sample')}; write one reference "
-            "per line, in the order of the samples"
-        )
-    texts = [lines[number] for number in samples]
-    return References(texts, tokenizer.encode_lines(texts))
+    samples, references = evenly_spaced(total, limit), []
+    for path in paths:
+        lines = [line for _, line in numbered_lines(path, UserError)]
+        if len(lines) != total:
+            raise UserError(
+                f"{path} has {_count(len(lines), 'line')}, but {data} has {_count(total, 'sample')}; write one "
+                "reference per line, in the order of the samples"
+            )
+        texts = [lines[number] for number in samples]
+        references.append(References(texts, codecs.target.tokenizer.encode_lines(texts)))
+    return references
 
 
 def _count(number: int, noun: str) -> str:
@@ -122,3 +124,184 @@ def sample_hashes(corpus: Dataset, indices: npt.NDArray[Any] | slice) -> tuple[n
     """Hashes of some samples and of their targets alone, [n] each."""
     sources, targets = corpus.hashes(indices)
     return sources * np.uint64(0x9E3779B97F4A7C15) + targets, targets  # an odd factor, so that the order matters
+
+
+_ROWS = (
+    ("loss, nats per target token", "loss", ".4f"),
+    ("loss, bits per target token", "loss_bits", ".4f"),
+    ("perplexity", "perplexity", ".2f"),
+    ("2^loss, as the thesis's code prints it", "two_to_the_loss", ".2f"),
+    ("word accuracy", "word_accuracy", ".2%"),
+    ("exact match (whole lines)", "exact_match", ".2%"),
+    *((key, key, "") for key in SCORE_KEYS),  # with their labels and intervals
+    ("Sent2Vec distance", "sent2vec_distance", ".4f"),
+    ("Sent2Vec cosine", "sent2vec_cosine", ".4f"),
+    (f"distance without the {TOP_REPLIES} most frequent", "sent2vec_distance_varied", ".4f"),
+    ("cosine without them", "sent2vec_cosine_varied", ".4f"),
+    ("samples without them", "varied_samples", ","),
+    ("distinct-1", "distinct_1", ".4f"),
+    ("distinct-2", "distinct_2", ".4f"),
+    (f"share of the {TOP_REPLIES} most frequent", "most_frequent_share", ".1%"),
+    ("mean length of a {output}, tokens", "mean_length", ".2f"),
+    ("samples", "samples", ","),
+    ("tokens", "tokens", ","),
+)
+
+
+def format_metrics(metrics: dict[str, Any]) -> str:
+    """The metrics for a terminal, with a column for those without leaked samples and targets if there are any."""
+    columns = {"all samples": metrics}
+    if metrics["leaked_samples"]:
+        columns["new samples"] = metrics["without_leaked"]
+    if metrics["leaked_targets"]:
+        columns["new targets"] = metrics["without_leaked_targets"]
+
+    labels = LABELS[metrics["task"]]._asdict()
+    rows = [["", *columns]]
+    for name, key, form in _ROWS:
+        if key not in SCORE_KEYS:
+            rows.append([name.format(**labels), *(_value(column, key, form) for column in columns.values())])
+        elif label := metrics[f"{key}_label"]:
+            rows.append([label, *(format_score(column, key) for column in columns.values())])
+    notes = {
+        **{metrics[f"{key}_label"]: metrics[f"{key}_signature"] for key in SCORE_KEYS if metrics[f"{key}_label"]},
+        "±": "half the width of the 95 % interval, from {resamples:,} bootstrap resamples".format(
+            **metrics["bootstrap"]
+        ),
+        "decoding": metrics["decoding"],
+        "references": ", ".join(["targets of the corpus", *metrics["references"]]),
+        "vectors": metrics["sent2vec"],
+        "leakage": describe_leakage(metrics),
+        "predictions": metrics["predictions"],
+    }
+    if metrics["lowercase"] and metrics["bleu_lowercase"] is not None:
+        notes["case"] = "this run writes lower case only, so capital letters in the references count as mistakes"
+    if metrics["baseline"]:
+        notes["baseline"] = metrics["baseline"]["decoding"]
+    score = metrics["bleu_by_source_length_label"]
+    tables = [rows, format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
+    if metrics["baseline"]:
+        tables.append(_baseline_rows(metrics))
+    return "\n\n".join([*(format_table(table, "lr") for table in tables), format_table(list(notes.items()))])
+
+
+def _value(column: dict[str, Any] | None, key: str, form: str) -> str:
+    return NO_VALUE if column is None or column[key] is None else format(column[key], form)
+
+
+def format_score(column: dict[str, Any] | None, key: str) -> str:
+    """A score and half of its interval: 26.81 ± 0.89."""
+    if column is None or column.get(key) is None:
+        return NO_VALUE
+    low, high = column[f"{key}_interval"]
+    return f"{column[key]:.2f} ± {(high - low) / 2:.2f}"
+
+
+def format_interval(interval: Sequence[float] | None) -> str:
+    """25.92–27.70, or a dash."""
+    return NO_VALUE if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}"
+
+
+def format_lengths(by_length: Sequence[dict[str, Any]], source: str, score: str) -> list[list[str]]:
+    """The rows of :func:`bleu_by_source_length` for a table."""
+    return [
+        [f"tokens of the {source}", "samples", score, "95 % interval"],
+        *(
+            [row["words"], f"{row['samples']:,}", _value(row, "bleu", ".2f"), format_interval(row["bleu_interval"])]
+            for row in by_length
+        ),
+    ]
+
+
+def _baseline_rows(metrics: dict[str, Any]) -> list[list[str]]:
+    baseline = metrics["baseline"]
+    rows = [[f"compared with {baseline['run']}", "baseline", "difference", "95 % interval", "p"]]
+    for key, test in baseline["scores"].items():
+        low, high = test["interval"]
+        rows.append(
+            [
+                metrics[f"{key}_label"],
+                f"{test['baseline']:.2f}",
+                f"{test['difference']:+.2f}",
+                f"{low:+.2f} to {high:+.2f}",
+                f"{test['p_value']:.3f}",
+            ]
+        )
+    return rows
+
+
+def describe_leakage(metrics: dict[str, Any]) -> str:
+    """A phrase about the leakage in the results of :func:`compute_all_metrics`."""
+    if metrics["leakage_error"] is not None:
+        return f"unknown: {metrics['leakage_error'].rstrip('.')}"
+    samples, leaked, targets = (metrics[key] for key in ("samples", "leaked_samples", "leaked_targets"))
+    return (
+        f"{leaked:,} of {samples:,} samples ({leaked / samples:.2%}) and {targets:,} of the targets alone "
+        f"({targets / samples:.2%}) occur in the training corpus; the others are new"
+    )
+
+
+class ScoredRun(NamedTuple):
+    """A run, its predictions of a corpus and their scores."""
+
+    loaded: LoadedRun
+    predictions: Predictions
+    scores: CorpusScores
+
+
+def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corpus, limit: int | None) -> None:
+    """Check that the scores of two runs are computed from the same samples, and any of them in the same way.
+
+    Args:
+        limit: Number of samples that are compared, evenly spaced; None for all.
+
+    Raises:
+        UserError: The test corpora or their samples differ, or the runs have no score in common.
+    """
+    if not _common_scores(run, baseline):
+        raise UserError(
+            f"{run.name} and {baseline.name} have different tokenizers, so their tokenized scores cannot be "
+            "compared; compare runs with the same tokenizer"
+        )
+    one, other = (
+        Dataset.open(files, each.codecs, each.config.data) for each, files in ((run, data), (baseline, baseline_data))
+    )
+    indices = evenly_spaced(len(one), limit)
+    if len(one) == len(other) and all(one.text(index) == other.text(index) for index in indices):
+        return
+    if data == baseline_data:
+        raise UserError(
+            f"{run.name} and {baseline.name} read different samples from {data}, because their tokenizers, pairing or "
+            "direction differ; compare runs that read the same samples"
+        )
+    raise UserError(
+        f"the test corpora of {run.name} ({data}) and {baseline.name} ({baseline_data}) have different samples; "
+        "specify one corpus for both with --data FILE"
+    )
+
+
+def _common_scores(run: Run, baseline: Run) -> list[str]:
+    """The keys of the scores that mean the same for both runs: tokens are comparable if the tokenizers are equal."""
+    same_tokens = are_equal(run.codecs.target.tokenizer, baseline.codecs.target.tokenizer)
+    return [kind.key for kind in SCORES[run.config.task] if same_tokens or not kind.of_tokens]
+
+
+def compare_with_baseline(run: ScoredRun, baseline: ScoredRun) -> dict[str, Any]:
+    """Test the differences between the scores of two runs on the same samples by paired bootstrap.
+
+    Returns:
+        The ``run``, ``snapshot`` and ``step`` of the baseline, the file of its ``predictions``, and its ``scores``:
+        the result of :meth:`Score.compare` for each key that both runs have in common.
+    """
+    common = _common_scores(run.loaded.run, baseline.loaded.run)
+    return {
+        "run": baseline.loaded.run.name,
+        "snapshot": baseline.loaded.snapshot,
+        "step": baseline.loaded.step,
+        "predictions": str(baseline.predictions.path),
+        "scores": {
+            score.kind.key: score.compare(other)
+            for score, other in zip(run.scores.scores, baseline.scores.scores, strict=True)
+            if score.kind.key in common
+        },
+    }

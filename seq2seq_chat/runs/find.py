@@ -24,7 +24,7 @@ class RunSnapshot(NamedTuple):
 
 
 def find_snapshot(name: str, results: str | Path = "results") -> RunSnapshot:
-    """Find the weights that ``RUN`` or ``RUN:SNAPSHOT`` names; RUN is that of :func:`find_run` and may contain a colon.
+    """Find the weights that ``RUN`` or ``RUN:SNAPSHOT`` names; for RUN see :func:`find_run`; it may contain a colon.
 
     Raises:
         RunError: No run, or more than one, has this name, or it has no such snapshot.
@@ -113,7 +113,7 @@ def list_runs(results: str | Path = "results") -> list[Run]:
 
 
 def distinct_names(runs: Sequence[Run]) -> list[str]:
-    """The names of the runs' configurations, or those of their folders if these are not distinct."""
+    """The names of the runs' configurations, or the names of their folders if these are not distinct."""
     names = [run.config.name for run in runs]
     return names if len(set(names)) == len(names) else [run.name for run in runs]
 

@@ -136,7 +136,7 @@ def _is_finished(run: Run, config: Config) -> bool:
 
 
 def _run(command: list[str]) -> int:
-    """Run a command, forwarding signals to it; return its exit status, or that of the signal if it ended well."""
+    """Run a command, forwarding signals to it; return its exit status, or 128 + the signal if it ended well."""
     process = subprocess.Popen(command)
     received: list[int] = []
 

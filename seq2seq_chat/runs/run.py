@@ -24,27 +24,22 @@ An exported model is a folder with ``model.json``, which has the first files of 
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.config import Config, ConfigError, load_config
 from seq2seq_chat.runs.json_lines import append_durably
-from seq2seq_chat.runs.lock import hold_lock, is_locked
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import (
-    as_user_error,
-    atomic_folder,
-    remove_temporary,
-    write_atomically,
-    write_json,
-)
+from seq2seq_chat.system.files import as_user_error, atomic_folder, remove_temporary, write_atomically, write_json
 from seq2seq_chat.text.codec import Codecs
 
 CHECKPOINT_NAME = re.compile(r"^(\d{10})\.npz$")
@@ -56,11 +51,21 @@ class RunError(UserError):
     """A run or snapshot is missing, ambiguous or incomplete."""
 
 
+class LockError(UserError):
+    """The lock is held by another process, or the run cannot be locked."""
+
+
 class Run:
     """A run's folder and the files in it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.metrics_file, self.samples_file = self.path / "metrics.jsonl", self.path / "samples.jsonl"
+        self.history_file, self.log_file = self.path / "history.jsonl", self.path / "train.log"
+        self.answers_file = self.path / "answers.jsonl"  # see seq2seq_chat.runs.summary
+        self.lexicon_file = self.path / "lexicon.tsv"
+        self.tensorboard = self.path / "tensorboard"
+        self.best_path = self.path / "checkpoints" / "best.npz"  # weights of the best validation
 
     @property
     def name(self) -> str:
@@ -68,7 +73,7 @@ class Run:
 
     @property
     def results(self) -> Path:
-        """The folder that contains that of the run."""
+        """The parent folder."""
         return Path(os.path.abspath(self.path)).parent
 
     @property
@@ -111,36 +116,6 @@ class Run:
         """Tokenizers and vocabularies. Raises VocabularyError, TokenizerError if a file is missing or damaged."""
         return Codecs.load(self.path, self.config.data)
 
-    @property
-    def metrics_file(self) -> Path:
-        """Losses during training."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def samples_file(self) -> Path:
-        """Replies generated during training."""
-        return self.path / "samples.jsonl"
-
-    @property
-    def answers_file(self) -> Path:
-        """Replies to the same questions by checkpoints; see :mod:`seq2seq_chat.runs.summary`."""
-        return self.path / "answers.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Folder of TensorBoard's event files."""
-        return self.path / "tensorboard"
-
-    @property
-    def history_file(self) -> Path:
-        """When and how training was started."""
-        return self.path / "history.jsonl"
-
-    @property
-    def log_file(self) -> Path:
-        """What the training printed."""
-        return self.path / "train.log"
-
     def checkpoint_path(self, step: int) -> Path:
         """File of the checkpoint of a step."""
         return self.path / "checkpoints" / f"{step:010d}.npz"
@@ -148,11 +123,6 @@ class Run:
     def snapshot_path(self, step: int) -> Path:
         """File of the snapshot of a step."""
         return self._snapshot_file(snapshot_name(step))
-
-    @property
-    def best_path(self) -> Path:
-        """File of the weights of the best validation."""
-        return self.path / "checkpoints" / "best.npz"
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """(step, file) of every checkpoint, oldest first."""
@@ -218,13 +188,49 @@ class Run:
     def _snapshot_file(self, name: str) -> Path:
         return self.path / "snapshots" / name / "weights.npz"
 
-    def lock(self) -> AbstractContextManager[str | None]:
-        """Hold the run for training; see :func:`seq2seq_chat.runs.lock.hold_lock`."""
-        return hold_lock(self.path)
+    @contextmanager
+    def lock(self) -> Iterator[str | None]:
+        """Hold the run for training while the block runs; the lock is released when the process ends.
+
+        Yields:
+            The previous holder if it ended without releasing the lock, else None.
+
+        Raises:
+            LockError: Another process holds the lock, or the run cannot be locked.
+        """
+        path = self.path / "lock"
+        try:
+            file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise LockError(f"could not train run {self.name}: {path}: {error.strerror}") from None
+        with file:
+            try:
+                _lock(file.fileno())
+            except BlockingIOError:
+                holder = _holder(path)
+                raise LockError(f"run {self.name} is being trained by {holder}; wait for it or stop it first") from None
+            except OSError as error:
+                raise LockError(f"could not lock run {self.name}: {error.strerror}; move it to a local disk") from None
+            previous = _holder(path) if path.stat().st_size else None
+            file.truncate(0)
+            this = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+            with suppress(OSError):  # if the disk is full, the lock still holds
+                os.write(file.fileno(), json.dumps(this).encode())
+            try:
+                yield previous
+            finally:
+                file.truncate(0)
 
     def is_locked(self) -> bool:
         """Whether a process is training this run now."""
-        return is_locked(self.path)
+        try:
+            with open(self.path / "lock", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
 
     def remove_temporary_files(self) -> None:
         """Delete files that a killed training left incomplete; call it with the lock held."""
@@ -252,11 +258,6 @@ class Run:
             write_atomically(self.lexicon_file, Path(lexicon).read_bytes())
         write_atomically(self.path / "config.json", config.to_json())
 
-    @property
-    def lexicon_file(self) -> Path:
-        """The run's copy of ``decoding.lexicon``, if that is set."""
-        return self.path / "lexicon.tsv"
-
 
 def create_run(results: str | Path, config: Config, codecs: Codecs, environment: dict[str, Any]) -> Run:
     """Create the folder of a new run, named after the time and the experiment, atomically.
@@ -273,15 +274,6 @@ def create_run(results: str | Path, config: Config, codecs: Codecs, environment:
                 (folder / name).mkdir()
             return Run(path)
     raise AssertionError("unreachable")
-
-
-def create_checks_folder(results: str | Path, config: Config) -> Path:
-    """Create a folder below ``results/checks`` for the files of the checks of a configuration.
-
-    Raises:
-        UserError: The folder could not be created.
-    """
-    return create_folder(Path(results, "checks"), config.name)
 
 
 def create_folder(parent: Path, name: str) -> Path:
@@ -321,3 +313,28 @@ def snapshot_step(name: str) -> int:
     if millions:
         return int(millions) * 1_000_000 + int(tenths) * 100_000
     return int(thousands) * 1000 if thousands else int(units)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file exclusively.
+
+    :meth:`Run.is_locked`, which the web page calls every few seconds, briefly holds a shared lock. Retrying keeps that
+    from failing a training run.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+    """
+    for _ in range(20):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.02)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

@@ -102,7 +102,7 @@ def summarize(run: Run) -> Summary:
         steps=steps,
         task=config.task if config else None,
         best_perplexity=_perplexity(best),
-        best_bleu=_bleu(best) if best else None,
+        best_bleu=finite_number(best.get("bleu")) if best else None,
         best_step=best["step"] if best else None,
         changed=_last_change(run),
         reason=error or (end.reason if end and state == end.state else None),
@@ -143,12 +143,8 @@ def _loss(line: dict[str, Any]) -> float:
     return math.inf if loss is None else loss
 
 
-def _bleu(line: dict[str, Any]) -> float | None:
-    return finite_number(line.get("bleu"))
-
-
 def _negative_bleu(line: dict[str, Any]) -> float:
-    bleu = _bleu(line)
+    bleu = finite_number(line.get("bleu"))
     return math.inf if bleu is None else -bleu
 
 

@@ -162,13 +162,9 @@ def is_utf16(start: bytes) -> bool:
     if start.startswith(_UTF16_MARKS):
         return True
     start = start[:BINARY_CHECK_BYTES]
-    nuls = start.count(0)
-    return nuls > 0 and (nuls > _MAX_NUL_SHARE * len(start) or not _is_mostly_utf8(start.split(b"\n")))
-
-
-def _is_mostly_utf8(lines: Sequence[bytes]) -> bool:
-    """Whether more than half of the lines are UTF-8, of which the last character may be incomplete."""
-    return 2 * sum(map(_is_start_of_utf8, lines)) > len(lines)
+    nuls, lines = start.count(0), start.split(b"\n")
+    is_mostly_utf8 = 2 * sum(map(_is_start_of_utf8, lines)) > len(lines)
+    return nuls > 0 and (nuls > _MAX_NUL_SHARE * len(start) or not is_mostly_utf8)
 
 
 def _is_start_of_utf8(line: bytes) -> bool:

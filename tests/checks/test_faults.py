@@ -48,10 +48,6 @@ def no_attention_mask(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(AdditiveAttention, "setup_memory", setup_memory)
 
 
-def no_encoder_mask(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch.setattr(encoder, "masked_update", lambda mask, new, old: new)
-
-
 def reinitialized_after_loading(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch_fresh_processes(
         patch,
@@ -91,10 +87,6 @@ def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -
     end = "\n    return trained\n\nrestore._load = _load\n"
     (folder / "sitecustomize.py").write_text(textwrap.dedent(code) + after + end)
     patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{CONFIG.parents[1]}")
-
-
-def decoder_inputs_off_by_one(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch.setattr(seq2seq, "decoder_inputs", lambda words: words)
 
 
 def end_marker_missing_from_the_loss(patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -186,14 +178,6 @@ def patch_updates(patch: pytest.MonkeyPatch, is_trained: Callable[[str], bool]) 
     patch.setattr("seq2seq_chat.training.learner.build_optimizer", build)
 
 
-def encoder_not_trained(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch_updates(patch, lambda name: not name.startswith("encoder/"))
-
-
-def nothing_trained(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch_updates(patch, lambda name: False)
-
-
 def gradients_of_one_layer_zero(patch: pytest.MonkeyPatch, folder: Path) -> None:
     real = TrainingStep.gradients
 
@@ -206,39 +190,39 @@ def gradients_of_one_layer_zero(patch: pytest.MonkeyPatch, folder: Path) -> None
     patch.setattr(TrainingStep, "gradients", gradients)
 
 
-FAULTS: dict[Callable[[pytest.MonkeyPatch, Path], None], set[str]] = {
-    no_attention_mask: {"padding"},
-    no_encoder_mask: {"padding"},
-    reinitialized_after_loading: {"save-and-load"},
-    decoder_inputs_off_by_one: {"decoding"},
-    end_marker_missing_from_the_loss: {"overfitting"},
-    states_not_reordered_to_the_parent: {"decoding"},
-    sampled_softmax_in_the_reported_loss: {"initial-loss"},
-    one_gate_never_updated: {"gradients"},
-    input_reversed_in_training_only: {"overfitting"},
-    source_and_target_embeddings_swapped_at_load: {"save-and-load"},
-    attention_not_trained: {"alignment"},
-    attention_in_the_order_of_the_encoder: {"alignment"},
-    encoder_not_trained: {"learning"},
-    nothing_trained: {"learning"},
-    gradients_of_one_layer_zero: {"learning"},
+Fault = Callable[[pytest.MonkeyPatch, Path], object]
+FAULTS: dict[str, tuple[Fault, str]] = {
+    "no attention mask": (no_attention_mask, "padding"),
+    "no encoder mask": (
+        lambda patch, _: patch.setattr(encoder, "masked_update", lambda mask, new, old: new),
+        "padding",
+    ),
+    "reinitialized after loading": (reinitialized_after_loading, "save-and-load"),
+    "decoder inputs off by one": (lambda patch, _: patch.setattr(seq2seq, "decoder_inputs", lambda w: w), "decoding"),
+    "end marker missing from the loss": (end_marker_missing_from_the_loss, "overfitting"),
+    "states not reordered to the parent": (states_not_reordered_to_the_parent, "decoding"),
+    "sampled softmax in the reported loss": (sampled_softmax_in_the_reported_loss, "initial-loss"),
+    "one gate never updated": (one_gate_never_updated, "gradients"),
+    "input reversed in training only": (input_reversed_in_training_only, "overfitting"),
+    "source and target embeddings swapped": (source_and_target_embeddings_swapped_at_load, "save-and-load"),
+    "attention not trained": (attention_not_trained, "alignment"),
+    "attention in the order of the encoder": (attention_in_the_order_of_the_encoder, "alignment"),
+    "encoder not trained": (lambda patch, _: patch_updates(patch, lambda n: not n.startswith("encoder/")), "learning"),
+    "nothing trained": (lambda patch, _: patch_updates(patch, lambda name: False), "learning"),
+    "gradients of one layer zero": (gradients_of_one_layer_zero, "learning"),
 }
+QUICK = ("decoder inputs off by one", "sampled softmax in the reported loss")
 
 
-def _marked(fault: Callable[..., None]) -> Any:
-    is_fast = fault in (decoder_inputs_off_by_one, sampled_softmax_in_the_reported_loss)
-    return pytest.param(fault, id=fault.__name__, marks=[] if is_fast else [pytest.mark.slow])
-
-
-@pytest.mark.parametrize("fault", [_marked(fault) for fault in FAULTS])
-def test_fault_is_caught(
-    fault: Callable[[pytest.MonkeyPatch, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in FAULTS]
+)
+def test_fault_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault, check = FAULTS[name]
     fault(monkeypatch, tmp_path)
     monkeypatch.setattr(reply_tasks, "ALIGNMENT_STEPS", ALIGNED_STEPS)
-    overrides = SHORT if FAULTS[fault] & {"gradients", "save-and-load"} else []
-    overrides = SMALL if "learning" in FAULTS[fault] else overrides
-    assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), FAULTS[fault]) == FAULTS[fault]
+    overrides = SHORT if check in ("gradients", "save-and-load") else SMALL if check == "learning" else []
+    assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), [check]) == {check}
 
 
 def failed_checks(context: CheckContext, only: Iterable[str]) -> set[str]:

@@ -66,29 +66,16 @@ def test_missing_data_is_replaced_by_the_bundled_sample(tmp_path: Path) -> None:
     assert bundled_conversations().read_text().splitlines()[:2] == [sample.source, sample.target]
 
 
-def testshort_pairs_of_characters_and_none(tmp_path: Path) -> None:
+def test_short_pairs_of_characters_and_checks_without_anything_to_do(tmp_path: Path) -> None:
     write_conversations(tmp_path / "train.txt", [("hi you", "oh")])
     config = configuration(tmp_path, encoder_steps=8)
     characters = config.model_copy(update={"data": config.data.model_copy(update={"tokenizer": "english_character"})})
     assert short_pairs(CheckContext(characters, tmp_path)) == [("h i <space> y o u", "o h")]
+    result = check_alignment(CheckContext(configuration(tmp_path, attention="none"), tmp_path), ignore)
+    assert result.passed and result.measured == "no attention to measure"
     short = configuration(tmp_path, encoder_steps=1)
     result = check_overfitting(CheckContext(short, tmp_path), ignore)
     assert not result.passed and "no sample fits" in result.detail
-
-
-def test_check_that_raises_fails_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(context: CheckContext, progress: object) -> CheckResult:
-        raise UserError("the disk is full")
-
-    def good(context: CheckContext, progress: object) -> CheckResult:
-        return CheckResult(True, "0.5", "≤ 1")
-
-    monkeypatch.setattr(suite, "CHECKS", {"broken": broken, "good": good})
-    checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
-    assert [(c.name, c.result.passed, c.result.detail) for c in checks] == [
-        ("broken", False, "the disk is full"),
-        ("good", True, ""),
-    ]
 
 
 def test_the_checks_of_a_translation_run_on_corpora_of_their_own(tmp_path: Path) -> None:
@@ -109,27 +96,31 @@ def test_alignment_by_hand() -> None:
     assert aligned_share(chatbot, ["a b c", "d e f"], (-1, 0, 1)) == 5 / 6
 
 
-def test_without_attention_there_is_nothing_to_align(tmp_path: Path) -> None:
-    result = check_alignment(CheckContext(configuration(tmp_path, attention="none"), tmp_path), ignore)
-    assert result.passed and result.measured == "no attention to measure"
-
-
-def test_small_config_keeps_the_architecture(tmp_path: Path) -> None:
-    config = configuration(tmp_path, hidden_size=2048, embedding_size=1024, projection_size=None, layers=2)
-    small = CheckContext(config, tmp_path).small_config(100, hidden_size=64, embedding_size=48, steps=9)
-    assert (small.model.hidden_size, small.model.embedding_size, small.model.projection_size) == (64, 48, None)
+@pytest.mark.parametrize(
+    ("model", "full_size", "expected"),
+    [
+        ({"hidden_size": 2048, "embedding_size": 1024, "projection_size": None}, False, (64, 48, None)),
+        ({"hidden_size": 2048, "embedding_size": 1024, "projection_size": None}, True, (2048, 1024, None)),
+        (
+            {"hidden_size": 512, "embedding_size": 40, "projection_size": 40, "tie_embeddings": True},
+            False,
+            (64, 40, 40),
+        ),
+        (
+            {"hidden_size": 512, "embedding_size": 512, "projection_size": None, "tie_embeddings": True},
+            False,
+            (64, 64, None),  # tied embeddings keep the size of the output
+        ),
+    ],
+)
+def test_small_config_keeps_the_architecture(
+    tmp_path: Path, model: dict[str, Any], full_size: bool, expected: tuple[int, int, int | None]
+) -> None:
+    context = CheckContext(configuration(tmp_path, layers=2, **model), tmp_path, full_size=full_size)
+    small = context.small_config(100, hidden_size=64, embedding_size=48, steps=9)
+    assert (small.model.hidden_size, small.model.embedding_size, small.model.projection_size) == expected
     assert (small.model.layers, small.model.attention) == (2, "additive")
     assert small.training.sampled_softmax == 75  # still a sampled softmax
-    full = CheckContext(config, tmp_path, full_size=True).small_config(100, hidden_size=64, embedding_size=48, steps=9)
-    assert full.model.hidden_size == 2048
-
-
-@pytest.mark.parametrize("projection", [48, None])
-def test_tied_embeddings_keep_the_size_of_the_output(tmp_path: Path, projection: int | None) -> None:
-    sizes = {"hidden_size": 512, "projection_size": projection, "embedding_size": projection or 512}
-    config = configuration(tmp_path, tie_embeddings=True, **sizes)
-    small = CheckContext(config, tmp_path).small_config(100, hidden_size=64, embedding_size=32, steps=9).model
-    assert (small.hidden_size, small.embedding_size) == (64, small.projection_size or 64)
 
 
 def test_copy_sequences_of_the_thesis() -> None:
@@ -149,8 +140,12 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     def bad(context: CheckContext, progress: object) -> CheckResult:
         return CheckResult(False, "7", "≤ 1", curve=((10, 0.25),))
 
-    monkeypatch.setattr(suite, "CHECKS", {"good": good, "bad": bad})
-    checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
+    def broken(context: CheckContext, progress: object) -> CheckResult:
+        raise UserError("the disk is full")
+
+    monkeypatch.setattr(suite, "CHECKS", {"broken": broken, "good": good, "bad": bad})
+    failed, *checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
+    assert (failed.name, failed.result.passed, failed.result.detail) == ("broken", False, "the disk is full")
     printed = capsys.readouterr().out
     assert "passed  good: 0.5 (required: ≤ 1)" in printed and "FAILED  bad: 7 (required: ≤ 1)" in printed
     table = summary([*checks, checks[0]._replace(result=checks[0].result._replace(measured="nats " * 50))])

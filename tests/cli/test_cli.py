@@ -10,18 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from seq2seq_chat.config import json_schema, load_config
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from tests.conftest import Cli
+from tests.conftest import MARKER, REPOSITORY, Cli, edit_config
 from tests.training.test_recovery import arrays, logged_lines
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE = 400  # seconds until a training run must show progress, even on a busy machine
-MARKER = "<<<<<END-CONV>>>>>"
 SMALLER = [f"--set=model.{setting}" for setting in ("encoder_steps=2", "decoder_steps=2", "attention=none")]
 
 
@@ -39,31 +38,24 @@ def train_lines(run: Path) -> list[dict[str, Any]]:
 # output
 
 
-def test_what_a_trained_run_has(trained: tuple[Path, Any], tiny_run: Path, tiny_config: Path) -> None:
+def test_the_files_of_a_run(trained: tuple[Path, Any], tiny_config: Path) -> None:
     run, result = trained
     assert result.out.endswith(f"\n{run}\n")
     assert result.err == ""
     assert run.name.endswith("_tiny")
-    from seq2seq_chat.config import load_config
-
-    assert Run(tiny_run).config == load_config(tiny_config)
-    assert json.loads((tiny_run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
-
-
-def test_the_files_of_a_run(tiny_run: Path) -> None:
-    names = {path.name for path in tiny_run.iterdir()}
-    assert names == {
+    assert Run(run).config == load_config(tiny_config)
+    assert json.loads((run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
+    assert {path.name for path in run.iterdir()} == {
         *("config.json", "environment.json", "vocabulary.txt", "metrics.jsonl", "samples.jsonl", "train.log"),
-        *("history.jsonl", "end.json"),
-        *("checkpoints", "snapshots", "tensorboard", "lock"),
+        *("history.jsonl", "end.json", "checkpoints", "snapshots", "tensorboard", "lock"),
     }
-    checkpoints = {path.name for path in (tiny_run / "checkpoints").iterdir()}
+    checkpoints = {path.name for path in (run / "checkpoints").iterdir()}
     assert checkpoints == {"0000000010.npz", "0000000015.npz", "0000000020.npz", "best.npz"}  # three are kept
-    assert {path.name for path in (tiny_run / "snapshots").iterdir()} == {"10", "20"}
-    assert list((tiny_run / "tensorboard").iterdir())
-    environment = json.loads((tiny_run / "environment.json").read_text(encoding="utf-8"))
+    assert {path.name for path in (run / "snapshots").iterdir()} == {"10", "20"}
+    assert list((run / "tensorboard").iterdir())
+    environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
     assert environment["packages"]["tensorflow"].startswith("2.15")
-    assert "step 20 of 20" in (tiny_run / "train.log").read_text(encoding="utf-8")
+    assert "step 20 of 20" in (run / "train.log").read_text(encoding="utf-8")
 
 
 def test_metrics_and_samples_of_a_run(tiny_run: Path) -> None:
@@ -84,8 +76,6 @@ def test_metrics_and_samples_of_a_run(tiny_run: Path) -> None:
 
 
 def test_schema(cli: Cli, tmp_path: Path) -> None:
-    from seq2seq_chat.config import json_schema
-
     assert cli("schema") == (0, json_schema(), "")
     assert cli("schema", "--output", tmp_path / "schema.json") == (0, "", "")
     assert (tmp_path / "schema.json").read_text(encoding="utf-8") == json_schema()
@@ -111,38 +101,29 @@ def test_training_continues_if_stdout_is_closed(
 # rejected before training
 
 
-class Rejected(NamedTuple):
-    """Invalid overrides, and parts of the message."""
-
-    overrides: list[str]
-    message: list[str]
-
-
-REJECTED = {
-    "unknown key": Rejected(["model.hiden_size=5"], ["unknown key model.hiden_size; did you mean model.hidden_size?"]),
-    "too large": Rejected(["model.hidden_size=1000000"], ["GB is available; lower", "model.hidden_size"]),
-    "too large a batch": Rejected(["training.batch_size=100000000"], ["GB is available; lower training.batch_size"]),
-    "no corpus": Rejected(["data.train=none.txt"], ["none.txt does not exist", "relative to the working directory"]),
-    "corpus is a folder": Rejected(["data.train=."], ["is a folder. Name a file in it"]),
-    "empty corpus": Rejected(["data.train=empty.txt"], ["empty.txt has no utterance", "one utterance per line"]),
-    "blank corpus": Rejected(["data.train=blank.txt"], ["blank.txt", "needs"]),
-    "corpus not UTF-8": Rejected(["data.train=latin.txt"], ["latin.txt, line 2", "Convert the file to UTF-8"]),
-    "Cyrillic corpus": Rejected(["data.train=cyrillic.txt"], ["removes 100 % of the letters in cyrillic.txt"]),
-    "no sample": Rejected(["data.train=lonely.txt"], ["lonely.txt has no sample", "two utterances or more"]),
-    "no lexicon": Rejected(
-        ["decoding.allow_unknown=true", "decoding.replace_unknown=true", "decoding.lexicon=none.tsv"],
-        ["decoding.lexicon: none.tsv does not exist"],
+REJECTED = [  # invalid overrides, and parts of the message
+    ("model.hiden_size=5", "unknown key model.hiden_size; did you mean model.hidden_size?"),
+    ("model.hidden_size=1000000", "GB is available; lower|model.hidden_size"),
+    ("training.batch_size=100000000", "GB is available; lower training.batch_size"),
+    ("data.train=none.txt", "none.txt does not exist|relative to the working directory"),
+    ("data.train=.", "is a folder. Name a file in it"),
+    ("data.train=empty.txt", "empty.txt has no utterance|one utterance per line"),
+    ("data.train=blank.txt", "blank.txt|needs"),
+    ("data.train=latin.txt", "latin.txt, line 2|Convert the file to UTF-8"),
+    ("data.train=cyrillic.txt", "removes 100 % of the letters in cyrillic.txt"),
+    ("data.train=lonely.txt", "lonely.txt has no sample|two utterances or more"),
+    (
+        "decoding.allow_unknown=true decoding.replace_unknown=true decoding.lexicon=none.tsv",
+        "decoding.lexicon: none.tsv does not exist",
     ),
-    "no validation corpus": Rejected(["data.validation=none.txt"], ["none.txt does not exist", "validation: null"]),
-    "no validation sample": Rejected(["data.validation=lonely.txt"], ["lonely.txt has no sample", "validation: null"]),
-    "no vocabulary": Rejected(["data.vocabulary=none.txt"], ["none.txt does not exist"]),
-    "not a vocabulary": Rejected(["data.vocabulary=words.txt"], ["words.txt is a plain list of words", "<pad> <go>"]),
-    "binary vocabulary": Rejected(["data.vocabulary=binary.txt"], ["binary.txt is not UTF-8"]),
-    "no vectors": Rejected(
-        ["model.pretrained_embeddings=none.txt"], ["none.txt", "could not read pretrained embeddings"]
-    ),
-    "other vectors": Rejected(["model.pretrained_embeddings=vectors.txt"], ["line 1: 3 numbers", "size is 8"]),
-}
+    ("data.validation=none.txt", "none.txt does not exist|validation: null"),
+    ("data.validation=lonely.txt", "lonely.txt has no sample|validation: null"),
+    ("data.vocabulary=none.txt", "none.txt does not exist"),
+    ("data.vocabulary=words.txt", "words.txt is a plain list of words|<pad> <go>"),
+    ("data.vocabulary=binary.txt", "binary.txt is not UTF-8"),
+    ("model.pretrained_embeddings=none.txt", "none.txt|could not read pretrained embeddings"),
+    ("model.pretrained_embeddings=vectors.txt", "line 1: 3 numbers|size is 8"),
+]
 
 
 @pytest.fixture
@@ -162,23 +143,26 @@ def invalid_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("case", REJECTED.values(), ids=list(REJECTED))
+@pytest.mark.parametrize(("overrides", "message"), REJECTED)
 def test_an_invalid_training_is_rejected_and_leaves_nothing(
-    cli: Cli, tiny_config: Path, invalid_files: Path, case: Rejected
+    cli: Cli, tiny_config: Path, invalid_files: Path, overrides: str, message: str
 ) -> None:
     before = set(invalid_files.iterdir())
-    options = [part for override in case.overrides for part in ("--set", override)]
-    result = cli("train", tiny_config, *options)
-    assert all(part in result.error_message for part in case.message), result.error_message
+    result = cli("train", tiny_config, *(f"--set={override}" for override in overrides.split()))
+    assert all(part in result.error_message for part in message.split("|")), result.error_message
     left = {path for path in invalid_files.iterdir() if path.suffix != ".cache"} - before
     assert left <= {invalid_files / "results"}
     assert not list((invalid_files / "results").glob("*"))
 
 
-def test_a_missing_configuration(cli: Cli, invalid_files: Path) -> None:
+def test_a_missing_configuration_run_or_folder(cli: Cli, tiny_config: Path, invalid_files: Path) -> None:
     assert cli("train", "none.json").error_message == "none.json: no such configuration file"
     assert cli("train", invalid_files).error_message == f"{invalid_files} is a folder; name a configuration file"
     assert "specify a CONFIG to train, or a RUN to --resume" in cli("train").error_message
+    assert cli("train", tiny_config, "--resume", "").error_message.startswith("the name of the run is empty")
+    result = cli("train", tiny_config, "--results", invalid_files / "words.txt" / "results")
+    assert "could not be written: Not a directory" in result.error_message
+    assert not (invalid_files / "results").exists()
 
 
 def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
@@ -190,12 +174,6 @@ def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
 
 
-def test_an_empty_name_of_a_run_to_resume(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:
-    message = cli("train", tiny_config, "--resume", "", "--results", tmp_path / "results").error_message
-    assert message.startswith("the name of the run is empty")
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_missing_corpus_is_reported_before_tensorflow_is_loaded(
     cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,11 +183,6 @@ def test_a_missing_corpus_is_reported_before_tensorflow_is_loaded(
     shutil.copy(tiny_config, tmp_path / "config.json")  # the folder of a run, as far as it is read
     for verb in ("evaluate", "report"):
         assert "none.txt does not exist" in cli(verb, tmp_path, "--data", "none.txt").error_message
-
-
-def test_unwritable_results(cli: Cli, tiny_config: Path, invalid_files: Path) -> None:
-    result = cli("train", tiny_config, "--results", invalid_files / "words.txt" / "results")
-    assert "could not be written: Not a directory" in result.error_message
 
 
 def test_a_training_stopped_before_its_first_step_leaves_nothing(
@@ -228,17 +201,22 @@ def test_a_training_stopped_before_its_first_step_leaves_nothing(
 # invalid runs
 
 
-VERBS: dict[str, list[str]] = {"chat": ["chat"], "evaluate": ["evaluate"], "resume": ["train", "--resume"]}
+@pytest.mark.parametrize("verb", ["chat", "evaluate", "train --resume"])
+def test_a_run_that_is_unknown_or_without_its_configuration(cli: Cli, run_copy: Path, verb: str) -> None:
+    results, damaged = run_copy.parent, run_copy.with_name("2030-01-02_00-00-00_damaged")
 
+    def message(name: object) -> str:
+        return cli(*verb.split(), name, "--results", results).error_message
 
-@pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
-def test_an_unknown_run(cli: Cli, run_copy: Path, verb: list[str]) -> None:
-    results = run_copy.parent
-    message = cli(*verb, "nonesuch", "--results", results).error_message
-    assert message == f"no run 'nonesuch' in {results}; the newest is {run_copy.name}"
-    (results / "2030-01-02_00-00-00_tiny").mkdir()
-    (results / "2030-01-02_00-00-00_tiny" / "config.json").write_text("{}", encoding="utf-8")
-    assert "config.json: name is missing" in cli(*verb, "latest", "--results", results).error_message
+    assert message("nonesuch") == f"no run 'nonesuch' in {results}; the newest is {run_copy.name}"
+    damaged.mkdir()
+    (damaged / "config.json").write_text("{}", encoding="utf-8")
+    assert "config.json: name is missing" in message("latest")
+    (damaged / "config.json").unlink()
+    (damaged / "checkpoints").mkdir()
+    run_copy.rename(results.parent / "moved")
+    for name in (damaged, damaged.name, "damaged", "2030", "latest"):
+        assert message(name).startswith(f"run {damaged.name} is damaged: config.json is missing; restore it")
 
 
 @pytest.mark.parametrize("verb", ["chat", "evaluate"])
@@ -262,26 +240,23 @@ def test_more_replies_than_hypotheses(cli: Cli, tiny_run: Path) -> None:
 def test_evaluating_on_an_invalid_corpus(cli: Cli, tiny_run: Path, invalid_files: Path) -> None:
     for name, message in (("none.txt", "does not exist"), ("lonely.txt", "no sample"), ("latin.txt", "not UTF-8")):
         result = cli("evaluate", tiny_run, "--data", name, "--json", "figures.json")
-        assert name in result.error_message
-        assert message in result.error_message
+        assert name in result.error_message and message in result.error_message
         assert not (invalid_files / "figures.json").exists()
-    result = cli("evaluate", tiny_run, "--json", invalid_files / "none" / "figures.json")
-    assert "figures.json: the folder does not exist" in result.error_message
 
 
-def test_a_folder_is_no_file_for_results(
+def test_a_file_for_results_is_checked_before_tensorflow_is_loaded(
     cli: Cli, tiny_run: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seq2seq_chat.system.versions.load_tensorflow", lambda: pytest.fail("TensorFlow is loaded"))
     for command in (["evaluate", tiny_run], ["check", tiny_config]):
         message = cli(*command, "--json", tmp_path).error_message
         assert message == f"--json {tmp_path} is a folder; name a file in it"
+    result = cli("evaluate", tiny_run, "--json", tmp_path / "none" / "figures.json")
+    assert "figures.json: the folder does not exist" in result.error_message
 
 
 def test_a_run_without_a_corpus_to_evaluate_on(cli: Cli, run_copy: Path) -> None:
-    settings = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    settings["data"]["validation"] = None
-    (run_copy / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    edit_config(run_copy, "data", validation=None)
     assert "specify one with --data FILE" in cli("evaluate", run_copy).error_message
 
 
@@ -310,15 +285,6 @@ def test_another_vocabulary(cli: Cli, run_copy: Path, damage: str) -> None:
     for arguments in (["chat", run_copy], ["evaluate", run_copy], ["train", "--resume", run_copy]):
         assert expected[damage] in cli(*arguments, stdin=b"hello\n").error_message
     assert contents(run_copy) == before
-
-
-@pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
-def test_a_run_without_its_configuration(cli: Cli, tmp_path: Path, verb: list[str]) -> None:
-    run = tmp_path / "results" / "2026-05-04_17-03-22_tiny"
-    (run / "checkpoints").mkdir(parents=True)
-    for name in (str(run), run.name, "tiny", "2026", "latest"):
-        message = cli(*verb, name, "--results", run.parent).error_message
-        assert message.startswith(f"run {run.name} is damaged: config.json is missing; restore it")
 
 
 # damaged checkpoints
@@ -458,8 +424,11 @@ def test_a_resumed_training_ends_bit_for_bit_the_same(
     assert logged_lines(run / "samples.jsonl") == logged_lines(tiny_run / "samples.jsonl")
 
 
-def test_resuming_a_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> None:
+def test_resuming_a_locked_or_finished_run_changes_nothing(cli: Cli, run_copy: Path) -> None:
     before = contents(run_copy)
+    with Run(run_copy).lock():
+        message = cli("train", "--resume", run_copy, "--set", "training.steps=30").error_message
+    assert f"is being trained by process {os.getpid()} on " in message
     result = cli("train", "--resume", run_copy)
     assert result.status == 0
     assert "already trained for 20 steps; raise training.steps to continue" in result.out
@@ -484,9 +453,8 @@ def test_settings_that_cannot_change_on_resume(cli: Cli, run_copy: Path, overrid
 
 def test_a_run_resumes_only_with_its_own_corpus(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     """A step is a position in the corpus: another corpus is rejected; a copy at another path is not, see above."""
-    learned = Path(json.loads((run_copy / "config.json").read_text(encoding="utf-8"))["data"]["train"])
+    lines = Path(Run(run_copy).config.data.train).read_text(encoding="utf-8").splitlines(keepends=True)
     other = tmp_path / "other.txt"
-    lines = learned.read_text(encoding="utf-8").splitlines(keepends=True)
     other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
     more = ("--set", "training.steps=21")
     message = cli("train", "--resume", run_copy, "--set", f"data.train={other}", *more).error_message
@@ -511,14 +479,6 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoints(cli: Cli, run
     assert end["state"] == "failed" and "not finite" in end["reason"]
     assert {path.name for path in (run_copy / "checkpoints").iterdir()} == kept
     assert cli("chat", run_copy, stdin=b"you see the tree1 ?\n").out.strip()
-
-
-def test_a_locked_run(cli: Cli, run_copy: Path) -> None:
-    before = contents(run_copy)
-    with Run(run_copy).lock():
-        message = cli("train", "--resume", run_copy, "--set", "training.steps=30").error_message
-    assert f"is being trained by process {os.getpid()} on " in message
-    assert contents(run_copy) == before
 
 
 # signals
@@ -569,10 +529,7 @@ def test_a_training_stopped_at_once_says_what_is_saved(
 
 @pytest.mark.parametrize(
     ("verb", "function"),
-    [
-        ("evaluate", "seq2seq_chat.report.evaluate.predict"),
-        ("report", "seq2seq_chat.report.build.write_report"),
-    ],
+    [("evaluate", "seq2seq_chat.report.evaluate.predict"), ("report", "seq2seq_chat.report.build.write_report")],
 )
 def test_an_interrupted_evaluation_says_that_it_resumes(
     cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch, verb: str, function: str

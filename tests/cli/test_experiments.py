@@ -1,8 +1,12 @@
-"""Every shipped experiment trains: a few steps of each, on the bundled sample and at a small size."""
+"""Every experiment trains for a few steps: those that are shipped, at a small size, and those that `prepare` writes."""
 
+import gzip
 import json
 import math
+import random
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,3 +45,64 @@ def test_a_shipped_experiment_trains(cli: Cli, tmp_path: Path, experiment: Path)
     assert (run / "checkpoints" / "0000000003.npz").is_file()
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     assert config["name"] == experiment.stem
+
+
+WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
+
+
+def translations(count: int, seed: int) -> list[tuple[str, str]]:
+    """Numbers in English and in French."""
+    rng = random.Random(seed)
+    numbers = [rng.choices(list(WORDS), k=rng.randint(1, 4)) for _ in range(count)]
+    return [
+        (" ".join(words).capitalize() + "!", " ".join(WORDS[word] for word in words).capitalize() + " \u00e9t\u00e9")
+        for words in numbers
+    ]
+
+
+def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
+    """The printed settings train on the prepared pairs."""
+    source, target = zip(*translations(150, 1), strict=True)
+    (tmp_path / "text.en").write_bytes(gzip.compress("\n".join(source).encode()))
+    (tmp_path / "text.fr").write_text("\n".join(target) + "\n", encoding="utf-8")
+    files = tmp_path / "text.en", tmp_path / "text.fr"
+    options = ["--tokenizer", "unicode", "--lowercase", "--target-tokenizer", "subword", "--split", "8,1,1"]
+    sizes = ["--target-vocabulary-size", 300, "--drop-duplicates", "--max-words", 20, "--max-ratio", 9]
+    result = cli("prepare", "pairs", *files, *options, *sizes, "--output", tmp_path / "data")
+    assert result.status == 0, result
+    assert re.search(r"^read: 2 files, [\d,]+ bytes, 150 records$", result.out, re.MULTILINE)
+    duplicates = 150 - len(set(translations(150, 1)))
+    assert f"left out: {duplicates:,} pairs (duplicates), more than a tenth of 150\n" in result.err
+    settings = [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
+    settings += ["model.encoder_steps=5", "model.decoder_steps=6"]
+    settings += ["training.steps=3", "training.batch_size=4", "training.sampled_softmax=null"]
+    results = tmp_path / "results"
+    overrides = [argument for setting in settings for argument in ("--set", setting)]
+    result = cli("train", tmp_path / "data" / "experiment.json", *overrides, "--results", results)
+    assert result.status == 0, result
+    (run,) = results.iterdir()
+    for name in ("vocabulary.txt", "target_vocabulary.txt"):
+        assert (run / name).read_bytes() == (tmp_path / "data" / name).read_bytes()
+    assert (run / "target_tokenizer.json").read_bytes() == (tmp_path / "data" / "target_tokenizer.json").read_bytes()
+    result = cli("chat", run, stdin=b"One two!\nThree?\n")
+    assert (result.status, result.out.count("\n")) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        ("lines", ["--drop-duplicates"], "No such option '--drop-duplicates'"),
+        ("pairs", ["--turns", "odd-even"], "No such option '--turns'"),
+        ("pairs", ["--pairing", "sliding"], "'sliding' is not 'alternating'"),
+        ("pairs", ["--shared-vocabulary", "--target-tokenizer", "thesis"], "--shared-vocabulary excludes"),
+        ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 9], "--shared-vocabulary excludes"),
+        ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 0], "--shared-vocabulary excludes"),
+        ("pairs", ["--tokenizer", "english", "--lowercase"], "--lowercase applies to the unicode tokenizer"),
+        ("pairs", ["--max-ratio", 0.5], "--max-ratio"),
+        ("pairs", ["--target-vocabulary-size", 3], "vocabulary"),
+    ],
+)
+def test_options_that_do_not_apply(cli: Cli, tmp_path: Path, corpus: str, options: list[Any], message: str) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    assert message in cli("prepare", corpus, tmp_path / "a.tsv", *options, "--output", tmp_path / "out").error_message
+    assert not (tmp_path / "out").exists()

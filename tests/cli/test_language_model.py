@@ -2,17 +2,21 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.load import TENSORFLOW
+from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from tests.conftest import Cli, CommandResult, run_command
+from tests.conftest import CommandResult, run_command
 from tests.reference_model import Reference
 
 SETTINGS = """{
@@ -113,10 +117,6 @@ def test_generate(trained_text: tuple[Run, CommandResult]) -> None:
 
 def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tuple[Run, CommandResult]) -> None:
     """Of the first character after a prompt, over many seeds, against NumPy."""
-    from seq2seq_chat.chat.generator import Generator
-    from seq2seq_chat.chat.load import TENSORFLOW
-    from seq2seq_chat.config import override_decoding
-
     run, _ = trained_text
     generator, count = Generator.load(run, engine=TENSORFLOW), 4000
     prompt = encode_text("the ", generator.codec)
@@ -137,52 +137,31 @@ def test_a_prompt_with_unknown_characters(trained_text: tuple[Run, CommandResult
     assert "warning: the model does not know Ö, 1, 2 of the prompt" in result.err
 
 
-@pytest.mark.parametrize("setting", ["training.batch_size=2", "training.bptt_forward=4", "training.bptt_backward=9"])
-def test_streams_cannot_change_when_training_is_resumed(trained_text: tuple[Run, CommandResult], setting: str) -> None:
-    result = run_command("train", "--resume", trained_text[0].path, "--set", setting)
-    assert setting.partition("=")[0] in result.error_message
-
-
 @pytest.mark.parametrize(
-    ("sections", "message"),
+    ("text", "sections", "message"),
     [
-        ({"data": {"train": "x.tsv"}}, "data.train (x.tsv) has pairs; use a text file"),
-        ({"training": {"best_metric": "bleu"}}, "bleu applies to task translation only"),
-        ({"training": {"bptt_forward": 400}}, "4 streams of 359, but training.bptt_forward is 400"),
-        ({"training": {"bptt_backward": 400}}, "4 streams of 359, but training.bptt_backward is 400"),
-        ({"model": {"tie_embeddings": True}}, "set projection_size to 6"),
+        (TEXT, {"data": {"train": "x.tsv"}}, r"data.train \(x.tsv\) has pairs; use a text file"),
+        (TEXT, {"training": {"best_metric": "bleu"}}, "bleu applies to task translation only"),
+        (TEXT, {"training": {"bptt_forward": 400}}, "4 streams of 359, but training.bptt_forward is 400"),
+        (TEXT, {"training": {"bptt_backward": 400}}, "4 streams of 359, but training.bptt_backward is 400"),
+        (TEXT, {"model": {"tie_embeddings": True}}, "set projection_size to 6"),
+        ("abc", {}, "has 3 tokens, which makes 4 streams of 0, but training.bptt_forward is 5"),
+        ("a" * 100, {}, "has only one distinct token, so there is nothing to learn"),
+        ("", {}, "no room for words|has 0 tokens|is empty"),
     ],
 )
-def test_settings_that_do_not_fit(
-    config: Path, tmp_path: Path, sections: dict[str, dict[str, Any]], message: str
+def test_settings_and_texts_that_do_not_fit(
+    tmp_path: Path, text: str, sections: dict[str, dict[str, Any]], message: str
 ) -> None:
-    for name in ("train.txt", "validation.txt"):
-        (tmp_path / name).write_bytes((config.parent / name).read_bytes())
+    for name, part in (("train.txt", text), ("validation.txt", text[:700])):
+        (tmp_path / name).write_text(part, encoding="utf-8")
     result = run_command("train", write_config(tmp_path, **sections), "--results", tmp_path / "results")
-    assert message in result.error_message
-    assert not list((tmp_path / "results").glob("*"))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("abc", "has 3 tokens, which makes 4 streams of 0, but training.bptt_forward is 5"),
-        ("a" * 100, "has only one distinct token, so there is nothing to learn"),
-        ("", "no room for words|has 0 tokens|is empty"),
-    ],
-)
-def test_texts_that_are_too_short(tmp_path: Path, text: str, message: str) -> None:
-    import re
-
-    for name in ("train.txt", "validation.txt"):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    result = run_command("train", write_config(tmp_path), "--results", tmp_path / "results")
     assert re.search(message, result.error_message)
     assert not list((tmp_path / "results").glob("*"))
 
 
-def test_verbs_of_other_tasks_say_so(
-    trained_text: tuple[Run, CommandResult], tmp_path: Path, trained: tuple[Path, CommandResult]
+def test_what_is_refused(
+    trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path, trained: tuple[Path, CommandResult]
 ) -> None:
     path = trained_text[0].path
     assert "is a language model, which `chat` does not support" in run_command("chat", path).error_message
@@ -191,10 +170,8 @@ def test_verbs_of_other_tasks_say_so(
         assert f"{option} does not apply" in run_command("evaluate", path, option, value).error_message
     message = run_command("generate", trained[0]).error_message
     assert "is no language model: its task is conversation; use seq2seq-chat chat" in message
-
-
-def test_other_weights_cannot_be_initial(
-    trained_text: tuple[Run, CommandResult], config: Path, tmp_path: Path, cli: Cli
-) -> None:
-    result = cli("train", config, "--init-from", trained_text[0].path, "--results", tmp_path)
-    assert "--init-from does not apply to language models" in result.error_message
+    for setting in ("training.batch_size=2", "training.bptt_forward=4", "training.bptt_backward=9"):
+        message = run_command("train", "--resume", path, "--set", setting).error_message
+        assert setting.partition("=")[0] in message  # the streams cannot change
+    message = run_command("train", config, "--init-from", path, "--results", tmp_path).error_message
+    assert "--init-from does not apply to language models" in message

@@ -1,6 +1,8 @@
-"""What is read from pipes and printed, of and for models that know every character."""
+"""What is read from pipes and printed, also for models that know every character."""
 
 import io
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.replies import Hypothesis, Reply, notes
 from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, explain
+from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, available_lines, explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.tables import one_line
@@ -152,3 +155,48 @@ def test_what_is_said_of_text_without_tokens(characters_run: Run, tmp_path: Path
     assert Chatbot.load(characters_run).unreadable == "There is nothing to read in this text"
     bot = Chatbot.load(random_run(tmp_path, small_config(), Codecs.shared(make_codec("english", ["a"]))))
     assert bot.unreadable == "This model reads only the letters a to z, digits and . , ! ?"
+
+
+class Chunks(io.BytesIO):
+    """A stream of which each read returns one of these chunks."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        super().__init__()
+        self.chunks = chunks
+
+    def read1(self, size: int | None = -1) -> bytes:
+        return self.chunks.pop(0) if self.chunks else b""
+
+
+@given(st.lists(st.binary(min_size=1)), st.integers(1, 5))
+def test_lines_are_those_of_the_whole(chunks: list[bytes], limit: int) -> None:
+    whole = b"".join(chunks)
+    blocks = list(available_lines(Chunks(list(chunks)), limit))
+    assert [line for block in blocks for line in block] == [line.removesuffix(b"\n") for line in io.BytesIO(whole)]
+    assert all(1 <= len(block) <= limit for block in blocks)
+
+
+def test_lines_of_one_read_are_a_block() -> None:
+    chunks = [b"one\ntwo\nth", b"ree\n", b"a long ", b"line", b"\nlast"]
+    assert list(available_lines(Chunks(chunks), 10)) == [[b"one", b"two"], [b"three"], [b"a long line"], [b"last"]]
+
+
+def test_a_line_in_a_pipe_is_read_before_the_next_is_written() -> None:
+    reading, writing = os.pipe()
+    read: list[list[bytes]] = []
+    with open(reading, "rb") as stream:
+        is_read = threading.Semaphore(0)
+
+        def read_all() -> None:
+            for block in available_lines(stream, 10):
+                read.append(block)
+                is_read.release()
+
+        thread = threading.Thread(target=read_all)
+        thread.start()
+        with open(writing, "wb", buffering=0) as pipe:
+            for text in (b"one\n", b"two\nthree\n"):
+                pipe.write(text)
+                assert is_read.acquire(timeout=60)
+        thread.join(60)
+    assert read == [[b"one"], [b"two", b"three"]]

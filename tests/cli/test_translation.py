@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from tests.conftest import Cli
+from tests.conftest import Cli, edit_config
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre", "five": "cinq", "six": "six"}
 VALIDATION, TRANSLATED = 40, 15  # validation samples, and how many of them are translated for BLEU
@@ -92,7 +92,9 @@ def test_tensorboard_has_the_bleu(run: Path) -> None:
     assert written == [(line["step"], pytest.approx(line["bleu"])) for line in validations(run)]
 
 
-def test_samples_and_default_questions(run: Path) -> None:
+def test_samples_default_questions_and_empty_lines(cli: Cli, run: Path) -> None:
+    one, empty, same = translate(cli, run, ["one two three !", "", "one two three !"])
+    assert one == same != empty == ""
     lines = list(map(json.loads, (run / "samples.jsonl").read_text(encoding="utf-8").splitlines()))
     pairs = translations(VALIDATION, 2)
     assert [list(line) for line in lines] == [["step", "source", "reply", "target"]] * 6
@@ -105,19 +107,14 @@ def test_samples_and_default_questions(run: Path) -> None:
     assert default_questions(find_run(str(run))) == sources
 
 
-def test_chat_translates_line_by_line(cli: Cli, run: Path) -> None:
-    one, empty, same = translate(cli, run, ["one two three !", "", "one two three !"])
-    assert one == same
-    assert one
-    assert empty == ""
-
-
-def test_evaluation(cli: Cli, run: Path, tmp_path: Path) -> None:
+def test_evaluation_and_the_check_of_the_data(cli: Cli, run: Path, config: Path, tmp_path: Path) -> None:
     result = cli("evaluate", run, "--json", tmp_path / "out.json", "--output", tmp_path)
     assert result.status == 0, result
     assert "mean length of a translation, tokens" in result.out
     assert json.loads((tmp_path / "out.json").read_text())["samples"] == VALIDATION
     (tmp_path / "side.fr").write_text("un deux!\n", encoding="utf-8")
+    result = cli("check", config, "--only", "data", "--results", tmp_path)
+    assert result.status == 0 and "coverage 100.0 %" in result.out, result
     error = cli("evaluate", run, "--data", tmp_path / "side.fr").error_message
     assert "trained on pairs of texts; specify a .tsv of two columns with --data" in error
 
@@ -194,13 +191,10 @@ def test_baseline(cli: Cli, run: Path, tmp_path: Path) -> None:
 
 def test_runs_on_other_samples_are_not_compared(cli: Cli, run: Path, tmp_path: Path) -> None:
     other = shutil.copytree(run, tmp_path / "results" / "other")
-    config = json.loads((other / "config.json").read_text(encoding="utf-8"))
-    config["data"]["validation"] = write(tmp_path / "validation.tsv", translations(VALIDATION, 5))
-    (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(other, "data", validation=write(tmp_path / "validation.tsv", translations(VALIDATION, 5)))
     error = cli("evaluate", run, "--baseline", other, "--output", tmp_path / "predictions").error_message
     assert "have different samples; specify one corpus for both with --data FILE" in error
-    config["data"]["swap_source_target"] = True
-    (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(other, "data", swap_source_target=True)
     options = ["--data", tmp_path / "validation.tsv", "--output", tmp_path / "predictions"]
     error = cli("evaluate", run, "--baseline", other, *options).error_message
     assert "read different samples from" in error
@@ -216,12 +210,6 @@ def test_report(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert "BLEU by the length of the source" in page
     assert "log-probability of the translation, nats" in page
     assert all(source in page for source, _ in translations(VALIDATION, 2)[:12])
-
-
-def test_data_check(cli: Cli, config: Path, tmp_path: Path) -> None:
-    result = cli("check", config, "--only", "data", "--results", tmp_path)
-    assert result.status == 0, result
-    assert "coverage 100.0 %" in result.out
 
 
 def test_list_of_experiments(cli: Cli, run: Path) -> None:

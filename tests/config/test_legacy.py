@@ -55,41 +55,24 @@ def test_levels_are_tokenizers(level: str, tokenizer: str) -> None:
         assert parse_config(settings(), "x", [f"data.level={value}"]).data.tokenizer == tokenizer
 
 
-def test_every_renamed_key_is_tested() -> None:
-    assert set(OLD_VALUES) == set(RENAMED_KEYS)
-
-
 @pytest.mark.parametrize("old", RENAMED_KEYS)
 def test_an_old_key_is_read_with_one_warning(old: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    new, path = RENAMED_KEYS[old], tmp_path / "old.json"
-    path.write_text(json.dumps(settings(**{old: OLD_VALUES[old]})), encoding="utf-8")
+    """From a file; and as for ``--resume RUN --set OLD=VALUE``, where the run's own configuration is complete."""
+    new, path, value = RENAMED_KEYS[old], tmp_path / "old.json", OLD_VALUES[old]
+    path.write_text(json.dumps(settings(**{old: value})), encoding="utf-8")
     config = load_config(path)
     assert value_of(config, new) == NEW_VALUES[old]
     assert config == parse_config(settings(**{new: NEW_VALUES[old]}), "new")
-    assert caplog.messages == [f"{path}: {old} was renamed to {new}"]
-    assert caplog.records[0].levelno == logging.WARNING
-    caplog.clear()
     assert load_config(path, warn=False) == config
-    assert caplog.messages == []
-
-
-@pytest.mark.parametrize("old", RENAMED_KEYS)
-def test_an_old_key_overrides_the_new_one(old: str, caplog: pytest.LogCaptureFixture) -> None:
-    """As for ``--resume RUN --set OLD=VALUE``, where the run's own configuration is complete."""
-    new = RENAMED_KEYS[old]
-    override = f"{old}={json.dumps(OLD_VALUES[old])}"
+    override = f"{old}={json.dumps(value)}"
     complete = json.loads(parse_config(settings(), "x").to_json())
-    config = parse_config(complete, "config.json", [override], warn=False)
-    assert value_of(config, new) == NEW_VALUES[old]
-    assert caplog.messages == [f"--set {override}: {old} was renamed to {new}"]
-
-
-@pytest.mark.parametrize("old", RENAMED_KEYS)
-def test_both_names_are_an_error(old: str) -> None:
-    new = RENAMED_KEYS[old]
+    assert value_of(parse_config(complete, "config.json", [override], warn=False), new) == NEW_VALUES[old]
+    renamed = f"{old} was renamed to {new}"
+    assert caplog.messages == [f"{path}: {renamed}", f"--set {override}: {renamed}"]
+    assert caplog.records[0].levelno == logging.WARNING
     with pytest.raises(ConfigError) as error:
-        parse_config(settings(**{old: OLD_VALUES[old], new: OLD_VALUES[old]}), "x.json")
-    assert str(error.value) == f"x.json: {old} was renamed to {new}, and both are set; remove {old}"
+        parse_config(settings(**{old: value, new: value}), "x.json")
+    assert str(error.value) == f"x.json: {renamed}, and both are set; remove {old}"
 
 
 def test_an_old_key_of_decoding(caplog: pytest.LogCaptureFixture) -> None:

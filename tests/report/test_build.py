@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lxml.html import fromstring
 
 from seq2seq_chat.data.corpus_file import bundled_questions
-from seq2seq_chat.report import build
 from seq2seq_chat.report.build import write_report
 from seq2seq_chat.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
-from tests.conftest import Cli, CommandResult
+from tests.conftest import Cli, CommandResult, edit_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -26,50 +26,40 @@ CHAPTERS = [
     *("Attention", "Beam study", "Thought vectors", "Word embeddings", "Model internals", "Configuration"),
 ]
 BEAM = ("--set", "decoding.method=beam", "--set", "decoding.beam_width=3")
-METRIC_CHAPTERS = 6  # the first ones; the remaining ones show the newest model
 VOID = {"meta", "img", "br", "link"}
 
 
-class ParsedPage(HTMLParser):
-    """Chapters, pictures, links and text of a page, which must be well-formed."""
+class NestedTags(HTMLParser):
+    """Verifies that each end tag closes the last open one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.chapters: list[str] = []
-        self.pictures: list[str] = []
-        self.links: list[str] = []
-        self.anchors: list[str] = []
-        self.unavailable: list[str] = []
-        self.text = ""
-        self._in_unavailable = False
-        self.feed(path.read_text(encoding="utf-8"))
+        self.feed(html)
         self.close()
+        assert not self.open
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        values = dict(attributes)
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "img":
-            self.pictures.append(values["src"] or "")
-            assert values["alt"]
-        self.links += [values[name] or "" for name in ("src", "href") if name in values]
-        if values.get("id"):
-            self.anchors.append(values["id"] or "")
-        if values.get("class") == "unavailable":
-            self.unavailable.append("")
-            self._in_unavailable = True
+        self.open += [tag] if tag not in VOID else []
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
-        self._in_unavailable = self._in_unavailable and tag != "p"
 
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self.open and self.open[-1] == "h2":
-            self.chapters.append(data)
-        if self._in_unavailable:
-            self.unavailable[-1] += data
+
+class ParsedPage:
+    """Chapters, pictures, links and text of a page, which must be well-formed."""
+
+    def __init__(self, path: Path) -> None:
+        html = path.read_text(encoding="utf-8")
+        NestedTags(html)
+        page: Any = fromstring(html)
+        self.chapters = page.xpath("//h2/text()")
+        self.pictures = page.xpath("//img[@alt != '']/@src")
+        assert len(self.pictures) == len(page.xpath("//img"))
+        self.links = page.xpath("//@src | //@href")
+        self.anchors = page.xpath("//@id")
+        self.unavailable = [each.text_content() for each in page.xpath("//*[@class='unavailable']")]
+        self.text = page.text_content()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -118,7 +108,6 @@ def test_page_is_complete_and_self_contained(reported: tuple[Path, Any]) -> None
     assert (result.status, result.err) == (0, "")
     assert result.out.splitlines()[-1] == str(run / "report.html")
     page = ParsedPage(run / "report.html")
-    assert page.open == []
     assert page.chapters == CHAPTERS
     assert page.unavailable == []
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
@@ -194,31 +183,14 @@ def test_several_runs_on_one_page(evaluated_run: Path, tmp_path: Path) -> None:
     assert not any(name.startswith("tiny_") for name in pictures)
 
 
-def _change(run: Path, section: str, **values: object) -> None:
-    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    config[section] |= values
-    (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
-
-
-@pytest.fixture(params=[METRIC_CHAPTERS, pytest.param(len(CHAPTERS), marks=pytest.mark.slow)])
-def chapters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The titles of the chapters to build. The chapters of the newest model take the most time."""
-    monkeypatch.setattr(build, "CHAPTERS", build.CHAPTERS[: request.param])
-    return CHAPTERS[: request.param]
-
-
-def min_pictures(chapters: list[str]) -> int:
-    return 13 if chapters == CHAPTERS else 5
-
-
 @pytest.mark.slow
-def test_without_snapshots_the_newest_weights_are_measured(evaluated_run: Path, chapters: list[str]) -> None:
+def test_without_snapshots_the_newest_weights_are_measured(evaluated_run: Path) -> None:
     shutil.rmtree(evaluated_run / "snapshots")
     page = report(evaluated_run)
-    assert page.chapters == chapters
+    assert page.chapters == CHAPTERS
     (reason,) = page.unavailable
     assert "no snapshots" in reason
-    assert "BLEU" in page.text and len(page.pictures) >= min_pictures(chapters)
+    assert "BLEU" in page.text and len(page.pictures) >= 13
 
 
 def test_without_weights_the_learning_curves_remain(evaluated_run: Path) -> None:
@@ -231,18 +203,18 @@ def test_without_weights_the_learning_curves_remain(evaluated_run: Path) -> None
 
 
 @pytest.mark.slow
-def test_damaged_snapshot_is_skipped(evaluated_run: Path, chapters: list[str]) -> None:
+def test_damaged_snapshot_is_skipped(evaluated_run: Path) -> None:
     weights = evaluated_run / "snapshots" / "10" / "weights.npz"
     weights.write_bytes(weights.read_bytes()[:1000])
     page = report(evaluated_run)
     assert any("snapshot 10" in reason and "damaged" in reason for reason in page.unavailable)
-    assert "perplexity" in page.text and len(page.pictures) >= min_pictures(chapters)
+    assert "perplexity" in page.text and len(page.pictures) >= 13
 
 
 @pytest.mark.slow
 def test_empty_test_file(evaluated_run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
-    _change(evaluated_run, "data", test=str(tmp_path / "empty.txt"))
+    edit_config(evaluated_run, "data", test=str(tmp_path / "empty.txt"))
     page = report(evaluated_run, limit=None)
     assert page.chapters == CHAPTERS
     assert sum("no utterance" in reason for reason in page.unavailable) >= 1
@@ -251,7 +223,7 @@ def test_empty_test_file(evaluated_run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_the_training_corpus(run_copy: Path) -> None:
-    _change(run_copy, "data", train="moved/away.txt")
+    edit_config(run_copy, "data", train="moved/away.txt")
     page = report(run_copy)
     assert any("moved/away.txt" in reason for reason in page.unavailable)
     assert "BLEU" in page.text and len(page.pictures) > 10

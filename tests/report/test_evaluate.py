@@ -207,13 +207,12 @@ def test_interrupted_evaluation_resumes(
 def test_predictions_of_a_version_without_checksums_are_used(
     loaded: LoadedRun, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = predict(loaded, corpora / "train.txt", tmp_path, limit=5).path
-    expected = list(Predictions(path, 5))
-    old = re.sub(rb', "crc32": \d+', b"", path.read_bytes())
-    path.write_bytes(old)
+    predictions = predict(loaded, corpora / "train.txt", tmp_path, limit=5)
+    expected, old = list(predictions), re.sub(rb', "crc32": \d+', b"", predictions.path.read_bytes())
+    predictions.path.write_bytes(old)
     monkeypatch.setattr(predictions_module, "decode_corpus", None)
     assert list(predict(loaded, corpora / "train.txt", tmp_path, limit=5)) == expected
-    assert path.read_bytes() == old
+    assert predictions.path.read_bytes() == old
 
 
 def test_each_setting_has_its_own_file(loaded: LoadedRun, corpora: Path, tmp_path: Path) -> None:
@@ -234,15 +233,6 @@ def test_file_is_locked_while_written(loaded: LoadedRun, corpora: Path, tmp_path
         predict(loaded, corpora / "validation.txt", tmp_path, limit=3)
 
 
-def test_loading_another_snapshot_replaces_the_weights(tiny_run: Path) -> None:
-    run = Run(tiny_run)
-    assert [snapshot.label for snapshot in available_snapshots(run)] == ["10", "20"]
-    loaded = LoadedRun(run, "20")
-    newest = loaded.weights_fingerprint()
-    loaded.load_snapshot("10")
-    assert loaded.weights_fingerprint() == LoadedRun(run, "10").weights_fingerprint() != newest
-
-
 @pytest.mark.parametrize(
     ("options", "samples", "search"),
     [
@@ -260,9 +250,7 @@ def test_default_limits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["decoding"] |= {"method": "beam", "beam_width": 3}
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "decoding", method="beam", beam_width=3)
     monkeypatch.setattr(evaluation, "BEAM_LIMIT", 4)
     result = cli("evaluate", run_copy, *options, "--baseline", f"{run_copy}:10", "--json", tmp_path / "metrics.json")
     metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
@@ -274,6 +262,9 @@ def test_default_limits(
 def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
     invalid = cli("evaluate", run_copy, "--set", "training.steps=3")
     assert "only the search can be changed here" in invalid.error_message
+    invalid = cli("evaluate", run_copy, "--sent2vec", corpora / "train.txt")
+    assert "not a binary Sent2Vec model" in invalid.error_message
+    assert not (run_copy / "evaluation").exists()  # it fails before predicting
     result = cli("evaluate", run_copy, "--limit", 6, "--beam-width", 2, "--json", tmp_path / "metrics.json")
     assert (result.status, result.err) == (0, "")
     metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
@@ -287,9 +278,7 @@ def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path,
 def test_runs_with_the_same_output_have_their_own_sentence_vectors(
     tiny_run: Path, run_copy: Path, corpora: Path, tmp_path: Path
 ) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["train"] = str(corpora / "validation.txt")
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "data", train=str(corpora / "validation.txt"))
     folder = tmp_path / "output"
     first, second, again = (
         load_sentence_vectors(Run(run), folder)[0].embed(["you see it !"]) for run in (tiny_run, run_copy, tiny_run)
@@ -315,12 +304,6 @@ def test_damaged_sentence_vectors_are_trained_again(
     assert path.read_bytes() == content
 
 
-def test_invalid_sent2vec_file_fails_before_predicting(cli: Cli, run_copy: Path, corpora: Path) -> None:
-    result = cli("evaluate", run_copy, "--sent2vec", corpora / "train.txt")
-    assert "not a binary Sent2Vec model" in result.error_message
-    assert not (run_copy / "evaluation").exists()
-
-
 def test_full_disk_loses_no_complete_block(
     loaded: LoadedRun, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,10 +327,12 @@ def test_full_disk_loses_no_complete_block(
 @pytest.mark.slow
 def test_replies_follow_the_weights_of_another_snapshot(tiny_run: Path) -> None:
     """What a search computes once from the weights must not outlive them."""
-    text = "you see the tree1 ?"
-    switched = LoadedRun(Run(tiny_run), "10")
+    text, run = "you see the tree1 ?", Run(tiny_run)
+    assert [snapshot.label for snapshot in available_snapshots(run)] == ["10", "20"]
+    switched, fresh = LoadedRun(run, "10"), LoadedRun(run, "20")
     before = switched.chatbot.reply(text).hypotheses[0].score
     switched.load_snapshot("20")
-    fresh = LoadedRun(Run(tiny_run), "20").chatbot.reply(text).hypotheses[0].score
-    assert switched.chatbot.reply(text).hypotheses[0].score == pytest.approx(fresh, abs=1e-5)
-    assert before != pytest.approx(fresh, abs=1e-5)
+    assert switched.weights_fingerprint() == fresh.weights_fingerprint() != LoadedRun(run, "10").weights_fingerprint()
+    expected = fresh.chatbot.reply(text).hypotheses[0].score
+    assert switched.chatbot.reply(text).hypotheses[0].score == pytest.approx(expected, abs=1e-5)
+    assert before != pytest.approx(expected, abs=1e-5)

@@ -10,7 +10,7 @@ import pytest
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.report.evaluate import evaluate
 from seq2seq_chat.runs.run import Run
-from tests.conftest import MARKER, Cli
+from tests.conftest import MARKER, Cli, edit_config
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -78,14 +78,10 @@ def test_evenly_spaced_samples(run_copy: Path, mixed: Any, tmp_path: Path) -> No
     assert metrics["without_leaked"]["samples"] == 5 - metrics["leaked_samples"]
 
 
-def test_without_leakage_nothing_differs(run_copy: Path, mixed: Any, tmp_path: Path) -> None:
-    metrics = evaluate(Run(run_copy), write_pairs(tmp_path / "new.txt", mixed["new"]))
-    assert metrics["leaked_samples"] == metrics["leaked_targets"] == 0
-    for key, value in metrics["without_leaked"].items():
-        assert metrics[key] == value
-
-
-def test_everything_leaks(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
+def test_nothing_or_everything_leaks(cli: Cli, run_copy: Path, mixed: Any, corpora: Path, tmp_path: Path) -> None:
+    nothing = evaluate(Run(run_copy), write_pairs(tmp_path / "new.txt", mixed["new"]))
+    assert nothing["leaked_samples"] == nothing["leaked_targets"] == 0
+    assert nothing["without_leaked"].items() <= nothing.items()
     result = cli("evaluate", run_copy, "--data", corpora / "train.txt", "--limit", 9, "--json", tmp_path / "m.json")
     assert (result.status, result.err) == (0, "")
     metrics = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
@@ -105,9 +101,7 @@ def test_columns_of_the_command(cli: Cli, run_copy: Path, mixed: Any, tmp_path: 
 
 
 def test_missing_training_corpus(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
-    config = json.loads((run_copy / "config.json").read_text(encoding="utf-8"))
-    config["data"]["train"] = "moved/away.txt"
-    (run_copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    edit_config(run_copy, "data", train="moved/away.txt")
     result = cli("evaluate", run_copy, "--limit", 5, "--json", tmp_path / "m.json")
     assert result.status == 0
     metrics = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))

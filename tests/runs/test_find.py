@@ -36,11 +36,6 @@ def test_by_folder(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert find_run("../results/2026-02-01_00-00-00_tiny").name == folder.name
 
 
-def test_a_complete_name_is_not_ambiguous(results: Path) -> None:
-    (results / "2025-01-01_00-00-00_tiny").rename(results / "2026-02-01_00-00-00_tiny-2")
-    assert find_run("2026-02-01_00-00-00_tiny", results).name == "2026-02-01_00-00-00_tiny"
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -62,10 +57,9 @@ def test_no_unique_run(results: Path, name: str, message: str) -> None:
 def test_no_runs_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").touch()  # the empty name does not mean the current folder
+    message = "train one, or specify their folder with --results|name of the run is empty"
     for name in ("", "latest", "tiny"):
-        with pytest.raises(
-            RunError, match=r"train one, or specify their folder with --results|name of the run is empty"
-        ):
+        with pytest.raises(RunError, match=message):
             find_run(name, tmp_path / "none")
 
 
@@ -84,10 +78,12 @@ def test_distinct_names(results: Path) -> None:
     assert distinct_names([older, tiny, reddit]) == [older.name, tiny.name, reddit.name]
 
 
-def test_a_run_without_a_time_in_its_name_is_not_the_latest(results: Path) -> None:
+def test_names_without_a_time_or_with_a_number(results: Path) -> None:
     (results / "2025-01-01_00-00-00_tiny").rename(results / "my-best")
     assert find_run("my-", results).name == "my-best"
     assert find_run("latest", results).name == "2026-03-01_00-00-00_reddit"
+    (results / "my-best").rename(results / "2026-02-01_00-00-00_tiny-2")  # a complete name is not ambiguous
+    assert find_run("2026-02-01_00-00-00_tiny", results).name == "2026-02-01_00-00-00_tiny"
 
 
 @pytest.mark.parametrize(

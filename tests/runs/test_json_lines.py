@@ -32,15 +32,11 @@ def test_an_incomplete_last_line_is_skipped(tmp_path_factory: pytest.TempPathFac
     assert steps(path) == ([10, 20] if complete else [10])
 
 
-def test_only_the_end_of_a_large_file_is_read(tmp_path: Path) -> None:
+def test_only_the_end_of_a_large_file_is_read_and_other_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(line(step) for step in range(1000)), encoding="utf-8")
     assert steps(path, max_bytes=3 * len(line(999)) + 5) == [997, 998, 999]
     assert steps(path) == list(range(1000))
-
-
-def test_other_lines_are_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
     other = ["", "null", "[1]", '{"kind": "train"}', '{"step": -1}', '{"step": true}', '{"step": "4"}', "[" * 50_000]
     path.write_bytes("\n".join(other).encode() + b"\n\xff\xfe\n" + line(7).encode())
     assert steps(path) == [7]
@@ -58,16 +54,10 @@ def test_a_growing_file_is_not_followed(tmp_path: Path) -> None:
     assert read == 1
 
 
-def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
-    writer = JsonLinesWriter(tmp_path / "metrics.jsonl")
-    assert steps(tmp_path / "metrics.jsonl") == []
-    assert writer.flush() == writer.discard_after(3) == 0
-    assert not list(tmp_path.iterdir())
-
-
 def test_lines_are_appended_and_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     writer = JsonLinesWriter(path)
+    assert steps(path) == [] and writer.flush() == writer.discard_after(3) == 0 and not path.exists()
     for step, perplexity in ((1, 2.5), (2, math.inf), (3, math.nan)):
         writer.append({"step": step, "perplexity": perplexity})
     assert writer.flush() == 3

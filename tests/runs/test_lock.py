@@ -11,14 +11,12 @@ import threading
 
 import pytest
 
-from seq2seq_chat.runs.lock import LockError
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.run import LockError, Run
 
 HOLDER = """
 import sys
-from pathlib import Path
-from seq2seq_chat.runs.lock import hold_lock
-with hold_lock(Path(sys.argv[1])):
+from seq2seq_chat.runs.run import Run
+with Run(sys.argv[1]).lock():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -59,15 +57,13 @@ def test_two_locks_in_one_process(run: Run) -> None:
     assert not run.is_locked()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "5"])
-def test_a_lock_without_a_valid_holder(run: Run, content: str) -> None:
+def test_a_lock_without_a_valid_holder_and_a_run_that_cannot_be_locked(run: Run) -> None:
     with run.lock():
-        (run.path / "lock").write_text(content, encoding="utf-8")
-        with pytest.raises(LockError, match="is being trained by another process"), run.lock():
-            pytest.fail("locked twice")
-
-
-def test_a_run_that_cannot_be_locked(run: Run) -> None:
+        for content in ("", "{", "[]", "{}", "5"):
+            (run.path / "lock").write_text(content, encoding="utf-8")
+            with pytest.raises(LockError, match="is being trained by another process"), run.lock():
+                pytest.fail("locked twice")
+    (run.path / "lock").unlink()
     (run.path / "lock").mkdir()
     with pytest.raises(LockError, match=r"could not train run .*lock: Is a directory"), run.lock():
         pytest.fail("locked a folder")

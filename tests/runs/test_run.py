@@ -86,9 +86,6 @@ def test_a_run_that_could_not_be_created_leaves_nothing(
     with pytest.raises(expected):
         create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
     assert names(tmp_path) == []
-
-
-def test_results_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="_tiny could not be written: Not a directory"):
         create_run(tmp_path / "file" / "results", config(), Codecs.of_words(VOCABULARY), {})
@@ -100,17 +97,11 @@ def test_the_step_can_be_read_from_a_snapshot_name(step: int) -> None:
     assert len(snapshot_name(step)) <= len(str(step)) + 2
 
 
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [(0, "0"), (150, "150"), (2000, "2k"), (100_000, "0.1M"), (500_000, "0.5M"), (3_000_000, "3.0M")],
-)
-def test_snapshot_names(step: int, name: str) -> None:
-    assert snapshot_name(step) == name
-
-
-@pytest.mark.parametrize("name", ["", "best", "latest", "2kk", "1.25M", "1M", ".5M", "-5", "2k ", "2k\n", "k"])
-def test_other_names_have_no_step(name: str) -> None:
-    assert snapshot_step(name) == -1
+def test_names_of_snapshots_and_other_names() -> None:
+    names = {0: "0", 150: "150", 2000: "2k", 100_000: "0.1M", 500_000: "0.5M", 3_000_000: "3.0M"}
+    assert {step: snapshot_name(step) for step in names} == names
+    for name in ("", "best", "latest", "2kk", "1.25M", "1M", ".5M", "-5", "2k ", "2k\n", "k"):
+        assert snapshot_step(name) == -1
 
 
 def touch(run: Run, *files: str) -> None:
@@ -154,15 +145,13 @@ def test_a_snapshot_is_not_a_path(results: Path) -> None:
         run.weight_files(str(run.path / "snapshots" / "2k"))
 
 
-def test_a_start_follows_an_incomplete_line_of_the_history(run: Run) -> None:
+def test_a_start_follows_an_incomplete_line_of_the_history_or_keeps_the_last_end(run: Run) -> None:
     run.history_file.write_text('{"step": 0, "ho', encoding="utf-8")
     run.record_end("failed", 3)
     run.record_start({"step": 3})
     assert [entry["step"] for entry in read_objects(run.history_file)] == [3]
     assert not (run.path / "end.json").exists()
-
-
-def test_a_start_that_cannot_be_recorded_keeps_the_last_end(run: Run) -> None:
+    run.history_file.unlink()
     run.history_file.mkdir()
     run.record_end("failed", 3)
     with pytest.raises(UserError, match=r"history\.jsonl could not be written"):

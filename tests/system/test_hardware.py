@@ -1,17 +1,21 @@
-"""Cores, GPUs and memory, within the limits of a container."""
+"""Cores, GPUs and memory, within the limits of a container; and what is recorded about code and machine."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seq2seq_chat import GROWTH, ONEDNN
-from seq2seq_chat.system import hardware
+from seq2seq_chat.system import hardware, versions
 from seq2seq_chat.system.hardware import available_cores, available_memory, describe_devices, uses_avx2_kernels
 
 
@@ -98,15 +102,18 @@ def test_gpus_are_listed(
     assert describe_devices(used).startswith(description)
 
 
+def variables_after(program: str, **variables: str | None) -> list[str]:
+    """What a new process prints with these environment variables; None for a missing one."""
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    environment |= {name: value for name, value in variables.items() if value is not None}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).split()
+
+
 @pytest.mark.parametrize(("before", "after"), [(None, "true"), ("false", "false")])
 def test_gpu_memory_grows_by_default(before: str | None, after: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != GROWTH}
-    environment |= {} if before is None else {GROWTH: before}
     program = f"import os, sys, seq2seq_chat; print(os.environ['{GROWTH}'], 'tensorflow' in sys.modules)"
-    output = subprocess.check_output(
-        [sys.executable, "-c", program], env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, text=True
-    )
-    assert output.split() == [after, "False"]
+    assert variables_after(program, **{GROWTH: before}) == [after, "False"]
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="oneDNN is TensorFlow's choice elsewhere")
@@ -114,43 +121,19 @@ def test_gpu_memory_grows_by_default(before: str | None, after: str) -> None:
     ("before", "first", "after"), [(None, "os", "1"), ("0", "os", "0"), (None, "tensorflow", "None")]
 )
 def test_onednn_is_used_unless_tensorflow_was_imported_without_it(before: str | None, first: str, after: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != ONEDNN}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({} if before is None else {ONEDNN: before})
     program = f"import os, {first}, seq2seq_chat; print(os.environ.get('{ONEDNN}'))"
-    assert subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).strip() == after
+    assert variables_after(program, **{ONEDNN: before}) == [after]
 
 
-@pytest.mark.parametrize(
-    ("enabled", "flags", "expected"),
-    [
-        ("1", {"avx", "avx2"}, True),
-        ("1", {"avx2", "avx512f"}, False),
-        ("1", {"avx"}, False),
-        ("1", set(), False),
-        ("0", {"avx2"}, False),
-    ],
-)
-def test_where_the_kernels_for_avx2_are_used(
-    enabled: str, flags: set[str], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hardware, "processor_flags", lambda: flags)
-    monkeypatch.setenv(ONEDNN, enabled)
-    assert uses_avx2_kernels() == expected
+def test_where_the_kernels_for_avx2_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ONEDNN, "1")
+    for flags, expected in (("avx avx2", True), ("avx2 avx512f", False), ("avx", False), ("", False), ("avx2", True)):
+        monkeypatch.setattr(hardware, "processor_flags", flags.split)
+        assert uses_avx2_kernels() == expected
+    monkeypatch.setenv(ONEDNN, "0")
+    assert not uses_avx2_kernels()
     monkeypatch.delenv(ONEDNN)
     assert not uses_avx2_kernels()
-
-
-@pytest.fixture
-def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The control group of a container, on a machine of 50 GB without a GPU."""
-    monkeypatch.setattr(hardware, "MEMORY_LIMITS", ((tmp_path, "memory.max", "memory.current", "inactive_file"),))
-    monkeypatch.setattr(hardware, "_machine_memory", lambda: 50e9)
-    monkeypatch.setattr(hardware, "gpu_names", lambda: [])
-    return tmp_path
-
-
-def test_memory_without_a_container(container: Path) -> None:
-    assert available_memory() == 50e9
 
 
 @pytest.mark.parametrize(
@@ -158,17 +141,57 @@ def test_memory_without_a_container(container: Path) -> None:
     [
         ("max\n", "inactive_file 5000000000\n", 50e9),
         ("10000000000\n", "", 4e9),
-        (
-            "10000000000\n",
-            "anon 1000000000\ninactive_file 5000000000\nactive_file 1\n",
-            9e9,
-        ),  # reclaimable
+        ("10000000000\n", "anon 1000000000\ninactive_file 5000000000\nactive_file 1\n", 9e9),  # reclaimable
         ("10000000000\n", "nonsense\n", 4e9),
         ("9223372036854771712\n", "inactive_file 5\n", 50e9),
     ],
 )
-def test_memory_in_a_container(container: Path, limit: str, statistics: str, free: float) -> None:
-    (container / "memory.max").write_text(limit, encoding="utf-8")
-    (container / "memory.current").write_text("6000000000\n", encoding="utf-8")
-    (container / "memory.stat").write_text(statistics, encoding="utf-8")
+def test_memory_in_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, statistics: str, free: float
+) -> None:
+    """On a machine of 50 GB without a GPU."""
+    monkeypatch.setattr(hardware, "MEMORY_LIMITS", ((tmp_path, "memory.max", "memory.current", "inactive_file"),))
+    monkeypatch.setattr(hardware, "_machine_memory", lambda: 50e9)
+    monkeypatch.setattr(hardware, "gpu_names", lambda: [])
+    assert available_memory() == 50e9
+    (tmp_path / "memory.max").write_text(limit, encoding="utf-8")
+    (tmp_path / "memory.current").write_text("6000000000\n", encoding="utf-8")
+    (tmp_path / "memory.stat").write_text(statistics, encoding="utf-8")
     assert available_memory() == free
+
+
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+
+
+def test_the_revision_of_another_project_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package in an environment inside a repository does not belong to it."""
+    module = tmp_path / "versions.py"
+    module.touch()
+    subprocess.run([*GIT, "init", "-q", str(tmp_path)], check=True)
+    subprocess.run([*GIT, "-C", str(tmp_path), "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    monkeypatch.setattr(versions, "__file__", str(module))
+    monkeypatch.setenv(versions.REVISION, "given")
+    assert versions.describe_environment()["code"] == {"revision": "given", "changed": None}
+
+    subprocess.run([*GIT, "-C", str(tmp_path), "add", "versions.py"], check=True)
+    subprocess.run([*GIT, "-C", str(tmp_path), "commit", "-q", "-m", "second"], check=True)
+    code = versions.describe_environment()["code"]
+    assert len(code["revision"]) == 40 and code["changed"] is False
+
+
+def test_the_version_has_what_a_report_of_a_bug_needs(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = cli("--version").out.splitlines()
+    assert lines[0] == f"seq2seq-chat, version {metadata.version('seq2seq-chat')}"
+    found = dict(line.split(": ", 1) for line in lines[1:])
+    assert found["Python"].startswith(platform.python_version())
+    for package in ("tensorflow", "onnxruntime", "numpy"):
+        assert f"{package} {metadata.version(package)}" in found["packages"]
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    assert set(found["processor flags"].split()) <= {*cpuinfo, "unknown"}
+    assert ("avx2" in found["processor flags"].split()) == ("avx2" in cpuinfo)
+    assert found["cores"].endswith(f" of {os.cpu_count()}")
+    free, total = map(float, re.findall(r"([\d.]+) GB", found["memory"]))
+    assert 0 < free <= total
+    assert "TensorFlow for runs" in found["engine"]
+    monkeypatch.setattr(versions, "_version", lambda name: None)
+    assert cli("--version").out.splitlines()[-1] == "engine: none is installed"

@@ -275,7 +275,7 @@ def test_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     before = {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()}
-    monkeypatch.setattr("seq2seq_chat.runs.lock.os.write", full)  # writes who holds the run
+    monkeypatch.setattr("seq2seq_chat.runs.run.os.write", full)  # writes who holds the run
     monkeypatch.setattr("seq2seq_chat.training.reporter.Console._append", full)
     result = cli("train", "--resume", run_copy, "--set", "training.steps=22")
     assert result.status == 1

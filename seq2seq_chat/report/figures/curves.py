@@ -227,9 +227,7 @@ def draw_top_ngrams(profile: NgramProfile, corpus: NgramProfile, vocabulary: Voc
 
 
 def draw_divergences(
-    steps: Sequence[int],
-    replies: Sequence[Mapping[int, float | None]],
-    references: Mapping[int, float | None],
+    steps: Sequence[int], replies: Sequence[Mapping[int, float | None]], references: Mapping[int, float | None]
 ) -> Figure:
     """Divergence from the training corpus over training, in bits, for each n.
 

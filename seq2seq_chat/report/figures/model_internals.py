@@ -91,7 +91,7 @@ def draw_gradients_by_step(norms: Mapping[str, Mapping[str, Sequence[float]]], l
 
 
 def draw_gradients_by_distance(norms: Mapping[str, np.ndarray], axes: Axes) -> None:
-    """Draw the norm of the gradient of a token's loss with respect to earlier inputs, relative to that of the last one.
+    """Draw the norm of the gradient of a token's loss with respect to earlier inputs, relative to the last one.
 
     Args:
         norms: by label of the line (a snapshot, an architecture): norms by distance.
@@ -192,7 +192,7 @@ def gradient_by_distance(model: LanguageModel, tokens: np.ndarray, targets: np.n
         targets: the token after the last one of each row, int32 [rows].
 
     Returns:
-        Mean norm over the rows, by distance: [T]; the first value is that of the last token.
+        Mean norm over the rows, by distance: [T]; the first value belongs to the last token.
 
     Source: Bengio et al. 1994; Pascanu et al. 2013.
     """
@@ -269,7 +269,7 @@ def _decoder_gates(loaded: LoadedRun, ids: np.ndarray, length: int, target: list
 
 
 def cell_gates(cell: Cell, inputs: tf.Tensor, step_input: tf.Tensor | None, state: Any) -> dict[str, np.ndarray]:
-    """The gates of one step of a cell for a single sample: [hidden] each; arguments are those of the cell."""
+    """The gates of one step of a cell for a single sample: [hidden] each; arguments as of the cell."""
     names = GATES[type(cell)]
     recurrent_input = state.output if step_input is None else tf.concat([step_input, state.output], axis=1)
     width = len(names) * cell.hidden_size  # the remaining columns are the candidate's

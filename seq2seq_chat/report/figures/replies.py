@@ -45,7 +45,7 @@ def ensure_attention(reply: Reply) -> None:
 
 
 def draw_heat_maps(source: Sequence[str], hypotheses: Sequence[Hypothesis]) -> Figure:
-    """Draw a heat map for each hypothesis, best first; rows are its tokens, columns those of the source."""
+    """Draw a heat map for each hypothesis, best first; rows are its tokens, columns the tokens of the source."""
     shown = [hypothesis for hypothesis in hypotheses if hypothesis.words]
     rows = max(len(hypothesis.words) for hypothesis in shown)
     vmax = _max_weight(shown)

@@ -142,7 +142,7 @@ class Evaluation:
         return (second, first) if swapped else (first, second)
 
     def system(self, column: int, step: int | None) -> System:
-        """What a column is when its weights are those of a step."""
+        """What a column is with the weights of a step."""
         chosen = self.settings.columns[column]
         return System(chosen.run, step, describe_decoding(Decoding.model_validate(chosen.decoding)))
 

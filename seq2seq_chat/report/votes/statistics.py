@@ -213,19 +213,18 @@ STRENGTH_HEAD = ("system", "strength", "95 % interval")
 
 def pair_rows(statistics: VoteStatistics) -> list[list[str]]:
     """A row of :data:`PAIR_HEAD` for each pair of systems."""
-    return [_pair_row(pair) for pair in statistics.pairs]
-
-
-def _pair_row(pair: PairResult) -> list[str]:
-    counts = (pair.wins, pair.losses, pair.both_good, pair.both_bad)
-    missing = pair.missing_votes
-    return [
-        str(pair.first),
-        str(pair.second),
-        *(f"{count:,}" for count in counts),
-        *_share(pair.win_rate),
-        NO_VALUE if missing is None else f"about {missing:,}" if missing else "none",
-    ]
+    rows = []
+    for pair in statistics.pairs:
+        missing = pair.missing_votes
+        rows.append(
+            [
+                *map(str, (pair.first, pair.second)),
+                *(f"{count:,}" for count in (pair.wins, pair.losses, pair.both_good, pair.both_bad)),
+                *_share(pair.win_rate),
+                NO_VALUE if missing is None else f"about {missing:,}" if missing else "none",
+            ]
+        )
+    return rows
 
 
 def strength_rows(statistics: VoteStatistics) -> list[list[str]]:
@@ -267,9 +266,6 @@ def format_votes(statistics: VoteStatistics) -> str:
 def votes_as_json(statistics: VoteStatistics) -> dict[str, Any]:
     """The statistics for JSON."""
 
-    def share(proportion: Proportion | None) -> dict[str, Any] | None:
-        return proportion and proportion._asdict()
-
     return {
         "votes": statistics.votes,
         "judges": statistics.judges,
@@ -278,12 +274,12 @@ def votes_as_json(statistics: VoteStatistics) -> dict[str, Any]:
                 **pair._asdict(),
                 "first": pair.first._asdict(),
                 "second": pair.second._asdict(),
-                "win_rate": share(pair.win_rate),
+                "win_rate": pair.win_rate and pair.win_rate._asdict(),
                 "missing_votes": pair.missing_votes,
             }
             for pair in statistics.pairs
         ],
         "strengths": [{**one._asdict(), "system": one.system._asdict()} for one in statistics.strengths],
-        "left": share(statistics.left),
+        "left": statistics.left and statistics.left._asdict(),
         "agreement": statistics.agreement._asdict(),
     }

@@ -85,18 +85,11 @@ def test_characters_stand_upright_and_spaces_are_visible() -> None:
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}
 
 
-@pytest.mark.parametrize(
-    ("hypotheses", "reason"),
-    [
-        ([], "no words"),
-        ([Hypothesis("", [], -1.0, True, [], -1.0)], "empty"),
-        ([Hypothesis("yes", ["yes"], -1.0, True, [], -1.0)], "has no attention"),
-    ],
-)
-def test_missing_attention(loaded: LoadedRun, hypotheses: list[Hypothesis], reason: str) -> None:
-    reply = loaded.chatbot.reply(QUESTION)._replace(hypotheses=hypotheses)
-    with pytest.raises(UserError, match=reason):
-        replies.ensure_attention(reply)
+def test_missing_attention(loaded: LoadedRun) -> None:
+    empty, plain = Hypothesis("", [], -1.0, True, [], -1.0), Hypothesis("yes", ["yes"], -1.0, True, [], -1.0)
+    for hypotheses, reason in (([], "no words"), ([empty], "empty"), ([plain], "has no attention")):
+        with pytest.raises(UserError, match=reason):
+            replies.ensure_attention(loaded.chatbot.reply(QUESTION)._replace(hypotheses=hypotheses))
 
 
 def draw(label: str) -> bytes:
@@ -110,11 +103,10 @@ def test_any_label(label: str) -> None:
     ElementTree.fromstring(draw(label).decode())
 
 
-@pytest.mark.parametrize(("file_format", "signature"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_formats_of_files(tmp_path: Path, file_format: style.Format, signature: bytes) -> None:
-    figure = style.new_figure(4, 3)
-    style.save(figure, tmp_path / "figure", file_format)
-    assert (tmp_path / "figure").read_bytes().startswith(signature)
+def test_formats_of_files(tmp_path: Path) -> None:
+    for file_format, signature in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        style.save(style.new_figure(4, 3), tmp_path / "figure", file_format)  # type: ignore[arg-type]
+        assert (tmp_path / "figure").read_bytes().startswith(signature)
 
 
 def test_one_warning_for_missing_fonts(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,12 +11,7 @@ from seq2seq_chat.config import Model
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.model.cells import GRUCell, HiddenState
 from seq2seq_chat.model.seq2seq import Seq2Seq
-from seq2seq_chat.report.figures.model_internals import (
-    _decoder_gates,
-    cell_gates,
-    gate_activations,
-    gradient_norms,
-)
+from seq2seq_chat.report.figures.model_internals import _decoder_gates, cell_gates, gate_activations, gradient_norms
 from seq2seq_chat.report.figures.replies import BeamStudy, BestReply, Rank, draw_beams, rank_favorites, study_beams
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
