@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -15,7 +15,7 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.chat.generator import Generator, random_seed
+from seq2seq_chat.chat.generator import GeneratedToken, Generator, random_seed
 from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import MissingPackage, UserError
@@ -27,7 +27,7 @@ from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import EVENTS, LINES, Operation, openapi_document
 from webui.run_details import run_details, run_summary
-from webui.run_registry import NotFoundError, find_weights, strip_paths
+from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.run_schemas import RunList, RunPage
 from webui.schemas import (
     ChatReply,
@@ -145,15 +145,20 @@ def generate() -> Response:
     changes = body.model_dump(include={"temperature", "top_k", "top_p", "seed"}, exclude_none=True)
     decoding = override_decoding(config.decoding, **changes)
     seed = random_seed(decoding)
-    stream = ModelStream(
-        Generator, lambda generator: generator.explained_stream(body.prompt, body.length, decoding, seed)
-    )
+    end: dict[str, Any] = {"seed": seed}
+
+    def blocks(generator: Generator) -> Iterator[list[GeneratedToken]]:
+        check_step(run, body.step, generator.step)
+        end.update(step=generator.step, warnings=generator.notes(body.prompt))
+        return generator.explained_stream(body.prompt, body.length, decoding, seed)
+
+    weights = find_weights(run, body.snapshot, body.step)
     return stream_response(
         run,
-        find_weights(run, body.snapshot),
-        stream,
+        weights,
+        ModelStream(Generator, blocks),
         text_block,
-        lambda: {"seed": seed, "seconds": round(time.perf_counter() - start, 4)},
+        lambda: end | {"seconds": round(time.perf_counter() - start, 4)},
     )
 
 

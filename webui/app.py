@@ -60,7 +60,7 @@ for path, page in PAGES.items():
     pages.add_url_rule(path, page, view)
 
 
-@files.get("/files/<run>/<file>")
+@files.route("/files/<run>/<file>", methods=["GET", "POST"])
 def report_file(run: str, file: str) -> Response:
     """Serve one file of a run's report. Its name is looked up in a listing and never becomes a path."""
     path = report_files(get_state().registry.find(run)).get(file)

@@ -46,6 +46,11 @@ SnapshotName = Annotated[
     Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"),
 ]
 
+Step = Annotated[
+    int | None,
+    Field(ge=0, description="training steps of the weights; 404 if the run has no such weights any more"),
+]
+
 
 class RequestBody(BaseModel):
     """The body of a request, in which unknown keys and other types are errors."""
@@ -59,9 +64,7 @@ class ChatRequest(RequestBody):
     run: RunName
     text: Text = Field(description="the utterance")
     snapshot: SnapshotName = None
-    step: int | None = Field(
-        None, ge=0, description="training steps of the weights; 404 if the run has no such weights any more"
-    )
+    step: Step = None
     history: list[Text] = Field(
         [],
         description="the conversation so far, oldest first: user and model in turns; empty for translation runs. If it "
@@ -75,6 +78,7 @@ class GenerateRequest(RequestBody):
 
     run: RunName
     snapshot: SnapshotName = None
+    step: Step = None
     prompt: Text = Field("", description="the text to continue; empty to start a new line")
     length: int = Field(1000, ge=1, description="number of tokens to write")
     temperature: float | None = Field(None, gt=0, le=100, description="divides logits")
@@ -108,6 +112,8 @@ class TextEnd(BaseModel):
     """The last line of a complete text."""
 
     seed: int = Field(description="of the random numbers")
+    step: int | None = Field(description="training steps of the weights")
+    warnings: list[str] = Field(description="about tokens of the prompt that are not in the vocabulary")
     seconds: float = Field(description="time taken on the server")
 
 

@@ -21,7 +21,7 @@ POLICY = "; ".join(
         "connect-src 'self'",
         "manifest-src 'self'",
         "base-uri 'none'",
-        "form-action 'none'",
+        "form-action 'self'",
         "frame-ancestors 'none'",
     )
 )
@@ -77,8 +77,8 @@ def secure(app: Flask) -> None:
 
 def _has_token(token: str) -> bool:
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer":  # links to report pages cannot send headers
-        value = request.args.get("token", "") if request.endpoint == "files.report_file" else ""
+    if scheme.lower() != "bearer":  # a form that opens a page of a report cannot send headers
+        value = request.form.get("token", "") if request.endpoint == "files.report_file" else ""
     return hmac.compare_digest(value.strip().encode(), token.encode())
 
 

@@ -1,5 +1,5 @@
 // The page of one run: state, learning curves, sample replies, checks, report, configuration.
-import { fetchImage, fetchJson, withToken } from "./api.js";
+import { fetchImage, fetchJson, openingForm } from "./api.js";
 import { CurvePanel } from "./curve_panel.js";
 import { address, byId, element, formatNumber, timeAgo } from "./dom.js";
 import { followRuns } from "./events.js";
@@ -92,7 +92,7 @@ function report(files) {
   const figures = files.map((file) => {
     const path = `/files/${encodeURIComponent(name)}/${encodeURIComponent(file)}`;
     const title = file.replaceAll("--", " / ").replace(/\.[a-z]+$/, "").replaceAll("_", " ");
-    if (file.endsWith(".html")) return element("p", {}, element("a", { href: withToken(path), target: "_blank", rel: "noopener" }, `Open ${title}`));
+    if (file.endsWith(".html")) return openingForm(path, `Open ${title}`);
     const image = element("img", { alt: title, loading: "lazy" });
     fetchImage(path).then((url) => { image.src = url; }, () => image.replaceWith("(could not be loaded)"));
     return element("figure", {}, image, element("figcaption", { class: "muted" }, title));

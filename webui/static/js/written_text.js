@@ -1,23 +1,46 @@
 // A text that a language model writes: its tokens, shaded by their probability, and the alternatives of one of them.
-import { byId, element } from "./dom.js";
+import { byId, copyToClipboard, download, element, timedName } from "./dom.js";
 
 const INVISIBLE = { " ": "␣", "\n": "↵", "\t": "⇥", "": "(nothing)" };
 const visible = (text) => INVISIBLE[text] ?? text;
 const percent = (probability) => `${(100 * probability).toFixed(1)} %`;
 
 export class WrittenText {
-  /** `title` names the model; `prompt` is shown before the text. */
-  constructor(title, prompt) {
+  /** `title` names the model, `request` is that of the HTTP interface; `onLink(text)` offers a link to this text. */
+  constructor(title, request, onLink) {
+    Object.assign(this, { title, request });
     this.tokens = []; // as in the HTTP interface
     this.spans = [];
+    this.step = request.step; // of the weights
     this.text = element("div", { class: "written", dir: "auto", role: "group", "aria-label": `Text of ${title}` },
-      element("span", { class: "prompt" }, prompt));
+      element("span", { class: "prompt" }, request.prompt));
     this.status = element("p", { class: "hint", role: "status" }, "Writing …");
+    this.note = element("p", { class: "text-note", role: "status" });
+    const button = (name, action) => {
+      const node = element("button", { type: "button", class: "btn btn-sm btn-soft ms-1" }, name);
+      node.addEventListener("click", action);
+      return node;
+    };
+    this.actions = element("div", { hidden: true },
+      button("Copy", async () => { this.note.textContent = await copyToClipboard(request.prompt + this.value, "text", "Select the text and copy it."); }),
+      button("Download", () => download(timedName("text", "txt"), "text/plain", request.prompt + this.value)), button("Link", () => onLink(this)));
     this.node = element("section", { class: "pane" }, element("div", { class: "pane-head" }, element("h2", {}, title)), this.text,
-      element("div", { class: "pane-foot" }, this.status));
+      element("div", { class: "pane-foot" }, this.status, this.actions), this.note);
     this.text.addEventListener("pointerover", (event) => this.show(this.spans.indexOf(event.target)));
     this.text.addEventListener("focusin", (event) => this.show(this.spans.indexOf(event.target)));
     this.text.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  /** The text without its prompt. */
+  get value() {
+    return this.tokens.map(({ text }) => text).join("");
+  }
+
+  /** Show that the text has ended, and what is worth a remark. */
+  end(status, remarks = []) {
+    this.status.textContent = status;
+    this.note.textContent = remarks.join(" ");
+    this.actions.hidden = !this.tokens.length;
   }
 
   add(tokens) {
@@ -33,7 +56,7 @@ export class WrittenText {
   }
 
   fail(message) {
-    this.status.textContent = "";
+    this.end("");
     this.text.after(element("p", { class: "written-error", role: "alert" }, message));
   }
 
