@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-const UNREACHABLE = "The server does not respond. It may have been stopped; your conversation is kept.";
+const UNREACHABLE = "The server does not respond. It may have been stopped.";
 
 const TOKEN = `token:${address("/")}`; // the storage is shared with other servers behind the same proxy
 let token = tokenFromUrl() ?? storedToken();

@@ -2,7 +2,7 @@
 import { fetchLines } from "./api.js";
 import { byId, formatNumber, formatSeconds, loadState, saveState } from "./dom.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
-import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
+import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
 
 const NONE = "";
@@ -18,7 +18,7 @@ let texts = []; // that are shown
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.textContent = `No language models yet. Train one with "task": "language_model" in its configuration.`;
+    note.replaceChildren("No language models yet.", ...trainingHint("shakespeare_quick"));
     return;
   }
   const selected = other.value;
@@ -55,7 +55,7 @@ async function writeTexts(requests, linked = null) {
 }
 
 function show(requests) {
-  texts = requests.map((request) => new WrittenText(`${shortName(request.run)} · ${snapshotLabel(request.snapshot)}`, request, copyLink));
+  texts = requests.map((request) => new WrittenText(request, copyLink));
   byId("texts").classList.toggle("single", texts.length === 1);
   byId("texts").replaceChildren(...texts.map((text) => text.node));
   byId("details").hidden = true;
@@ -69,7 +69,7 @@ async function stream(text, signal, linked) {
       if (line.tokens) text.add(line.tokens);
       else if (line.error) text.fail(line.error);
       else {
-        text.step = line.step ?? null;
+        text.setStep(line.step ?? null);
         const comparison = !linked ? [] : [text.value === linked.text ? "The same text as when the link was made." : `The model now writes another text. When the link was made, it was: “${linked.text}”`];
         text.end(`${count()} · ${formatSeconds(line.seconds)}`, [...comparison, ...(line.warnings ?? []).map((warning) => `Note: ${warning}.`)]);
       }
@@ -99,7 +99,7 @@ function restore({ run, fields, shown }) {
   FIELDS.forEach((id, index) => { byId(id).value = fields[index]; });
   show(shown.map(({ request }) => request));
   shown.forEach(({ step, tokens, status, remark }, index) => {
-    texts[index].step = step;
+    texts[index].setStep(step);
     texts[index].add(tokens);
     texts[index].end(status, [remark]);
   });
