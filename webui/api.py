@@ -30,19 +30,21 @@ from webui.run_details import run_details, run_summary
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.run_schemas import RunList, RunPage
 from webui.schemas import (
+    ChatReplies,
     ChatReply,
     ChatRequest,
     GenerateRequest,
     Health,
     InvalidRequest,
     ReplyText,
+    Request,
     RequestTooLarge,
     RunName,
     TextBlock,
     TextEnd,
-    parse_chat_request,
-    parse_generate_request,
+    check_length,
     text_block,
+    validate_request,
 )
 from webui.streaming import read_first, send_parts, stream_response
 
@@ -52,11 +54,34 @@ api = Blueprint("api", __name__)
 
 
 @api.post("/api/chat")
-@Operation("chat", "The reply", [ChatReply], body=ChatRequest, errors=[503])
+@Operation(
+    "chat", "The reply, or those to several utterances", [ChatReply, ChatReplies], body=ChatRequest, errors=[503]
+)
 def chat() -> Response:
-    """Reply to an utterance."""
-    question = _question()
-    return json_response(question.reply(wait_for_answer(question.send(get_state().pool.submit))))
+    """Reply to an utterance, or to several at once."""
+    state, body = get_state(), read_body(ChatRequest)
+    if isinstance(body.text, str):
+        question = _question(body)
+        return json_response(question.reply(wait_for_answer(question.send(state.pool.submit))))
+    questions = [_question(body.model_copy(update={"text": text})) for text in body.text]
+    replies = []
+    for question, future in zip(questions, queue_all(questions, _send), strict=True):
+        try:
+            replies.append(question.reply(wait_for_answer(future)))
+        except UserError as error:
+            replies.append({"error": question.public(str(error))})
+    return json_response({"replies": replies})
+
+
+def _send(question: ChatQuestion) -> Future[Answer]:
+    """Queue one of several utterances; if it is too long, its future fails."""
+    try:
+        check_length(question.text, get_state().limits)
+    except RequestTooLarge as error:
+        failed: Future[Answer] = Future()
+        failed.set_exception(UserError(str(error)))
+        return failed
+    return question.send(get_state().pool.submit)
 
 
 def wait_for_answer(future: Future[Answer]) -> Answer:
@@ -75,34 +100,29 @@ def wait_for_answer(future: Future[Answer]) -> Answer:
         raise ModelUnavailable(str(error)) from error
 
 
-def compute_answers(
-    keys: Iterable[Key], submit: Callable[[Key], Future[Answer]], store: Callable[[Key, Answer], None]
-) -> None:
-    """Queue utterances, as many at a time as there is room for, and store their answers.
+def queue_all(keys: Iterable[Key], submit: Callable[[Key], Future[Answer]]) -> Iterator[Future[Answer]]:
+    """Queue utterances, as many at a time as there is room for, and yield their futures in order.
 
     Args:
         keys: What identifies each utterance.
         submit: Queues an utterance.
-        store: Called with the answer to each, in the order of the keys.
 
     Raises:
-        ServerBusy: There is room for none, or an answer takes too long; those before it are stored.
-        ModelUnavailable: The model could not be loaded or failed.
+        ServerBusy: There is room for none.
     """
-    waiting, queued = deque(keys), deque[tuple[Key, Future[Answer]]]()
+    waiting, queued = deque(keys), deque[Future[Answer]]()
     try:
         while waiting or queued:
             try:
                 while waiting:
-                    queued.append((waiting[0], submit(waiting[0])))
+                    queued.append(submit(waiting[0]))
                     waiting.popleft()
             except ServerBusy:
                 if not queued:
                     raise
-            key, future = queued.popleft()
-            store(key, wait_for_answer(future))
+            yield queued.popleft()
     finally:
-        for _, future in queued:  # after an error, nobody waits for them
+        for future in queued:  # after an error, nobody waits for them
             future.cancel()
 
 
@@ -118,7 +138,10 @@ def compute_answers(
 )
 def chat_stream() -> Response:
     """Reply to an utterance, word by word."""
-    state, question = get_state(), _question()
+    state, body = get_state(), read_body(ChatRequest)
+    if not isinstance(body.text, str):
+        raise InvalidRequest("text: only one text can be streamed; use /api/chat for several.")
+    question = _question(body)
     stream = question.send(state.pool.stream)
     first = read_first(stream, state.limits.timeout)
     events = reply_events(question, stream, first, state.limits.timeout)
@@ -137,8 +160,7 @@ def chat_stream() -> Response:
 def generate() -> Response:
     """Write a text with a language model."""
     start = time.perf_counter()
-    state = get_state()
-    body = parse_generate_request(request_json(), state.limits)
+    body = read_body(GenerateRequest, '{"run": "latest", "prompt": "Once upon a time"}')
     run, config = find_run(body.run)
     if config.task != "language_model":
         raise InvalidRequest(f"run {run.name} is no language model: its task is {config.task}; use /api/chat.")
@@ -238,13 +260,11 @@ MESSAGE_OF_STATUS = {
 }
 
 
-def _question() -> ChatQuestion:
-    """The question of the current request."""
-    state = get_state()
-    body = parse_chat_request(request_json(), state.limits, ChatRequest)
+def _question(body: ChatRequest) -> ChatQuestion:
+    """The question of a request."""
     run, config = find_run(body.run)
     check_task(run, config, body)
-    return ChatQuestion(state, body, run, config)
+    return ChatQuestion(get_state(), body, run, config)
 
 
 def find_run(name: str) -> tuple[Run, Config]:
@@ -265,14 +285,15 @@ def check_task(run: Run, config: Config, body: ChatRequest) -> None:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
 
 
-def request_json() -> Any:
-    """The body of the request. Raises InvalidRequest."""
+def read_body(model: type[Request], example: str = '{"run": "latest", "text": "hello"}') -> Request:
+    """The body of the current request; ``example`` is a valid one. Raises InvalidRequest and RequestTooLarge."""
     if not request.is_json:
         raise InvalidRequest("The request must be JSON, with the header Content-Type: application/json.")
     try:
-        return json.loads(request.get_data(cache=False))
+        body = json.loads(request.get_data(cache=False))
     except (ValueError, RecursionError):
         raise InvalidRequest("The body is not valid JSON.") from None
+    return validate_request(model, body, get_state().limits, example)
 
 
 def json_response(body: dict[str, Any]) -> Response:

@@ -24,7 +24,7 @@ from seq2seq_chat.report.votes.evaluation import (
     list_evaluations,
 )
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
-from webui.api import compute_answers, error_response, find_run, json_response, request_json
+from webui.api import error_response, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.evaluation_schemas import (
@@ -42,13 +42,12 @@ from webui.evaluation_schemas import (
     PromptsQuery,
     Revealed,
     VoteRequest,
-    parse_evaluation_request,
     revealed,
 )
 from webui.model_worker import Answer, ChatMessage
 from webui.openapi import Operation
 from webui.run_registry import NotFoundError, find_weights
-from webui.schemas import InvalidRequest, RunName, validate_request
+from webui.schemas import InvalidRequest, RunName
 
 evaluations = Blueprint("evaluations", __name__)
 
@@ -83,7 +82,8 @@ def list_all() -> Response:
 def create() -> Response:
     """Start a blind evaluation."""
     state = get_state()
-    body = parse_evaluation_request(request_json(), state.limits)
+    example = '{"columns": [{"run": "latest"}, {"run": "latest", "snapshot": "best"}], "prompts": ["hello"]}'
+    body = read_body(EvaluationRequest, example)
     columns = [_column(column) for column in body.columns]
     if len(tasks := {find_run(column.run)[1].task for column in columns}) > 1:
         raise InvalidRequest(
@@ -117,7 +117,7 @@ def results(name: EvaluationName) -> Response:
 def next_pair(name: EvaluationName) -> Response:
     """The next pair of replies for a judge; pairs of equal replies are left out."""
     evaluation = _find(name)
-    judge = validate_request(PairRequest, request_json(), '{"judge": "anna"}').judge
+    judge = read_body(PairRequest, '{"judge": "anna"}').judge
     voted = evaluation.voted(judge)
     progress = {"voted": len(voted), "items": len(evaluation.items)}
     unvoted = (index for index in range(len(evaluation.items)) if index not in voted)
@@ -140,7 +140,7 @@ def vote(name: EvaluationName) -> Response:
     The same vote again is not recorded twice; another one is refused.
     """
     evaluation = _find(name)
-    body = validate_request(VoteRequest, request_json(), '{"judge": "anna", "item": 0, "choice": "left"}')
+    body = read_body(VoteRequest, '{"judge": "anna", "item": 0, "choice": "left"}')
     if body.item >= len(evaluation.items):
         raise InvalidRequest(f"item: must be less than {len(evaluation.items)}.")
     item = evaluation.items[body.item]
@@ -213,12 +213,11 @@ def _replies(evaluation: Evaluation, items: Sequence[Item]) -> dict[tuple[int, i
     stored = evaluation.replies()
     wanted = dict.fromkeys((item.prompt, column) for item in items for column in item.columns)
     missing = [key for key in wanted if key not in stored]
-
-    def store(key: tuple[int, int], answer: Answer) -> None:
-        prompt, column = key
+    for (prompt, column), future in zip(
+        missing, queue_all(missing, lambda key: _submit(evaluation, *key)), strict=True
+    ):
+        answer = wait_for_answer(future)
         evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=answer.reply.text, step=answer.step))
-
-    compute_answers(missing, lambda key: _submit(evaluation, *key), store)
     return evaluation.replies() if missing else stored
 
 

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints, field_validator
 
 from seq2seq_chat.config import RUN_NAME
 from seq2seq_chat.report.votes.evaluation import Choice, Vote
-from webui.limits import Limits
-from webui.schemas import (
-    MAX_NAME_LENGTH,
-    Count,
-    InvalidRequest,
-    RequestBody,
-    RunName,
-    SnapshotName,
-    Text,
-    check_lengths,
-    validate_request,
-)
+from webui.schemas import MAX_NAME_LENGTH, Count, InvalidRequest, Prompt, RequestBody, RunName, SnapshotName
 
 MAX_COLUMNS = 12
 MAX_PROMPTS = 1000
@@ -48,7 +37,14 @@ class EvaluationRequest(RequestBody):
 
     name: str = Field("evaluation", pattern=RUN_NAME, max_length=100, description="end of the name of its folder")
     columns: list[ColumnRequest] = Field(min_length=2, max_length=MAX_COLUMNS)
-    prompts: list[Text] = Field(min_length=1, max_length=MAX_PROMPTS, description="what all columns reply to")
+    prompts: list[Prompt] = Field(min_length=1, max_length=MAX_PROMPTS, description="what all columns reply to")
+
+    @field_validator("prompts")
+    @classmethod
+    def _check_prompts(cls, prompts: list[str]) -> list[str]:
+        if not all(map(str.strip, prompts)):
+            raise InvalidRequest("prompts: an empty prompt has no reply; leave it out.")
+        return prompts
 
 
 class PairRequest(RequestBody):
@@ -185,21 +181,6 @@ class PromptList(BaseModel):
     """Sources of a corpus."""
 
     prompts: list[str]
-
-
-def parse_evaluation_request(body: object, limits: Limits) -> EvaluationRequest:
-    """Validate the body of a request for an evaluation.
-
-    Raises:
-        InvalidRequest: The body is not valid, or a prompt is empty.
-        RequestTooLarge: A prompt is too long.
-    """
-    example = '{"columns": [{"run": "latest"}, {"run": "latest", "snapshot": "best"}], "prompts": ["hello"]}'
-    request = validate_request(EvaluationRequest, body, example)
-    if not all(prompt.strip() for prompt in request.prompts):
-        raise InvalidRequest("prompts: an empty prompt has no reply; leave it out.")
-    check_lengths(request.prompts, limits)
-    return request
 
 
 def revealed(vote: Vote) -> dict[str, Any]:

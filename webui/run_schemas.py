@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from seq2seq_chat.runs.summary import State
-from webui.schemas import Count, RequestBody, Text
+from webui.schemas import Count, Prompt, RequestBody, Text
 
 MAX_NOTE_LENGTH = 10_000
 MAX_QUESTIONS = 100
@@ -123,7 +123,7 @@ class AnswersRequest(RequestBody):
     step: int | None = Field(
         None, ge=0, description="training steps of the weights that reply now if they have not; null: none do"
     )
-    questions: list[Text] = Field(min_length=1, max_length=MAX_QUESTIONS)
+    questions: list[Prompt] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
 
 class CheckpointAnswers(BaseModel):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, request
 
@@ -12,10 +14,11 @@ from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, unanswered_steps, write_notes
 from seq2seq_chat.system.errors import UserError
-from webui.api import compute_answers, find_run, json_response, request_json
+from webui.api import find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
+from webui.model_stream import KEEP_ALIVE, server_sent_event
 from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
 from webui.run_details import learning_curves
@@ -29,12 +32,71 @@ from webui.run_schemas import (
     RunComparison,
     RunList,
 )
-from webui.schemas import InvalidRequest, RunName, check_lengths, validate_request
+from webui.schemas import InvalidRequest, RunName
 from webui.streaming import send_parts
+
+INTERVAL = 1.0  # seconds between two looks at the folder
+SILENCE = 15.0  # seconds without changes after which a comment is sent
 
 workbench = Blueprint("workbench", __name__)
 
 _followers = threading.BoundedSemaphore(MAX_FOLLOWERS)
+
+
+class Changes(NamedTuple):
+    """What has changed since a revision."""
+
+    revision: int
+    runs: list[dict[str, Any]]  # summaries of new and changed runs
+    removed: list[str]  # names of runs
+
+
+class RunWatch:
+    """Notices changes of runs, by looking at them at most once an :data:`INTERVAL`, however many readers there are.
+
+    Args:
+        summaries: Returns the summaries of all runs, each with its ``name``.
+    """
+
+    def __init__(self, summaries: Callable[[], list[dict[str, Any]]]) -> None:
+        self.closed = threading.Event()
+        self._summaries = summaries
+        self._lock = threading.Lock()
+        self._looked_at = -INTERVAL
+        self._revision = 0
+        self._runs: dict[str, tuple[int, dict[str, Any] | None]] = {}  # revision of the change, None for a removed run
+
+    def changes(self, since: int = 0) -> Changes:
+        """What has changed since a revision; all runs since revision 0."""
+        with self._lock:
+            if time.monotonic() - self._looked_at >= INTERVAL:
+                self._look()
+                self._looked_at = time.monotonic()
+            newer = [(name, run) for name, (revision, run) in self._runs.items() if revision > since]
+            return Changes(
+                self._revision, [run for _, run in newer if run], [name for name, run in newer if run is None]
+            )
+
+    def _look(self) -> None:
+        current = {run["name"]: run for run in self._summaries()}
+        revision = self._revision + 1
+        for name in {**self._runs, **current}:
+            if self._runs.get(name, (0, None))[1] != current.get(name):
+                self._runs[name] = (revision, current.get(name))
+                self._revision = revision
+
+    def events(self) -> Iterator[str]:
+        """Server-sent events ``runs`` with all runs at first, and then with what has changed, until closed."""
+        revision, sent_at = -1, 0.0
+        while not self.closed.is_set():
+            changes = self.changes(max(revision, 0))
+            if changes.revision != revision:
+                revision, sent_at = changes.revision, time.monotonic()
+                yield server_sent_event("runs", {"runs": changes.runs, "removed": changes.removed})
+            elif time.monotonic() - sent_at >= SILENCE:
+                sent_at = time.monotonic()
+                yield KEEP_ALIVE
+            self.closed.wait(INTERVAL)
 
 
 @workbench.get("/api/events")
@@ -81,8 +143,7 @@ def answers(name: RunName) -> Response:
     run, config = find_run(name)
     if config.task == "language_model":
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
-    body = validate_request(AnswersRequest, request_json(), '{"step": 1000, "questions": ["How are you?"]}')
-    check_lengths(body.questions, get_state().limits)
+    body = read_body(AnswersRequest, '{"step": 1000, "questions": ["How are you?"]}')
     if body.step is not None:
         _answer(run, config, body.step, body.questions)
     stored = read_answers(run)
@@ -103,11 +164,10 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
     stored = read_answers(run).get(step, {})
     decoding = single_reply(config, {}, get_state().limits)
     try:
-        compute_answers(
-            [question for question in dict.fromkeys(questions) if question not in stored],
-            lambda question: get_state().pool.submit(run, snapshot_name(step), ChatMessage(question), decoding),
-            lambda question, answer: add_answer(run, step, question, answer.reply.text),
-        )
+        pool, missing = get_state().pool, [one for one in dict.fromkeys(questions) if one not in stored]
+        submitted = queue_all(missing, lambda one: pool.submit(run, snapshot_name(step), ChatMessage(one), decoding))
+        for question, future in zip(missing, submitted, strict=True):
+            add_answer(run, step, question, wait_for_answer(future).reply.text)
     except UserError as error:
         if step in run.saved_steps():
             raise
@@ -119,7 +179,7 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
 def notes(name: RunName) -> Response:
     """Replace the notes about a run."""
     run = get_state().registry.find(name)
-    body = validate_request(NotesRequest, request_json(), '{"star": true, "hidden": false, "text": ""}')
+    body = read_body(NotesRequest, '{"star": true, "hidden": false, "text": ""}')
     written = Notes(body.star, body.hidden, body.text)
     write_notes(run.path, written)
     return json_response(written._asdict())

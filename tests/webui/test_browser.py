@@ -266,8 +266,8 @@ def test_a_message_of_100_000_characters(page: Any, shared_server: str, expect: 
     expect(page.locator("#count")).to_contain_text("shorten the text")
     page.locator("#text").fill("you see " * 1250)
     page.keyboard.press("Enter")
-    assert page.locator(".message.you .message-text").bounding_box()["height"] < 400
     expect(page.locator(".message.model")).to_have_count(1, timeout=REPLY_TIMEOUT)
+    assert page.locator(".message.you .message-text").bounding_box()["height"] < 400
 
 
 def test_hostile_names_and_texts_of_runs(page: Any, serve: Serve, results: Path, expect: Any) -> None:
