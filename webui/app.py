@@ -23,9 +23,10 @@ from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.run_details import MEDIA_TYPES, report_files, run_summary
 from webui.run_registry import NotFoundError, RunRegistry
+from webui.run_watch import RunWatch
 from webui.search_api import searches
 from webui.security import REPORT_POLICY, STATIC_ENDPOINTS, secure
-from webui.workbench_api import RunWatch, workbench
+from webui.workbench_api import workbench
 
 PAGES = {
     "/": "chat",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from webui.limits import Limits
     from webui.model_pool import ModelPool
     from webui.run_registry import RunRegistry
-    from webui.workbench_api import RunWatch
+    from webui.run_watch import RunWatch
 
 EXTENSION = "seq2seq_chat"  # key in Flask.extensions
 

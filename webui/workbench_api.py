@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from flask import Blueprint, Response, request
 
@@ -18,7 +16,6 @@ from webui.api import find_run, json_response, queue_all, read_body, wait_for_an
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
-from webui.model_stream import KEEP_ALIVE, server_sent_event
 from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
 from webui.run_details import learning_curves
@@ -35,68 +32,9 @@ from webui.run_schemas import (
 from webui.schemas import InvalidRequest, RunName
 from webui.streaming import send_parts
 
-INTERVAL = 1.0  # seconds between two looks at the folder
-SILENCE = 15.0  # seconds without changes after which a comment is sent
-
 workbench = Blueprint("workbench", __name__)
 
 _followers = threading.BoundedSemaphore(MAX_FOLLOWERS)
-
-
-class Changes(NamedTuple):
-    """What has changed since a revision."""
-
-    revision: int
-    runs: list[dict[str, Any]]  # summaries of new and changed runs
-    removed: list[str]  # names of runs
-
-
-class RunWatch:
-    """Notices changes of runs, by looking at them at most once an :data:`INTERVAL`, however many readers there are.
-
-    Args:
-        summaries: Returns the summaries of all runs, each with its ``name``.
-    """
-
-    def __init__(self, summaries: Callable[[], list[dict[str, Any]]]) -> None:
-        self.closed = threading.Event()
-        self._summaries = summaries
-        self._lock = threading.Lock()
-        self._looked_at = -INTERVAL
-        self._revision = 0
-        self._runs: dict[str, tuple[int, dict[str, Any] | None]] = {}  # revision of the change, None for a removed run
-
-    def changes(self, since: int = 0) -> Changes:
-        """What has changed since a revision; all runs since revision 0."""
-        with self._lock:
-            if time.monotonic() - self._looked_at >= INTERVAL:
-                self._look()
-                self._looked_at = time.monotonic()
-            newer = [(name, run) for name, (revision, run) in self._runs.items() if revision > since]
-            return Changes(
-                self._revision, [run for _, run in newer if run], [name for name, run in newer if run is None]
-            )
-
-    def _look(self) -> None:
-        current = {run["name"]: run for run in self._summaries()}
-        revision = self._revision + 1
-        for name in {**self._runs, **current}:
-            if self._runs.get(name, (0, None))[1] != current.get(name):
-                self._runs[name] = (revision, current.get(name))
-                self._revision = revision
-
-    def events(self) -> Iterator[str]:
-        """Server-sent events ``runs`` with all runs at first, and then with what has changed, until closed."""
-        revision, sent_at = -1, 0.0
-        while not self.closed.is_set():
-            changes = self.changes(max(revision, 0))
-            if changes.revision != revision:
-                revision, sent_at = changes.revision, time.monotonic()
-                yield server_sent_event("runs", {"runs": changes.runs, "removed": changes.removed})
-            elif time.monotonic() - sent_at >= SILENCE:
-                sent_at = time.monotonic()
-                yield KEEP_ALIVE
-            self.closed.wait(INTERVAL)
 
 
 @workbench.get("/api/events")
