@@ -217,11 +217,18 @@ def health() -> Response:
 
 def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
     """An error message as JSON, without paths of the server."""
-    response = json_response({"error": strip_paths(message, get_state().registry.results, Path.cwd())})
+    message = strip_paths(message, get_state().registry.results, Path.cwd())
+    response = json_response({"error": error_object(message, status) if request.path.startswith("/v1/") else message})
     response.status_code = status
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
     return response
+
+
+def error_object(message: str, status: int) -> dict[str, Any]:
+    """An error of OpenAI's protocol."""
+    kind = {401: "authentication_error", 404: "not_found_error"}.get(status, "invalid_request_error")
+    return {"message": message, "type": kind if status < 500 else "server_error", "param": None, "code": None}
 
 
 def handle_error(error: Exception) -> Response:

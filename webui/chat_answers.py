@@ -16,7 +16,7 @@ from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState
 from webui.decoding_options import requested_decoding
 from webui.model_stream import server_sent_event
-from webui.model_worker import Answer, ChatMessage, ReplyStream
+from webui.model_worker import TOO_SLOW, Answer, ChatMessage, ReplyStream
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
 
@@ -70,6 +70,12 @@ class ChatQuestion:
         seconds = time.perf_counter() - self._started
         return chat_reply(answer, run.path.name, seed, [self.public(warning) for warning in warnings], seconds)
 
+    @property
+    def only_grows(self) -> bool:
+        """Whether the text of a streamed reply keeps its words, as that of a beam does not."""
+        decoding = self._decoding
+        return decoding.method != "beam" and decoding.rerank == "none" and not decoding.replace_unknown
+
     def _newly_unused(self) -> list[str]:
         """Warnings about settings of the request that have no effect."""
         if self._decoding == self._config.decoding:
@@ -99,6 +105,6 @@ def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, 
             shown, text = text, stream.read(timeout)
         yield server_sent_event("reply", question.reply(stream.future.result()))
     except FutureTimeout:
-        yield server_sent_event("error", {"error": "The model took too long to continue. Please try again."})
+        yield server_sent_event("error", {"error": TOO_SLOW})
     except UserError as error:
         yield server_sent_event("error", {"error": question.public(str(error))})

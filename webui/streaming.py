@@ -13,7 +13,7 @@ from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.app_state import get_state
 from webui.model_stream import Block, ModelStream, Part, Stream
-from webui.model_worker import STREAM_FAILED, ModelUnavailable, ServerBusy
+from webui.model_worker import STREAM_FAILED, TOO_SLOW, ModelUnavailable, ServerBusy
 from webui.run_registry import NotFoundError
 
 
@@ -54,7 +54,7 @@ def stream_response(
             try:
                 block = stream.read(timeout)
             except FutureTimeout:
-                yield {"error": "The model took too long to continue. Please try again."}
+                yield {"error": TOO_SLOW}
                 return
             except UserError:
                 yield {"error": STREAM_FAILED}
