@@ -22,13 +22,12 @@ from seq2seq_chat.system.errors import MissingPackage, UserError
 from seq2seq_chat.system.files import is_disk_full
 from seq2seq_chat.text.vocabulary import VocabularyError
 from webui.app_state import get_state
-from webui.chat_answers import ChatQuestion, reply_events
+from webui.chat_answers import ChatQuestion, read_first, reply_events, send_parts, stream_response
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import EVENTS, LINES, Operation, openapi_document
-from webui.run_details import run_details, run_summary
+from webui.run_details import RunList, RunPage, run_details, run_summary
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
-from webui.run_schemas import RunList, RunPage
 from webui.schemas import (
     ChatReplies,
     ChatReply,
@@ -46,7 +45,6 @@ from webui.schemas import (
     text_block,
     validate_request,
 )
-from webui.streaming import read_first, send_parts, stream_response
 
 Key = TypeVar("Key")
 

@@ -23,8 +23,7 @@ from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.openai_api import openai
 from webui.run_details import MEDIA_TYPES, report_files, run_summary
-from webui.run_registry import NotFoundError, RunRegistry
-from webui.run_watch import RunWatch
+from webui.run_registry import NotFoundError, RunRegistry, RunWatch
 from webui.search_api import searches
 from webui.security import REPORT_POLICY, STATIC_ENDPOINTS, secure
 from webui.workbench_api import workbench

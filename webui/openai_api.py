@@ -18,14 +18,14 @@ from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
 from webui.api import check_task, error_object, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
-from webui.chat_answers import ChatQuestion
+from webui.chat_answers import ChatQuestion, read_first, send_parts
 from webui.model_worker import TOO_SLOW, Answer, ReplyStream
 from webui.openapi import EVENTS
 from webui.run_registry import NotFoundError, snapshots
 from webui.schemas import ChatRequest, InvalidRequest, Prompt
-from webui.streaming import read_first, send_parts
 
 MAX_CHOICES = 32
+EXAMPLE = '{"model": "latest", "messages": [{"role": "user", "content": "hello"}]}'
 
 openai = Blueprint("openai", __name__)
 
@@ -62,7 +62,7 @@ class CompletionRequest(BaseModel, extra="allow"):
     max_completion_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
     stream: bool | None = None
-    stream_options: dict[str, Any] = {}
+    stream_options: dict[str, Any] | None = None
 
     @property
     def stops(self) -> list[str]:
@@ -94,32 +94,25 @@ def models() -> Response:
     for run in reversed(state.registry.runs().values()):
         summary = state.registry.summary(run)
         if run.newest_step is not None and summary.task in ("conversation", "translation"):
+            model = {"object": "model", "created": int(summary.changed), "owned_by": "seq2seq-chat"}
             names = [run.path.name, *(f"{run.path.name}:{name}" for name in snapshots(run) if name != LATEST)]
-            found += [
-                {"id": name, "object": "model", "created": int(summary.changed), "owned_by": "seq2seq-chat"}
-                for name in names
-            ]
+            found += [{"id": name} | model for name in names]
     return json_response({"object": "list", "data": found})
 
 
 @openai.post("/v1/chat/completions")
 def completions() -> Response:
     """Reply to the last of some messages."""
-    example = '{"model": "latest", "messages": [{"role": "user", "content": "hello"}]}'
-    state, body = get_state(), read_body(CompletionRequest, example)
+    state, body = get_state(), read_body(CompletionRequest, EXAMPLE)
     run, config, snapshot = _find_model(body.model)
     turns = [message for message in body.messages if message.role in ("user", "assistant")]
     if not turns or turns[-1].role != "user":
         raise InvalidRequest("messages: the last one must be of the role user.")
-    *history, text = (turn.text for turn in turns)
-    if config.task == "translation":
-        history = []  # it has no earlier turns
+    *history, text = (turn.text for turn in (turns[-1:] if config.task == "translation" else turns))
     request = ChatRequest(run=run.path.name, snapshot=snapshot, text=text, history=history)
     check_task(run, config, request)
-    questions = [
-        ChatQuestion(state, request.model_copy(update={"decoding": body.decoding(config, index)}), run, config)
-        for index in range(body.n or 1)
-    ]
+    changes = [{"decoding": body.decoding(config, index)} for index in range(body.n or 1)]
+    questions = [ChatQuestion(state, request.model_copy(update=change), run, config) for change in changes]
     completion = Completion(body, run, questions)
     if body.stream:
         completion.streams = [question.send(state.pool.stream) for question in questions]
@@ -129,7 +122,8 @@ def completions() -> Response:
         futures = queue_all(questions, lambda question: question.send(state.pool.submit))
         response = json_response(completion.whole([wait_for_answer(future) for future in futures]))
     ignored = [name for name in body.model_extra or {} if re.fullmatch(r"\w{1,60}", name, re.ASCII)]
-    if ignored := [*ignored, *(["messages.system"] if len(turns) < len(body.messages) else [])]:
+    ignored += ["messages.system"] * (len(turns) < len(body.messages))
+    if ignored:
         response.headers["X-Ignored-Parameters"] = ", ".join(ignored)
     return response
 
@@ -139,10 +133,10 @@ def _find_model(name: str) -> tuple[Run, Config, str | None]:
     try:
         return *find_run(name), None
     except NotFoundError:
-        run, separator, snapshot = name.rpartition(":")
-        if not separator:
+        if ":" not in name:
             raise
-        return *find_run(run), snapshot
+    run, _, snapshot = name.rpartition(":")
+    return *find_run(run), snapshot
 
 
 class Completion:
@@ -152,14 +146,13 @@ class Completion:
 
     def __init__(self, request: CompletionRequest, run: Run, questions: list[ChatQuestion]) -> None:
         self.request, self.run, self.questions = request, run, questions
-        self._common = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": request.model}
+        self._common = {"id": f"chatcmpl-{secrets.token_hex(9)}", "created": int(time.time()), "model": request.model}
 
     def whole(self, answers: list[Answer]) -> dict[str, Any]:
         """The object that has all choices."""
-        cut = [self.cut(answer) for answer in answers]
         choices = [
             {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
-            for index, (text, reason) in enumerate(cut)
+            for index, (text, reason) in enumerate(map(self.cut, answers))
         ]
         return self._common | {"object": "chat.completion", "choices": choices, "usage": _usage(answers)}
 
@@ -174,7 +167,6 @@ class Completion:
         return text, reason
 
     def stop(self) -> None:
-        """Need no further part."""
         for stream in self.streams:
             stream.stop()
 
@@ -201,7 +193,7 @@ class Completion:
                 if text.startswith(sent) and text != sent:
                     yield self._event(index, {"content": text[len(sent) :]})
                 yield self._event(index, {}, reason)
-            if self.request.stream_options.get("include_usage"):
+            if (self.request.stream_options or {}).get("include_usage"):
                 yield self._data({"choices": [], "usage": _usage(answers)})
             yield "data: [DONE]\n\n"
         except (FutureTimeout, UserError) as error:

@@ -18,12 +18,12 @@ from seq2seq_chat.search.records import Expansion, Fate, Node, SearchStep
 from seq2seq_chat.text.codec import replace_surrogates
 from webui.api import check_task, find_run, read_body
 from webui.app_state import get_state
+from webui.chat_answers import stream_response
 from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
 from webui.openapi import LINES, Operation
 from webui.run_registry import check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, InvalidRequest, Prompt, Text, recent_turns
-from webui.streaming import stream_response
 
 DIGITS = 5
 MAX_PREFIX = 1000

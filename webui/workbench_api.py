@@ -14,13 +14,12 @@ from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, 
 from seq2seq_chat.system.errors import UserError
 from webui.api import find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
+from webui.chat_answers import send_parts
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
-from webui.run_details import learning_curves
-from webui.run_registry import NotFoundError
-from webui.run_schemas import (
+from webui.run_details import (
     MAX_COMPARED,
     AnswersRequest,
     AnswerTable,
@@ -28,9 +27,10 @@ from webui.run_schemas import (
     NotesRequest,
     RunComparison,
     RunList,
+    learning_curves,
 )
+from webui.run_registry import NotFoundError
 from webui.schemas import InvalidRequest, RunName
-from webui.streaming import send_parts
 
 workbench = Blueprint("workbench", __name__)
 

@@ -24,14 +24,14 @@ from webui.api import queue_all, wait_for_answer
 from webui.app import close_app
 from webui.limits import Limits
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
-from webui.run_watch import RunWatch
+from webui.run_registry import RunWatch
 
 TIMEOUT = 120.0
 Cli = Callable[..., Any]
 
 
 def test_events_tell_what_has_changed(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webui.run_watch.INTERVAL", 0.01)
+    monkeypatch.setattr("webui.run_registry.INTERVAL", 0.01)
     monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
     response = client.get("/api/events", buffered=False)
     assert response.mimetype == "text/event-stream"
@@ -77,7 +77,7 @@ def test_pages_that_follow_the_runs_leave_threads_for_others(serve: Serve, resul
 
 
 def test_many_readers_share_one_look_at_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webui.run_watch.INTERVAL", 60.0)
+    monkeypatch.setattr("webui.run_registry.INTERVAL", 60.0)
     looks = iter([[{"name": "one"}]])
     watch = RunWatch(lambda: next(looks))
     assert all(watch.changes().runs == [{"name": "one"}] for _ in range(50))
