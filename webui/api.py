@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -23,29 +23,29 @@ from seq2seq_chat.system.errors import MissingPackage, UserError
 from seq2seq_chat.system.files import is_disk_full
 from seq2seq_chat.text.vocabulary import VocabularyError
 from webui.app_state import get_state
-from webui.chat_answers import ChatQuestion, reply_events
+from webui.chat_answers import ChatQuestion, read_first, reply_events, send_parts, stream_response
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import EVENTS, LINES, Operation, openapi_document
-from webui.run_details import run_details, run_summary
-from webui.run_registry import NotFoundError, find_weights, strip_paths
-from webui.run_schemas import RunList, RunPage
+from webui.run_details import RunList, RunPage, run_details, run_summary
+from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import (
+    ChatReplies,
     ChatReply,
     ChatRequest,
     GenerateRequest,
     Health,
     InvalidRequest,
     ReplyText,
+    Request,
     RequestTooLarge,
     RunName,
     TextBlock,
     TextEnd,
-    parse_chat_request,
-    parse_generate_request,
+    check_length,
     text_block,
+    validate_request,
 )
-from webui.streaming import read_first, send_parts, stream_response
 
 Key = TypeVar("Key")
 
@@ -53,11 +53,34 @@ api = Blueprint("api", __name__)
 
 
 @api.post("/api/chat")
-@Operation("chat", "The reply", [ChatReply], body=ChatRequest, errors=[503])
+@Operation(
+    "chat", "The reply, or those to several utterances", [ChatReply, ChatReplies], body=ChatRequest, errors=[503]
+)
 def chat() -> Response:
-    """Reply to an utterance."""
-    question = _question()
-    return json_response(question.reply(wait_for_answer(question.send(get_state().pool.submit))))
+    """Reply to an utterance, or to several at once."""
+    state, body = get_state(), read_body(ChatRequest)
+    if isinstance(body.text, str):
+        question = _question(body)
+        return json_response(question.reply(wait_for_answer(question.send(state.pool.submit))))
+    questions = [_question(body.model_copy(update={"text": text})) for text in body.text]
+    replies = []
+    for question, future in zip(questions, queue_all(questions, _send), strict=True):
+        try:
+            replies.append(question.reply(wait_for_answer(future)))
+        except UserError as error:
+            replies.append({"error": question.public(str(error))})
+    return json_response({"replies": replies})
+
+
+def _send(question: ChatQuestion) -> Future[Answer]:
+    """Queue one of several utterances; if it is too long, its future fails."""
+    try:
+        check_length(question.text, get_state().limits)
+    except RequestTooLarge as error:
+        failed: Future[Answer] = Future()
+        failed.set_exception(UserError(str(error)))
+        return failed
+    return question.send(get_state().pool.submit)
 
 
 def wait_for_answer(future: Future[Answer]) -> Answer:
@@ -76,34 +99,29 @@ def wait_for_answer(future: Future[Answer]) -> Answer:
         raise ModelUnavailable(str(error)) from error
 
 
-def compute_answers(
-    keys: Iterable[Key], submit: Callable[[Key], Future[Answer]], store: Callable[[Key, Answer], None]
-) -> None:
-    """Queue utterances, as many at a time as there is room for, and store their answers.
+def queue_all(keys: Iterable[Key], submit: Callable[[Key], Future[Answer]]) -> Iterator[Future[Answer]]:
+    """Queue utterances, as many at a time as there is room for, and yield their futures in order.
 
     Args:
         keys: What identifies each utterance.
         submit: Queues an utterance.
-        store: Called with the answer to each, in the order of the keys.
 
     Raises:
-        ServerBusy: There is room for none, or an answer takes too long; those before it are stored.
-        ModelUnavailable: The model could not be loaded or failed.
+        ServerBusy: There is room for none.
     """
-    waiting, queued = deque(keys), deque[tuple[Key, Future[Answer]]]()
+    waiting, queued = deque(keys), deque[Future[Answer]]()
     try:
         while waiting or queued:
             try:
                 while waiting:
-                    queued.append((waiting[0], submit(waiting[0])))
+                    queued.append(submit(waiting[0]))
                     waiting.popleft()
             except ServerBusy:
                 if not queued:
                     raise
-            key, future = queued.popleft()
-            store(key, wait_for_answer(future))
+            yield queued.popleft()
     finally:
-        for _, future in queued:  # after an error, nobody waits for them
+        for future in queued:  # after an error, nobody waits for them
             future.cancel()
 
 
@@ -119,7 +137,10 @@ def compute_answers(
 )
 def chat_stream() -> Response:
     """Reply to an utterance, word by word."""
-    state, question = get_state(), _question()
+    state, body = get_state(), read_body(ChatRequest)
+    if not isinstance(body.text, str):
+        raise InvalidRequest("text: only one text can be streamed; use /api/chat for several.")
+    question = _question(body)
     stream = question.send(state.pool.stream)
     first = read_first(stream, state.limits.timeout)
     events = reply_events(question, stream, first, state.limits.timeout)
@@ -138,23 +159,27 @@ def chat_stream() -> Response:
 def generate() -> Response:
     """Write a text with a language model."""
     start = time.perf_counter()
-    state = get_state()
-    body = parse_generate_request(request_json(), state.limits)
+    body = read_body(GenerateRequest, '{"run": "latest", "prompt": "Once upon a time"}')
     run, config = find_run(body.run)
     if config.task != "language_model":
         raise InvalidRequest(f"run {run.name} is no language model: its task is {config.task}; use /api/chat.")
     changes = body.model_dump(include={"temperature", "top_k", "top_p", "seed"}, exclude_none=True)
     decoding = override_decoding(config.decoding, **changes)
     seed = random_seed(decoding)
-    stream = ModelStream(
-        Generator, lambda generator: generator.explained_stream(body.prompt, body.length, decoding, seed)
-    )
+    end: dict[str, Any] = {"seed": seed}
+
+    def blocks(generator: Generator) -> Iterator[list[GeneratedToken]]:
+        check_step(run, body.step, generator.step)
+        end.update(step=generator.step, warnings=generator.notes(body.prompt))
+        return generator.explained_stream(body.prompt, body.length, decoding, seed)
+
+    weights = find_weights(run, body.snapshot, body.step)
     return stream_response(
         run,
-        find_weights(run, body.snapshot),
-        stream,
+        weights,
+        ModelStream(Generator, blocks),
         text_block,
-        lambda: {"seed": seed, "seconds": round(time.perf_counter() - start, 4)},
+        lambda: end | {"seconds": round(time.perf_counter() - start, 4)},
     )
 
 
@@ -191,11 +216,18 @@ def health() -> Response:
 
 def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
     """An error message as JSON, without paths of the server."""
-    response = json_response({"error": strip_paths(message, get_state().registry.results, Path.cwd())})
+    message = strip_paths(message, get_state().registry.results, Path.cwd())
+    response = json_response({"error": error_object(message, status) if request.path.startswith("/v1/") else message})
     response.status_code = status
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
     return response
+
+
+def error_object(message: str, status: int) -> dict[str, Any]:
+    """An error of OpenAI's protocol."""
+    kind = {401: "authentication_error", 404: "not_found_error"}.get(status, "invalid_request_error")
+    return {"message": message, "type": kind if status < 500 else "server_error", "param": None, "code": None}
 
 
 def handle_error(error: Exception) -> Response:
@@ -234,13 +266,11 @@ MESSAGE_OF_STATUS = {
 }
 
 
-def _question() -> ChatQuestion:
-    """The question of the current request."""
-    state = get_state()
-    body = parse_chat_request(request_json(), state.limits, ChatRequest)
+def _question(body: ChatRequest) -> ChatQuestion:
+    """The question of a request."""
     run, config = find_run(body.run)
     check_task(run, config, body)
-    return ChatQuestion(state, body, run, config)
+    return ChatQuestion(get_state(), body, run, config)
 
 
 def find_run(name: str) -> tuple[Run, Config]:
@@ -261,14 +291,15 @@ def check_task(run: Run, config: Config, body: ChatRequest) -> None:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
 
 
-def request_json() -> Any:
-    """The body of the request. Raises InvalidRequest."""
+def read_body(model: type[Request], example: str = '{"run": "latest", "text": "hello"}') -> Request:
+    """The body of the current request; ``example`` is a valid one. Raises InvalidRequest and RequestTooLarge."""
     if not request.is_json:
         raise InvalidRequest("The request must be JSON, with the header Content-Type: application/json.")
     try:
-        return json.loads(request.get_data(cache=False))
+        body = json.loads(request.get_data(cache=False))
     except (ValueError, RecursionError):
         raise InvalidRequest("The body is not valid JSON.") from None
+    return validate_request(model, body, get_state().limits, example)
 
 
 def json_response(body: dict[str, Any]) -> Response:

@@ -21,9 +21,9 @@ from webui.app_state import EXTENSION, AppState, get_state
 from webui.evaluation_api import evaluations
 from webui.limits import Limits
 from webui.model_pool import ModelPool
+from webui.openai_api import openai
 from webui.run_details import MEDIA_TYPES, report_files, run_summary
-from webui.run_registry import NotFoundError, RunRegistry
-from webui.run_watch import RunWatch
+from webui.run_registry import NotFoundError, RunRegistry, RunWatch
 from webui.search_api import searches
 from webui.security import REPORT_POLICY, STATIC_ENDPOINTS, secure
 from webui.workbench_api import workbench
@@ -60,7 +60,7 @@ for path, page in PAGES.items():
     pages.add_url_rule(path, page, view)
 
 
-@files.get("/files/<run>/<file>")
+@files.route("/files/<run>/<file>", methods=["GET", "POST"])
 def report_file(run: str, file: str) -> Response:
     """Serve one file of a run's report. Its name is looked up in a listing and never becomes a path."""
     path = report_files(get_state().registry.find(run)).get(file)
@@ -99,13 +99,15 @@ def create_app(
     registry = RunRegistry(results)
     watch = RunWatch(lambda: [run_summary(summary, registry.results) for summary in registry.summaries()])
     app.extensions[EXTENSION] = AppState(registry, ModelPool(limits, engine), limits, token, watch, local)
-    for blueprint in (api, evaluations, files, pages, searches, workbench):
+    for blueprint in (api, evaluations, files, openai, pages, searches, workbench):
         app.register_blueprint(blueprint)
     secure(app)
 
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response | tuple[str, int]:
-        is_api = request.path.startswith(("/api/", "/healthz")) or "text/html" not in request.headers.get("Accept", "")
+        is_api = request.path.startswith(("/api/", "/v1/", "/healthz")) or "text/html" not in request.headers.get(
+            "Accept", ""
+        )
         if isinstance(error, (HTTPException, NotFoundError)) and not is_api:
             status = error.code or 500 if isinstance(error, HTTPException) else 404
             return render_page("error.html", status=status), status

@@ -9,8 +9,7 @@ from flask import Flask, current_app
 if TYPE_CHECKING:
     from webui.limits import Limits
     from webui.model_pool import ModelPool
-    from webui.run_registry import RunRegistry
-    from webui.run_watch import RunWatch
+    from webui.run_registry import RunRegistry, RunWatch
 
 EXTENSION = "seq2seq_chat"  # key in Flask.extensions
 

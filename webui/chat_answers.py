@@ -1,7 +1,8 @@
-"""From a chat request to the JSON of its reply, at once or as server-sent events while the reply grows."""
+"""From requests to responses: the JSON of a reply, and responses that are sent while they are computed."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -9,14 +10,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seq2seq_chat.chat.replies import notes
+from flask import Response
 from seq2seq_chat.config import Config, Decoding, unused_settings
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.system.errors import UserError
-from webui.app_state import AppState
+from webui.app_state import AppState, get_state
 from webui.decoding_options import requested_decoding
-from webui.model_stream import server_sent_event
-from webui.model_worker import Answer, ChatMessage, ReplyStream
+from webui.model_stream import Block, ModelStream, Part, Stream, server_sent_event
+from webui.model_worker import (
+    STREAM_FAILED,
+    TOO_SLOW,
+    Answer,
+    ChatMessage,
+    ModelUnavailable,
+    ReplyStream,
+    ServerBusy,
+)
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, chat_reply, recent_turns
 
@@ -36,6 +46,7 @@ class ChatQuestion:
         self._decoding = requested_decoding(config, body.decoding, state.limits)
         self._history = recent_turns(body.history, state.limits)
         self._seed = random_seed(self._decoding)
+        self.text = str(body.text)
 
     def send(self, submit: Callable[[Run, str | None, ChatMessage, Decoding], Result]) -> Result:
         """Queue it for its model: ``submit`` is that of a :class:`ModelPool`, or its ``stream``.
@@ -44,7 +55,7 @@ class ChatQuestion:
             NotFoundError: The run has no such weights.
             ServerBusy: The queue is full.
         """
-        utterance = ChatMessage(self._body.text, tuple(self._history), self._seed)
+        utterance = ChatMessage(self.text, tuple(self._history), self._seed)
         # seeds belong to utterances, so that those with different ones can be decoded together
         decoding: Decoding = self._decoding.model_copy(update={"seed": None})
         try:
@@ -68,6 +79,12 @@ class ChatQuestion:
         seed = self._seed if self._decoding.method == "sample" else None
         seconds = time.perf_counter() - self._started
         return chat_reply(answer, run.path.name, seed, [self.public(warning) for warning in warnings], seconds)
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether the text of a streamed reply keeps its words, as that of a beam does not."""
+        decoding = self._decoding
+        return decoding.method != "beam" and decoding.rerank == "none" and not decoding.replace_unknown
 
     def _newly_unused(self) -> list[str]:
         """Warnings about settings of the request that have no effect."""
@@ -98,6 +115,80 @@ def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, 
             shown, text = text, stream.read(timeout)
         yield server_sent_event("reply", question.reply(stream.future.result()))
     except FutureTimeout:
-        yield server_sent_event("error", {"error": "The model took too long to continue. Please try again."})
+        yield server_sent_event("error", {"error": TOO_SLOW})
     except UserError as error:
         yield server_sent_event("error", {"error": question.public(str(error))})
+
+
+def stream_response(
+    run: Run,
+    snapshot: str | None,
+    stream: ModelStream[Block],
+    to_json: Callable[[Block], dict[str, Any]],
+    end: Callable[[], dict[str, Any]] | None = None,
+) -> Response:
+    """Compute a stream with a run's model, and send its blocks as lines; an error that occurs later is the last line.
+
+    Closing the connection stops the stream.
+
+    Args:
+        run: The run.
+        snapshot: Name of the weights; None for the newest.
+        stream: What to compute.
+        to_json: The line of a block.
+        end: The line after the last block.
+
+    Raises:
+        NotFoundError: The run has no such weights.
+        ServerBusy: Too much is queued for the model, or it takes too long.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    state = get_state()
+    timeout = state.limits.timeout
+    try:
+        state.pool.compute(run, snapshot, stream)
+    except RunError as error:
+        raise NotFoundError(str(error)) from error
+    first = read_first(stream, timeout)
+
+    def lines(block: Block | None) -> Iterator[dict[str, Any]]:
+        while block is not None:
+            yield to_json(block)
+            try:
+                block = stream.read(timeout)
+            except FutureTimeout:
+                yield {"error": TOO_SLOW}
+                return
+            except UserError:
+                yield {"error": STREAM_FAILED}
+                return
+        if end is not None:
+            yield end()
+
+    return send_parts((json.dumps(line) + "\n" for line in lines(first)), "application/x-ndjson", stream.stop)
+
+
+def read_first(stream: Stream[Part], timeout: float) -> Part | None:
+    """The first part of a stream, so that an error before it has a status of its own.
+
+    Raises:
+        NotFoundError: The weights that were loaded are not those of the requested step.
+        ServerBusy: It takes too long.
+        ModelUnavailable: The model could not be loaded or failed.
+    """
+    try:
+        return stream.read(timeout)
+    except FutureTimeout:
+        stream.stop()
+        raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
+    except NotFoundError:
+        raise
+    except UserError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def send_parts(parts: Iterator[str], mimetype: str, on_close: Callable[[], None]) -> Response:
+    """A response that is sent part by part; ``on_close`` is called at the end, or when the connection is closed."""
+    response = Response(parts, mimetype=mimetype, headers={"X-Accel-Buffering": "no"})  # nginx sends each part at once
+    response.call_on_close(on_close)
+    return response

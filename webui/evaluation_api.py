@@ -8,47 +8,210 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from flask import Blueprint, Response, request
+from pydantic import BaseModel, Field, StringConstraints, field_validator
 
-from seq2seq_chat.config import Decoding
+from seq2seq_chat.config import RUN_NAME, Decoding
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.report.votes.evaluation import (
+    Choice,
     Column,
     Evaluation,
     Item,
     StoredReply,
+    Vote,
     create_evaluation,
     list_evaluations,
 )
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
-from webui.api import compute_answers, error_response, find_run, json_response, request_json
+from webui.api import error_response, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
-from webui.evaluation_schemas import (
-    MAX_PROMPTS,
-    PROMPTS,
-    ColumnRequest,
-    EvaluationList,
-    EvaluationName,
-    EvaluationRequest,
-    EvaluationResults,
-    EvaluationSummary,
-    Pair,
-    PairRequest,
-    PromptList,
-    PromptsQuery,
-    Revealed,
-    VoteRequest,
-    parse_evaluation_request,
-    revealed,
-)
 from webui.model_worker import Answer, ChatMessage
 from webui.openapi import Operation
 from webui.run_registry import NotFoundError, find_weights
-from webui.schemas import InvalidRequest, RunName, validate_request
+from webui.schemas import MAX_NAME_LENGTH, Count, InvalidRequest, Prompt, RequestBody, RunName, SnapshotName
+
+MAX_COLUMNS = 12
+MAX_PROMPTS = 1000
+PROMPTS = 50  # taken from a test corpus by default
+
+JudgeName = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=60),
+    Field(description="name of the person who votes"),
+]
+EvaluationName = Annotated[str, Field(max_length=MAX_NAME_LENGTH, description="name of an evaluation")]
+Interval = Annotated[list[float], Field(min_length=2, max_length=2, description="95 % interval")]
+ItemIndex = Annotated[int, Field(ge=0, description="index of a prompt and two columns")]
+
+
+class ColumnRequest(RequestBody):
+    """A run, a snapshot and decoding settings that take part in an evaluation."""
+
+    run: RunName
+    snapshot: SnapshotName = None
+    decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
+
+
+class EvaluationRequest(RequestBody):
+    """A new evaluation."""
+
+    name: str = Field("evaluation", pattern=RUN_NAME, max_length=100, description="end of the name of its folder")
+    columns: list[ColumnRequest] = Field(min_length=2, max_length=MAX_COLUMNS)
+    prompts: list[Prompt] = Field(min_length=1, max_length=MAX_PROMPTS, description="what all columns reply to")
+
+    @field_validator("prompts")
+    @classmethod
+    def _check_prompts(cls, prompts: list[str]) -> list[str]:
+        if not all(map(str.strip, prompts)):
+            raise InvalidRequest("prompts: an empty prompt has no reply; leave it out.")
+        return prompts
+
+
+class PairRequest(RequestBody):
+    """A request for the next pair of replies."""
+
+    judge: JudgeName
+
+
+class VoteRequest(PairRequest):
+    """A vote on a pair of replies."""
+
+    item: ItemIndex
+    choice: Choice
+
+
+class Pair(BaseModel):
+    """Two replies to a prompt, whose systems are hidden."""
+
+    item: int | None = Field(description="what a vote refers to; null if nothing is left to vote on")
+    prompt: str
+    left: str
+    right: str
+    voted: int = Field(description="votes of this judge")
+    items: int = Field(description="pairs of replies in the evaluation, including those that are equal")
+
+
+class HiddenSystem(BaseModel):
+    """What has replied; revealed by a vote."""
+
+    run: str
+    step: int | None
+    decoding: str
+
+
+class Revealed(BaseModel):
+    """The systems behind a vote."""
+
+    choice: Choice
+    left: HiddenSystem
+    right: HiddenSystem
+
+
+class EvaluationCounts(BaseModel):
+    """The size of an evaluation, and how far it is."""
+
+    name: str
+    prompts: Count
+    items: Count = Field(description="pairs of replies")
+    votes: Count
+    judges: Count
+
+
+class EvaluationSummary(EvaluationCounts):
+    """An evaluation in the list of evaluations."""
+
+    columns: Count
+
+
+class EvaluationList(BaseModel):
+    """All evaluations."""
+
+    evaluations: list[EvaluationSummary]
+
+
+class EvaluatedColumn(BaseModel):
+    """A system that takes part in an evaluation."""
+
+    run: str
+    snapshot: str | None
+    decoding: str
+
+
+class Share(BaseModel):
+    """A share of votes."""
+
+    share: float
+    interval: Interval
+    p_value: float
+
+
+class PairStatistics(BaseModel):
+    """The votes on a pair of systems."""
+
+    first: HiddenSystem
+    second: HiddenSystem
+    wins: Count
+    losses: Count
+    both_good: Count
+    both_bad: Count
+    win_rate: Share | None
+    missing_votes: Count | None = Field(description="0: settled; null: no difference so far")
+
+
+class SystemStrength(BaseModel):
+    """The strength of a system."""
+
+    system: HiddenSystem
+    value: float
+    interval: Interval
+
+
+class JudgeAgreement(BaseModel):
+    """The agreement of judges, by Krippendorff's alpha."""
+
+    items: Count
+    alpha: float | None
+
+
+class EvaluationStatistics(BaseModel):
+    """The statistics of votes."""
+
+    votes: Count
+    judges: dict[str, Count]
+    pairs: list[PairStatistics]
+    strengths: list[SystemStrength]
+    left: Share | None = Field(description="share of the left side")
+    agreement: JudgeAgreement
+
+
+class EvaluationResults(EvaluationCounts):
+    """The columns of an evaluation and the statistics of its votes."""
+
+    columns: list[EvaluatedColumn]
+    statistics: EvaluationStatistics
+
+
+class PromptsQuery(BaseModel):
+    """How many prompts to take."""
+
+    count: int = Field(PROMPTS, ge=1, le=MAX_PROMPTS)
+
+
+class PromptList(BaseModel):
+    """Sources of a corpus."""
+
+    prompts: list[str]
+
+
+def revealed(vote: Vote) -> dict[str, Any]:
+    """The JSON of :class:`Revealed`."""
+    return {"choice": vote.choice, "left": vote.left._asdict(), "right": vote.right._asdict()}
+
 
 evaluations = Blueprint("evaluations", __name__)
 
@@ -83,7 +246,8 @@ def list_all() -> Response:
 def create() -> Response:
     """Start a blind evaluation."""
     state = get_state()
-    body = parse_evaluation_request(request_json(), state.limits)
+    example = '{"columns": [{"run": "latest"}, {"run": "latest", "snapshot": "best"}], "prompts": ["hello"]}'
+    body = read_body(EvaluationRequest, example)
     columns = [_column(column) for column in body.columns]
     if len(tasks := {find_run(column.run)[1].task for column in columns}) > 1:
         raise InvalidRequest(
@@ -116,7 +280,7 @@ def results(name: EvaluationName) -> Response:
 def next_pair(name: EvaluationName) -> Response:
     """The next pair of replies for a judge; pairs of equal replies are left out."""
     evaluation = _find(name)
-    judge = validate_request(PairRequest, request_json(), '{"judge": "anna"}').judge
+    judge = read_body(PairRequest, '{"judge": "anna"}').judge
     voted = evaluation.voted(judge)
     progress = {"voted": len(voted), "items": len(evaluation.items)}
     unvoted = (index for index in range(len(evaluation.items)) if index not in voted)
@@ -139,7 +303,7 @@ def vote(name: EvaluationName) -> Response:
     The same vote again is not recorded twice; another one is refused.
     """
     evaluation = _find(name)
-    body = validate_request(VoteRequest, request_json(), '{"judge": "anna", "item": 0, "choice": "left"}')
+    body = read_body(VoteRequest, '{"judge": "anna", "item": 0, "choice": "left"}')
     if body.item >= len(evaluation.items):
         raise InvalidRequest(f"item: must be less than {len(evaluation.items)}.")
     item = evaluation.items[body.item]
@@ -212,12 +376,11 @@ def _replies(evaluation: Evaluation, items: Sequence[Item]) -> dict[tuple[int, i
     stored = evaluation.replies()
     wanted = dict.fromkeys((item.prompt, column) for item in items for column in item.columns)
     missing = [key for key in wanted if key not in stored]
-
-    def store(key: tuple[int, int], answer: Answer) -> None:
-        prompt, column = key
+    for (prompt, column), future in zip(
+        missing, queue_all(missing, lambda key: _submit(evaluation, *key)), strict=True
+    ):
+        answer = wait_for_answer(future)
         evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=answer.reply.text, step=answer.step))
-
-    compute_answers(missing, lambda key: _submit(evaluation, *key), store)
     return evaluation.replies() if missing else stored
 
 

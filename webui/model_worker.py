@@ -23,6 +23,7 @@ from webui.model_stream import ModelStream, Stream
 
 logger = logging.getLogger(__name__)
 
+TOO_SLOW = "The model took too long to continue. Please try again."
 STREAM_FAILED = "The model failed on this text."
 
 

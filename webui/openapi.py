@@ -90,7 +90,8 @@ def _schemas(models: Sequence[Model], limits: Limits) -> dict[str, Any]:
     for name in ("ChatRequest", "SearchRequest", "ColumnRequest"):
         schemas[name]["properties"]["decoding"] = decoding
     for name, text in (("ChatRequest", "text"), ("SearchRequest", "text"), ("GenerateRequest", "prompt")):
-        schemas[name]["properties"][text]["maxLength"] = limits.max_text_length
+        field = schemas[name]["properties"][text]
+        field.get("oneOf", [field])[0]["maxLength"] = limits.max_text_length
     schemas["GenerateRequest"]["properties"]["length"]["maximum"] = limits.max_generated
     return schemas
 
@@ -130,7 +131,8 @@ def _response(operation: Operation) -> dict[str, Any]:
     description = operation.response
     schema: dict[str, Any] = {"type": "string"}
     if operation.media_type == JSON:
-        schema = _reference(operation.models[0])
+        references = [*map(_reference, operation.models)]
+        schema = {"anyOf": references} if len(references) > 1 else references[0]
     elif operation.media_type == LINES:
         description = f"One JSON object a line: {description}. Closing the connection stops the computation."
         schema = {"anyOf": [*map(_reference, operation.models), _reference(ErrorResponse)]}

@@ -5,18 +5,151 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from seq2seq_chat.config import Config, ConfigError
+from seq2seq_chat.runs import run as runs
 from seq2seq_chat.runs.json_lines import finite_number, read_json_lines
-from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import MAX_BYTES, Summary
+from seq2seq_chat.runs.summary import MAX_BYTES, State, Summary
 from webui.decoding_options import decoding_options, default_settings
 from webui.limits import Limits
 from webui.run_registry import snapshots, strip_paths
-from webui.run_schemas import TrainingCurve, ValidationCurve
+from webui.schemas import Count, Prompt, RequestBody, Text
+
+MAX_NOTE_LENGTH = 10_000
+MAX_QUESTIONS = 100
+MAX_COMPARED = 20  # runs in a comparison
+
+Values = Annotated[list[float | None], Field(description="null where it is missing")]
+
+
+class NotesRequest(RequestBody):
+    """Notes about a run."""
+
+    star: bool = False
+    hidden: bool = Field(False, description="whether lists leave the run out")
+    text: Text = Field("", max_length=MAX_NOTE_LENGTH)
+
+
+class Run(BaseModel):
+    """The summary of a run."""
+
+    name: str
+    state: State
+    step: Count = Field(description="step of the newest metrics")
+    newest_step: Count | None = Field(description="training steps of the newest weights; null before the first")
+    steps: Count | None = Field(description="planned number of steps")
+    best_perplexity: float | None = Field(description="validation perplexity of the best weights")
+    best_bleu: float | None = Field(description="validation BLEU of a translation")
+    best_step: Count | None
+    changed: float = Field(description="Unix time of the last write, in seconds")
+    reason: str | None = Field(description="reason of the failure")
+    task: Literal["conversation", "translation", "language_model", None]
+    initialized_from: str | None = Field(description="run and step of the initial weights; null: random ones")
+    notes: NotesRequest
+
+
+class RunList(BaseModel):
+    """All runs."""
+
+    runs: list[Run]
+
+
+class TrainingCurve(BaseModel):
+    """What training reported."""
+
+    step: list[Count]
+    loss: Values
+    learning_rate: Values
+    gradient_norm: Values
+
+
+class ValidationCurve(BaseModel):
+    """What validation measured."""
+
+    step: list[Count]
+    loss: Values
+    bleu: Values
+
+
+class Curves(BaseModel):
+    """The learning curves of a run: lists of equal length; losses in nats per target token."""
+
+    train: TrainingCurve
+    validation: ValidationCurve
+
+
+class DecodingForm(BaseModel):
+    """The form for decoding settings."""
+
+    options: list[dict[str, Any]] = Field(description="its fields")
+    defaults: dict[str, dict[str, Any]] = Field(description="what it shows at first, by method")
+    method: str | None
+
+
+class SampleReply(BaseModel):
+    """A reply that was sampled during training."""
+
+    step: Count
+    source: str
+    reply: str
+    target: str
+
+
+class RunPage(Run):
+    """All details of a run."""
+
+    snapshots: list[str]
+    config: dict[str, Any] | None = Field(description="the run's configuration; null if it is invalid")
+    decoding: DecodingForm
+    context_turns: Count
+    curves: Curves
+    samples: list[SampleReply]
+    checks: dict[str, Any] | None
+    files: list[str] = Field(description="figures and pages of the report")
+
+
+class ComparisonQuery(BaseModel):
+    """The runs to compare."""
+
+    run: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, max_length=MAX_COMPARED)
+
+
+class RunComparison(BaseModel):
+    """A table with a column for each run, and the learning curves."""
+
+    runs: list[str]
+    settings: dict[str, list[Any]] = Field(description="values of the settings that differ, in the order of the runs")
+    figures: dict[str, list[Any]] = Field(description="results of the runs")
+    curves: dict[str, Curves]
+
+
+class AnswersRequest(RequestBody):
+    """Questions for the checkpoints of a run."""
+
+    step: int | None = Field(
+        None, ge=0, description="training steps of the weights that reply now if they have not; null: none do"
+    )
+    questions: list[Prompt] = Field(min_length=1, max_length=MAX_QUESTIONS)
+
+
+class CheckpointAnswers(BaseModel):
+    """The replies of a checkpoint."""
+
+    step: Count
+    replies: list[str | None] = Field(description="in the order of the questions")
+
+
+class AnswerTable(BaseModel):
+    """The replies by step."""
+
+    answers: list[CheckpointAnswers]
+    unanswered: list[Count] = Field(
+        description="steps of weights that have not replied to all, those that training deletes next first"
+    )
+
 
 MAX_SAMPLES = 2000  # the newest sample replies
 MAX_FILES = 200  # in a report
@@ -36,11 +169,11 @@ Curve = dict[str, list[float | None]]
 def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
     """The summary of a run and the step of its newest weights, without paths of the server."""
     reason = strip_paths(summary.reason, results) if summary.reason else None
-    newest_step = Run(results / summary.name).newest_step
+    newest_step = runs.Run(results / summary.name).newest_step
     return summary._asdict() | {"reason": reason, "notes": summary.notes._asdict(), "newest_step": newest_step}
 
 
-def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
+def run_details(run: runs.Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:
     """All details of a run. Fields that depend on its configuration are null or empty if that is invalid."""
     try:
         config: Config | None = run.config
@@ -63,7 +196,7 @@ def run_details(run: Run, summary: Summary, results: Path, limits: Limits) -> di
     }
 
 
-def learning_curves(run: Run) -> dict[str, Curve]:
+def learning_curves(run: runs.Run) -> dict[str, Curve]:
     """The curves of training and of validation, averaged down to MAX_POINTS.
 
     A curve has a list of steps and lists of equal length for each other field of its model, with None where one is
@@ -91,7 +224,7 @@ def _mean(values: list[Any]) -> float | None:
     return float(f"{sum(finite) / len(finite):.6g}") if finite else None
 
 
-def sample_replies(run: Run) -> list[dict[str, Any]]:
+def sample_replies(run: runs.Run) -> list[dict[str, Any]]:
     """The replies sampled during training, oldest first."""
     texts = ("source", "reply", "target")
     lines = [
@@ -116,7 +249,7 @@ def newest_checks(results: Path, name: str) -> dict[str, Any] | None:
     return None
 
 
-def report_files(run: Run) -> dict[str, Path]:
+def report_files(run: runs.Run) -> dict[str, Path]:
     """The figures and pages of a run's reports by their name in the API: the relative path with ``--`` for ``/``."""
     files: dict[str, Path] = {}
     for folder in (run.path, run.path / "report", run.path / "analysis"):

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from seq2seq_chat.chat.generator import Alternative as Choice
 from seq2seq_chat.chat.generator import GeneratedToken
@@ -15,9 +25,9 @@ from webui.limits import Limits
 from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
+MAX_TEXTS = 256  # in a request
 
 Request = TypeVar("Request", bound=BaseModel)
-Chat = TypeVar("Chat", bound="ChatRequest")
 
 
 class InvalidRequest(Exception):
@@ -32,9 +42,18 @@ def _replace_surrogates(value: Any) -> Any:
     return replace_surrogates(value) if isinstance(value, str) else value
 
 
+def check_length(text: str, limits: Limits | ValidationInfo) -> str:
+    """Raise RequestTooLarge if a text exceeds the limits of the server, which are the context of a validation."""
+    longest = (limits if isinstance(limits, Limits) else limits.context or Limits()).max_text_length
+    if len(text) > longest:
+        raise RequestTooLarge(f"A text may have at most {longest:,} characters, not {len(text):,}.")
+    return text
+
+
 Text = Annotated[str, BeforeValidator(_replace_surrogates)]
 """A string that may contain half an emoji, where a program has cut it; it is read as U+FFFD."""
-
+Prompt = Annotated[Text, AfterValidator(check_length)]
+"""A text for a model."""
 
 Count = Annotated[int, Field(ge=0)]
 RunName = Annotated[
@@ -44,6 +63,18 @@ RunName = Annotated[
 SnapshotName = Annotated[
     str | None,
     Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"),
+]
+
+Step = Annotated[
+    int | None,
+    Field(ge=0, description="training steps of the weights; 404 if the run has no such weights any more"),
+]
+
+
+Texts = Annotated[
+    Annotated[Prompt, Tag("[one]")]
+    | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS), Tag("[several]")],
+    Discriminator(lambda value: "[several]" if isinstance(value, list) else "[one]"),
 ]
 
 
@@ -57,11 +88,9 @@ class ChatRequest(RequestBody):
     """An utterance for a model."""
 
     run: RunName
-    text: Text = Field(description="the utterance")
+    text: Texts = Field(description="the utterance, or several independent ones, each with this history")
     snapshot: SnapshotName = None
-    step: int | None = Field(
-        None, ge=0, description="training steps of the weights; 404 if the run has no such weights any more"
-    )
+    step: Step = None
     history: list[Text] = Field(
         [],
         description="the conversation so far, oldest first: user and model in turns; empty for translation runs. If it "
@@ -75,7 +104,8 @@ class GenerateRequest(RequestBody):
 
     run: RunName
     snapshot: SnapshotName = None
-    prompt: Text = Field("", description="the text to continue; empty to start a new line")
+    step: Step = None
+    prompt: Prompt = Field("", description="the text to continue; empty to start a new line")
     length: int = Field(1000, ge=1, description="number of tokens to write")
     temperature: float | None = Field(None, gt=0, le=100, description="divides logits")
     top_k: int | None = Field(None, ge=1, description="sample from this number of most probable tokens")
@@ -83,6 +113,14 @@ class GenerateRequest(RequestBody):
         None, gt=0, le=1, description="sample from the most probable tokens whose probabilities add up to this number"
     )
     seed: int | None = Field(None, ge=0, lt=2**31, description="the same seed gives the same text; null: a random one")
+
+    @field_validator("length")
+    @classmethod
+    def _check_length(cls, length: int, info: ValidationInfo) -> int:
+        longest = (info.context or Limits()).max_generated
+        if length > longest:
+            raise RequestTooLarge(f"A text may have at most {longest:,} tokens, not {length:,}.")
+        return length
 
 
 class TokenProbability(BaseModel):
@@ -108,6 +146,8 @@ class TextEnd(BaseModel):
     """The last line of a complete text."""
 
     seed: int = Field(description="of the random numbers")
+    step: int | None = Field(description="training steps of the weights")
+    warnings: list[str] = Field(description="about tokens of the prompt that are not in the vocabulary")
     seconds: float = Field(description="time taken on the server")
 
 
@@ -116,6 +156,12 @@ class Alternative(BaseModel):
 
     text: str
     score: float = Field(description="log-probability of its tokens and the end marker, in nats")
+
+
+class ErrorResponse(BaseModel):
+    """An error message."""
+
+    error: str
 
 
 class ChatReply(BaseModel):
@@ -141,16 +187,16 @@ class ChatReply(BaseModel):
     )
 
 
+class ChatReplies(BaseModel):
+    """The replies to several utterances."""
+
+    replies: list[ChatReply | ErrorResponse] = Field(description="in the order of the utterances")
+
+
 class ReplyText(BaseModel):
     """A reply that is not complete."""
 
     text: str = Field(description="the most probable reply so far; with beam search, earlier words may still change")
-
-
-class ErrorResponse(BaseModel):
-    """An error message."""
-
-    error: str
 
 
 class Health(BaseModel):
@@ -161,21 +207,6 @@ class Health(BaseModel):
     models: Count = Field(description="number of models in memory")
 
 
-def parse_chat_request(body: object, limits: Limits, model: type[Chat]) -> Chat:
-    """Validate the body of a request with an utterance, whose schema is ``model``.
-
-    Raises:
-        InvalidRequest: The body is not a valid chat request.
-        RequestTooLarge: The text is too long.
-    """
-    chat = validate_request(model, body, '{"run": "latest", "text": "hello"}')
-    if len(chat.text) > limits.max_text_length:
-        raise RequestTooLarge(
-            f"An utterance may have at most {limits.max_text_length:,} characters, not {len(chat.text):,}."
-        )
-    return chat
-
-
 def recent_turns(history: list[str], limits: Limits) -> list[str]:
     """The newest turns of a conversation, as many as the limits allow."""
     lengths = itertools.accumulate(map(len, reversed(history[-limits.max_history :])))
@@ -183,35 +214,15 @@ def recent_turns(history: list[str], limits: Limits) -> list[str]:
     return history[len(history) - count :]
 
 
-def parse_generate_request(body: object, limits: Limits) -> GenerateRequest:
-    """Validate the body of a request for a text.
-
-    Raises:
-        InvalidRequest: The body is not valid.
-        RequestTooLarge: The prompt or the text is too long.
-    """
-    text = validate_request(GenerateRequest, body, '{"run": "latest", "prompt": "Once upon a time"}')
-    check_lengths([text.prompt], limits)
-    if text.length > limits.max_generated:
-        raise RequestTooLarge(f"A text may have at most {limits.max_generated:,} tokens, not {text.length:,}.")
-    return text
-
-
-def check_lengths(texts: Iterable[str], limits: Limits) -> None:
-    """Raise RequestTooLarge if one of several prompts is too long."""
-    if (length := max(map(len, texts))) > limits.max_text_length:
-        raise RequestTooLarge(f"A prompt may have at most {limits.max_text_length:,} characters, not {length:,}.")
-
-
-def validate_request(model: type[Request], body: object, example: str) -> Request:
-    """Validate the body of a request; ``example`` is a valid one. Raises InvalidRequest."""
+def validate_request(model: type[Request], body: object, limits: Limits, example: str) -> Request:
+    """Validate the body of a request; ``example`` is a valid one. Raises InvalidRequest and RequestTooLarge."""
     if not isinstance(body, dict):
         raise InvalidRequest(f"The body must be a JSON object such as {example}.")
     try:
-        return model.model_validate(body)
+        return model.model_validate(body, context=limits)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
+        path = ".".join(part for part in map(str, first["loc"]) if "[" not in part)  # without tags of a union
         raise InvalidRequest(f"{path}: {first['msg'].replace('Input should be', 'must be')}."[:300]) from None
 
 

@@ -16,14 +16,14 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.search.records import Expansion, Fate, Node, SearchStep
 from seq2seq_chat.text.codec import replace_surrogates
-from webui.api import check_task, find_run, request_json
+from webui.api import check_task, find_run, read_body
 from webui.app_state import get_state
+from webui.chat_answers import stream_response
 from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
 from webui.openapi import LINES, Operation
 from webui.run_registry import check_step, find_weights, strip_paths
-from webui.schemas import ChatRequest, InvalidRequest, Text, parse_chat_request, recent_turns
-from webui.streaming import stream_response
+from webui.schemas import ChatRequest, InvalidRequest, Prompt, Text, recent_turns
 
 DIGITS = 5
 MAX_PREFIX = 1000
@@ -32,6 +32,7 @@ MAX_PREFIX = 1000
 class SearchRequest(ChatRequest):
     """An utterance, the search for whose reply is watched. The method is beam search, without reranking."""
 
+    text: Prompt = Field(description="the utterance")
     prefix: list[Text] = Field(
         [],
         max_length=MAX_PREFIX,
@@ -171,7 +172,7 @@ searches = Blueprint("searches", __name__)
 def search() -> Response:
     """Watch the beam search for a reply."""
     state = get_state()
-    body = parse_chat_request(request_json(), state.limits, SearchRequest)
+    body = read_body(SearchRequest)
     run, config = find_run(body.run)
     check_task(run, config, body)
     if body.decoding.get("method", "beam") != "beam":

@@ -21,7 +21,7 @@ POLICY = "; ".join(
         "connect-src 'self'",
         "manifest-src 'self'",
         "base-uri 'none'",
-        "form-action 'none'",
+        "form-action 'self'",
         "frame-ancestors 'none'",
     )
 )
@@ -57,8 +57,8 @@ def secure(app: Flask) -> None:
             return error_response("This server only accepts requests to localhost; open http://127.0.0.1 instead.", 403)
         if _is_cross_site():
             return error_response("Requests from other sites are not allowed.", 403)
-        endpoint = request.endpoint or ""
-        if state.token is None or endpoint in PUBLIC_ENDPOINTS or endpoint.startswith("pages."):
+        endpoint = request.endpoint  # None: there is no such page
+        if state.token is None or endpoint is None or endpoint in PUBLIC_ENDPOINTS or endpoint.startswith("pages."):
             return None
         if not _has_token(state.token):
             response = error_response("This server requires the token that it printed when it started.", 401)
@@ -77,8 +77,8 @@ def secure(app: Flask) -> None:
 
 def _has_token(token: str) -> bool:
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer":  # links to report pages cannot send headers
-        value = request.args.get("token", "") if request.endpoint == "files.report_file" else ""
+    if scheme.lower() != "bearer":  # a form that opens a page of a report cannot send headers
+        value = request.form.get("token", "") if request.endpoint == "files.report_file" else ""
     return hmac.compare_digest(value.strip().encode(), token.encode())
 
 

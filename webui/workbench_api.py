@@ -12,15 +12,14 @@ from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, unanswered_steps, write_notes
 from seq2seq_chat.system.errors import UserError
-from webui.api import compute_answers, find_run, json_response, request_json
+from webui.api import find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
+from webui.chat_answers import send_parts
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
-from webui.run_details import learning_curves
-from webui.run_registry import NotFoundError
-from webui.run_schemas import (
+from webui.run_details import (
     MAX_COMPARED,
     AnswersRequest,
     AnswerTable,
@@ -28,9 +27,10 @@ from webui.run_schemas import (
     NotesRequest,
     RunComparison,
     RunList,
+    learning_curves,
 )
-from webui.schemas import InvalidRequest, RunName, check_lengths, validate_request
-from webui.streaming import send_parts
+from webui.run_registry import NotFoundError
+from webui.schemas import InvalidRequest, RunName
 
 workbench = Blueprint("workbench", __name__)
 
@@ -81,8 +81,7 @@ def answers(name: RunName) -> Response:
     run, config = find_run(name)
     if config.task == "language_model":
         raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
-    body = validate_request(AnswersRequest, request_json(), '{"step": 1000, "questions": ["How are you?"]}')
-    check_lengths(body.questions, get_state().limits)
+    body = read_body(AnswersRequest, '{"step": 1000, "questions": ["How are you?"]}')
     if body.step is not None:
         _answer(run, config, body.step, body.questions)
     stored = read_answers(run)
@@ -103,11 +102,10 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
     stored = read_answers(run).get(step, {})
     decoding = single_reply(config, {}, get_state().limits)
     try:
-        compute_answers(
-            [question for question in dict.fromkeys(questions) if question not in stored],
-            lambda question: get_state().pool.submit(run, snapshot_name(step), ChatMessage(question), decoding),
-            lambda question, answer: add_answer(run, step, question, answer.reply.text),
-        )
+        pool, missing = get_state().pool, [one for one in dict.fromkeys(questions) if one not in stored]
+        submitted = queue_all(missing, lambda one: pool.submit(run, snapshot_name(step), ChatMessage(one), decoding))
+        for question, future in zip(missing, submitted, strict=True):
+            add_answer(run, step, question, wait_for_answer(future).reply.text)
     except UserError as error:
         if step in run.saved_steps():
             raise
@@ -119,7 +117,7 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
 def notes(name: RunName) -> Response:
     """Replace the notes about a run."""
     run = get_state().registry.find(name)
-    body = validate_request(NotesRequest, request_json(), '{"star": true, "hidden": false, "text": ""}')
+    body = read_body(NotesRequest, '{"star": true, "hidden": false, "text": ""}')
     written = Notes(body.star, body.hidden, body.text)
     write_notes(run.path, written)
     return json_response(written._asdict())

@@ -52,24 +52,31 @@ class Generator:
     Args:
         engine: computes with the model.
         codec: that it was trained with.
+        step: training steps of the weights, if they come from a run.
     """
 
-    def __init__(self, engine: LanguageModelEngine, codec: TextCodec) -> None:
-        self.engine, self.codec = engine, codec
+    def __init__(self, engine: LanguageModelEngine, codec: TextCodec, step: int | None = None) -> None:
+        self.engine, self.codec, self.step = engine, codec, step
 
     @classmethod
     def load(cls, run: Run, snapshot: str | None = None, engine: EngineOptions = AUTO) -> Generator:
         """The generator of a run or an exported model; see :func:`load_language_model_engine` for the errors raised."""
         loaded = load_language_model_engine(run, snapshot, engine)
-        return cls(loaded.engine, loaded.codecs.source)
+        return cls(loaded.engine, loaded.codecs.source, loaded.step)
 
     def warn_of_unknown_tokens(self, prompt: str) -> None:
         """Log a warning if the model does not know some tokens of a prompt."""
+        for note in self.notes(prompt):
+            logger.warning("%s", note)
+
+    def notes(self, prompt: str) -> list[str]:
+        """What a person should know about how the model reads a prompt."""
         tokens = dict.fromkeys(self.codec.tokenizer.encode(prompt))
         unknown = [token for token in tokens if token not in self.codec.vocabulary]
-        if unknown:
-            more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
-            logger.warning("the model does not know %s%s of the prompt", ", ".join(unknown[:SHOWN_UNKNOWN]), more)
+        if not unknown:
+            return []
+        more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
+        return [f"the model does not know {', '.join(unknown[:SHOWN_UNKNOWN])}{more} of the prompt"]
 
     def stream(self, prompt: str, length: int, decoding: Decoding, seed: int) -> Iterator[str]:
         """Yield the text that continues a prompt, in pieces, as it is generated.

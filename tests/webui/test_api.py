@@ -63,7 +63,7 @@ def chatbot(shared_results: Path) -> Chatbot:
     return Chatbot.load(Run(shared_results / "tiny"))
 
 
-def chat(client: FlaskClient, text: str = QUESTION, **more: Any) -> Any:
+def chat(client: FlaskClient, text: str | list[Any] = QUESTION, **more: Any) -> Any:
     return client.post("/api/chat", json={"run": "tiny", "text": text, **more})
 
 
@@ -283,6 +283,30 @@ def test_a_sampled_reply_names_its_seed_which_gives_it_again(shared_client: Flas
     scores = [[alternative["score"] for alternative in reply["alternatives"]] for reply in several]
     assert any(max(row) > row[0] for row in scores)
     assert chat(shared_client, decoding=BEAM).get_json()["seed"] is None
+
+
+def test_several_texts_get_their_replies_in_order(client: FlaskClient, results: Path) -> None:
+    """Those that arrive together are decoded together; one without a reply has an error of its own."""
+    texts = ["you see the tree1 ?", "a" * 10_001, "", "i like the song3 ?", *map(str, range(6))]
+    replies = chat(client, texts, decoding=BEAM).get_json()["replies"]
+    bot = Chatbot.load(Run(results / "tiny"))
+    expected = [reply.text for reply in bot.replies(texts, Decoding(method="beam", beam_width=4, n_best=3))]
+    assert [one.get("reply", one.get("error")) for one in replies] == [
+        expected[0],
+        "A text may have at most 10,000 characters, not 10,001.",
+        *expected[2:],
+    ]
+    assert replies[0]["alternatives"] == chat(client, texts[0], decoding=BEAM).get_json()["alternatives"]
+
+
+def test_invalid_lists_of_texts(shared_client: FlaskClient) -> None:
+    assert "text: List should have at most 256 items" in error_of(chat(shared_client, ["x"] * 257), 400)
+    assert "text" in error_of(chat(shared_client, []), 400)
+    assert "text.1" in error_of(chat(shared_client, ["x", 5]), 400)
+    assert "no run" in error_of(chat(shared_client, ["x"], run="missing"), 404)
+    assert "snapshot" in error_of(chat(shared_client, ["x"], snapshot="9M"), 404)
+    streamed = shared_client.post("/api/chat/stream", json={"run": "tiny", "text": ["x"]})
+    assert "only one text" in error_of(streamed, 400)
 
 
 @pytest.mark.slow

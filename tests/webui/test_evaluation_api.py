@@ -16,7 +16,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
 from tests.conftest import edit_config, limited_file_size
 from tests.webui.conftest import error_of
-from webui.evaluation_schemas import EvaluationResults
+from webui.evaluation_api import EvaluationResults
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 

@@ -66,7 +66,7 @@ def lines_of(response: Any) -> list[Any]:
 
 def tokens_of(response: Any) -> list[Any]:
     *blocks, end = lines_of(response)
-    assert set(end) == {"seed", "seconds"}
+    assert set(end) == {"seed", "step", "warnings", "seconds"}
     return [token for block in blocks for token in block["tokens"]]
 
 
@@ -85,6 +85,19 @@ def test_snapshots_write_different_texts(client: FlaskClient, results: Path) -> 
     first, last = Run(results / "writer").snapshots()
     assert text_of(write(client, snapshot=first)) != text_of(write(client, snapshot=last))
     assert text_of(write(client, snapshot=last)) == text_of(write(client)) == text_of(write(client, snapshot="latest"))
+
+
+def test_the_end_names_the_step_which_gives_the_text_again(client: FlaskClient, results: Path) -> None:
+    early = write(client, snapshot=Run(results / "writer").snapshots()[0])
+    assert (lines_of(early)[-1]["step"], lines_of(write(client))[-1]["step"]) == (3, 7)
+    assert text_of(write(client, step=3)) == text_of(early)
+    assert "no weights of step 5" in error_of(write(client, step=5), 404)
+
+
+def test_tokens_of_the_prompt_that_the_model_does_not_know_are_named(client: FlaskClient) -> None:
+    assert lines_of(write(client))[-1]["warnings"] == []
+    (warning,) = lines_of(write(client, prompt="the Ω∀ cat"))[-1]["warnings"]
+    assert warning == "the model does not know Ω, ∀ of the prompt"
 
 
 def test_without_a_seed_texts_differ_and_the_seed_repeats_them(client: FlaskClient) -> None:
@@ -155,6 +168,10 @@ class FakeGenerator:
 
     def __init__(self, blocks: int = 0, error: Exception | None = None) -> None:
         self.may_write, self.stopped, self.error = threading.Semaphore(blocks), threading.Event(), error
+        self.step = 7
+
+    def notes(self, prompt: str) -> list[str]:
+        return []
 
     def explained_stream(self, *request: Any) -> Iterator[list[GeneratedToken]]:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from webui.run_schemas import RunPage
+from webui.run_details import RunPage
 from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
 API_ENDPOINTS = ("api.", "evaluations.", "searches.", "workbench.")

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import current_app, request
 
 from seq2seq_chat.runs.run import Run
 from tests.webui.conftest import REPLY_TIMEOUT, Serve, problems_of
+from webui import security
 
 
 @pytest.fixture
@@ -62,6 +64,78 @@ def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, ex
         assert stored == {"star": True, "hidden": True, "text": "much <b>better</b>"}
         page.goto(f"{address}/runs/2026-05-03")
         expect(page.locator("#run-note")).to_have_text("much <b>better</b>")
+
+
+def test_filters_order_and_place_survive_a_reload_and_back(
+    page: Any, serve: Serve, three_runs: Path, expect: Any
+) -> None:
+    with serve(three_runs) as address:
+        page.set_viewport_size({"width": 1100, "height": 300})
+        page.goto(f"{address}/runs")
+        page.locator("#search").fill("a")
+        page.locator("#task").select_option("conversation")
+        page.locator("#hidden").check()
+        for name in ("Perplexity", "Run", "Run"):
+            page.get_by_role("button", name=name, exact=True).click()
+        assert names(page) == ["gamma", "beta", "alpha"]
+        page.mouse.wheel(0, 120)
+        page.wait_for_function("() => history.state.scroll > 0")
+        place = page.evaluate("() => scrollY")
+
+        def check() -> None:
+            expect(page.locator("#runs tbody tr")).to_have_count(3)
+            expect(page.locator("th[aria-sort=descending]")).to_have_text("Run")
+            assert [page.locator(one).input_value() for one in ("#search", "#task")] == ["a", "conversation"]
+            assert page.locator("#hidden").is_checked()
+            assert page.evaluate("() => scrollY") == place
+
+        page.reload()
+        check()
+        page.locator("#runs tbody th a").first.click()
+        expect(page.locator("h1")).to_have_text(re.compile("gamma"))
+        page.go_back()
+        check()
+        page.locator("#search").fill("nothing has this name")
+        expect(page.locator("#note")).to_contain_text("None of 3 runs matches")
+
+
+def test_runs_without_a_value_come_last_in_both_orders(page: Any, serve: Serve, three_runs: Path) -> None:
+    runs = [{"name": name, "best_perplexity": value} for name, value in (("a", 3.0), ("b", None), ("c", 2.0))]
+    script = """async (runs) => {
+        const { sorted } = await import("/static/js/run_filter.js");
+        const names = (isReversed) => sorted(runs, { by: "perplexity", isReversed }).map(({ name }) => name);
+        return [false, true].map(names);
+    }"""
+    with serve(three_runs) as address:
+        page.goto(f"{address}/runs")
+        assert page.evaluate(script, runs) == [["c", "a", "b"], ["a", "c", "b"]]
+
+
+def test_a_report_opens_without_a_token_in_its_address(
+    page: Any, serve: Serve, three_runs: Path, expect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where browsers do not say that a request comes from the same site, as with http from elsewhere."""
+    run = three_runs / "2026-05-01_12-00-00_alpha"
+    (run / "report.html").write_text("<style>h1 { color: rgb(1, 2, 3) }</style><h1>The report</h1>", encoding="utf-8")
+    (run / "report").mkdir()
+    (run / "report" / "loss.png").write_bytes(b"no image")
+    cross_site = security._is_cross_site
+
+    def without_fetch_metadata() -> bool:
+        environ = {key: value for key, value in request.environ.items() if key != "HTTP_SEC_FETCH_SITE"}
+        with current_app.request_context(environ):
+            return cross_site()
+
+    monkeypatch.setattr(security, "_is_cross_site", without_fetch_metadata)
+    with serve(three_runs, token="open-sesame") as address:
+        page.goto(f"{address}/runs/{run.name}#token=open-sesame")
+        expect(page.locator("#report img")).to_have_count(0)  # until they are wanted
+        with page.expect_popup() as popup:
+            page.get_by_role("button", name="Open report").click()
+        expect(popup.value.locator("h1")).to_have_css("color", "rgb(1, 2, 3)")
+        assert "sesame" not in popup.value.url
+        page.get_by_text("1 figure").click()
+        expect(page.locator("#report figcaption")).to_have_text("report / loss")
 
 
 def test_clipping_spikes_hides_no_beginning_end_or_best_value(page: Any, serve: Serve, three_runs: Path) -> None:

@@ -64,8 +64,11 @@ def test_data_requires_the_token(make_client: MakeClient) -> None:
         assert client.get(path, headers={"Authorization": "Bearer open-sesame"}).status_code != 401
     assert client.post("/api/chat", json=CHAT).status_code == 401
     assert client.post("/api/chat", json=CHAT, headers={"Authorization": "Bearer open-sesame"}).status_code == 200
+    assert client.get("/nothing").status_code == 404
     assert client.get("/api/runs?token=open-sesame").status_code == 401  # URLs end up in logs
-    assert client.get("/files/tiny/report.png?token=open-sesame").status_code == 404
+    assert client.get("/files/tiny/report.png?token=open-sesame").status_code == 401
+    for token, status in (("open-sesame", 404), ("open", 401)):  # of a form that opens a page of a report
+        assert client.post("/files/tiny/report.png", data={"token": token}).status_code == status
 
 
 def test_pages_and_health_check_have_no_data_and_need_no_token(make_client: MakeClient) -> None:

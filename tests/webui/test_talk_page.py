@@ -137,6 +137,18 @@ def test_two_snapshots_talk_with_a_seed(page: Any, shared_server: str, expect: A
     assert talk(page, "hello", 6) == first
 
 
+def test_a_conversation_survives_a_reload(page: Any, shared_server: str, expect: Any) -> None:
+    open_two(page, shared_server)
+    replies = talk(page, "hello", 3)
+    summary = page.locator("#summary").inner_text()
+    page.reload()
+    expect(page.locator(".talk-turn p")).to_have_text(["hello", *replies])
+    expect(page.locator("#summary")).to_have_text(summary)
+    expect(page.locator("#partner")).to_have_value("other")
+    expect(page.locator("#partner-snapshot")).to_have_value("10")
+    assert talk(page, "hello", 3) != replies  # another seed
+
+
 def test_stop(page: Any, shared_server: str, expect: Any) -> None:
     open_page(page, shared_server, "/talk?run=tiny")
     hold(page, "**/api/chat")

@@ -25,6 +25,7 @@ from tests.webui.conftest import (
     open_page,
     problems_of,
     serving,
+    set_decoding,
     set_view,
     submit,
 )
@@ -115,6 +116,25 @@ def test_lines_are_translated_one_by_one(page: Any, server: str, results: Path, 
     expect(page.locator("#output > li, #details:visible, #copy:visible")).to_have_count(0)
     expect(page.locator("#text")).to_have_value("")
     expect(page.locator("#text")).to_be_focused()
+
+
+def test_a_link_translates_the_same_lines_again(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/translate?run=words")
+    set_decoding(page, "Sampling", {"Temperature": 3})
+    translations = translate(page, "\n".join(LINES)).locator(".translated").all_inner_texts()
+    page.get_by_role("button", name="Link").click()
+    link = page.locator("#note a").get_attribute("href")
+    for url, note in (
+        (link, "The same translation as when the link was made."),
+        (link.replace("replies%22%3A%5B%22", "replies%22%3A%5B%22x"), "The model now translates differently."),
+        (link.replace("%22words%22", "%22gone%22"), "The translation cannot be computed again: There is no run"),
+    ):
+        other = page.context.browser.new_context().new_page()
+        other.goto(url)
+        expect(other.locator("#note")).to_contain_text(note, timeout=REPLY_TIMEOUT)
+        if "same" in note:
+            assert other.locator(".translated").all_inner_texts() == translations
+        other.context.close()
 
 
 @pytest.mark.smoke

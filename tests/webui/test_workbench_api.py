@@ -20,18 +20,18 @@ from seq2seq_chat.runs.summary import Notes, read_notes, write_notes
 from seq2seq_chat.system.errors import UserError
 from tests.conftest import edit_config
 from tests.webui.conftest import MakeClient, Serve, error_of
-from webui.api import compute_answers
+from webui.api import queue_all, wait_for_answer
 from webui.app import close_app
 from webui.limits import Limits
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
-from webui.run_watch import RunWatch
+from webui.run_registry import RunWatch
 
 TIMEOUT = 120.0
 Cli = Callable[..., Any]
 
 
 def test_events_tell_what_has_changed(client: FlaskClient, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webui.run_watch.INTERVAL", 0.01)
+    monkeypatch.setattr("webui.run_registry.INTERVAL", 0.01)
     monkeypatch.setattr("webui.run_registry.LISTING_TTL", 0.0)
     response = client.get("/api/events", buffered=False)
     assert response.mimetype == "text/event-stream"
@@ -77,7 +77,7 @@ def test_pages_that_follow_the_runs_leave_threads_for_others(serve: Serve, resul
 
 
 def test_many_readers_share_one_look_at_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webui.run_watch.INTERVAL", 60.0)
+    monkeypatch.setattr("webui.run_registry.INTERVAL", 60.0)
     looks = iter([[{"name": "one"}]])
     watch = RunWatch(lambda: next(looks))
     assert all(watch.changes().runs == [{"name": "one"}] for _ in range(50))
@@ -170,34 +170,29 @@ def test_checkpoints_answer_questions_once(client: FlaskClient, results: Path, m
     assert more["unanswered"] == [20, 10]
 
 
-def test_questions_wait_for_room_in_the_queue(client: FlaskClient) -> None:
-    queue, stored = list[int](), list[Any]()
+def test_questions_wait_for_room_in_the_queue() -> None:
+    queue, futures = list[int](), [Future[Answer]() for _ in range(5)]
 
-    def submit(key: int) -> Future[Any]:
+    def submit(key: int) -> Future[Answer]:
         if len(queue) == 2:
             raise ServerBusy("busy")
         queue.append(key)
-        future: Future[Any] = Future()
-        future.set_result(f"answer {key}")
-        return future
+        return futures[key]
 
-    def store(key: int, answer: Any) -> None:
+    for key, future in enumerate(queue_all(range(5), submit)):
+        assert future is futures[key]
         queue.remove(key)
-        stored.append(answer)
-
-    with client.application.app_context():
-        compute_answers(range(5), submit, store)
-        assert stored == [f"answer {key}" for key in range(5)]
-        queue.extend([7, 8])  # of others
-        with pytest.raises(ServerBusy):
-            compute_answers(range(5), submit, store)
+    queue.extend([7, 8])  # of others
+    with pytest.raises(ServerBusy):
+        next(queue_all(range(5), submit))
 
 
 def test_after_an_error_the_remaining_questions_are_cancelled(client: FlaskClient) -> None:
-    futures: list[Future[Answer]] = [Future() for _ in range(3)]
+    futures = [Future[Answer]() for _ in range(3)]
     futures[0].set_exception(UserError("damaged"))
     with client.application.app_context(), pytest.raises(ModelUnavailable, match="damaged"):
-        compute_answers(range(3), futures.__getitem__, lambda key, answer: None)
+        for future in queue_all(range(3), futures.__getitem__):
+            wait_for_answer(future)
     assert [future.cancelled() for future in futures] == [False, True, True]
 
 

@@ -14,7 +14,7 @@ from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
-from tests.webui.conftest import REPLY_TIMEOUT, open_page, serving
+from tests.webui.conftest import REPLY_TIMEOUT, download, open_page, serving
 
 TEXT = "the cat sat on a mat.\n"
 SAMPLE = Decoding(method="sample")
@@ -66,6 +66,34 @@ def test_two_snapshots_write_side_by_side(page: Any, server: str, results: Path,
     page.get_by_label("Beside it").select_option("")
     assert len(tokens_text(write(page, "", 40, 1))) == 40
     expect(texts).to_have_count(1)
+
+
+def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/write?run=writer")
+    page.get_by_label("Top k").fill("3")
+    page.get_by_label("Top p").fill("0.9")
+    with page.expect_request("**/api/generate") as request:
+        text = tokens_text(write(page, "the Ω", 40, 4))
+    assert {"top_k": 3, "top_p": 0.9}.items() <= request.value.post_data_json.items()
+    note = page.locator(".text-note")
+    expect(note).to_have_text("Note: the model does not know Ω of the prompt.")
+    page.reload()
+    assert tokens_text(page.locator(".written")) == text
+    assert [page.locator(name).input_value() for name in ("#text", "#top_k", "#seed")] == ["the Ω", "3", "4"]
+    page.locator(".token").nth(3).hover()
+    expect(page.locator("#details tr")).to_have_count(5)
+    assert download(page, page.get_by_role("button", name="Download").click) == f"the Ω{text}"
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(note).to_contain_text("The text was copied")
+    assert page.evaluate("() => navigator.clipboard.readText()") == f"the Ω{text}"
+    page.get_by_role("button", name="Link").click()
+    other = page.context.browser.new_context().new_page()
+    other.goto(note.locator("a").get_attribute("href"))
+    expect(other.locator(".text-note")).to_contain_text("The same text as when the link was made.", timeout=60_000)
+    assert tokens_text(other.locator(".written")) == text
+    assert other.locator("#top_p").input_value() == "0.9"
+    other.context.close()
 
 
 def test_tokens_show_their_alternatives(page: Any, server: str, results: Path, expect: Any) -> None:

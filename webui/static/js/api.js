@@ -1,5 +1,5 @@
 // Client of the server's HTTP API.
-import { address, byId } from "./dom.js";
+import { address, byId, element } from "./dom.js";
 
 /** An error message of the server; `status` is 0 if the server does not respond. */
 export class ApiError extends Error {
@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-const UNREACHABLE = "The server does not respond. It may have been stopped; your conversation is kept.";
+const UNREACHABLE = "The server does not respond. It may have been stopped.";
 
 const TOKEN = `token:${address("/")}`; // the storage is shared with other servers behind the same proxy
 let token = tokenFromUrl() ?? storedToken();
@@ -41,7 +41,14 @@ function storeToken(value) {
   }
 }
 
-export const withToken = (path) => address(path) + (token ? `?${new URLSearchParams({ token })}` : "");
+/** A form whose button opens a page of the server in a new tab, with the token in its body, so that no log or history has it. */
+export function openingForm(path, title) {
+  const field = element("input", { type: "hidden", name: "token" });
+  const form = element("form", { method: "post", action: address(path), target: "_blank", rel: "noopener" }, field,
+    element("button", { class: "btn btn-sm btn-soft" }, title));
+  form.addEventListener("submit", () => { field.value = token ?? ""; });
+  return form;
+}
 
 /** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
 export async function fetchJson(path, options = {}) {

@@ -8,13 +8,14 @@ import { loadConversation, saveConversation } from "./conversation_store.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState, timedName } from "./dom.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
-import { RunPicker } from "./run_picker.js";
+import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
 
 const MAX_HISTORY = 1_000_000; // characters in a request; the server uses fewer, and says so
 const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
 
 let conversation = new Conversation();
+let hint = ""; // about the run
 let pending = null; // {turn, controller} of the current request
 const states = new Map(); // of turns by id, as turnElements() expects them
 const boxes = new Map(); // the elements of turns by id
@@ -29,15 +30,17 @@ const actions = { edit, select, showReply, request: requestReply, copy: copyRepl
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    const hint = picker.hasRuns ? "No run to chat with: none has a checkpoint yet. It will appear here. Train another with " : "No runs yet. The first will appear here. Train one with ";
-    note.replaceChildren(hint, element("code", {}, "seq2seq-chat train configs/quickstart.json"), ".");
+    note.replaceChildren(picker.hasRuns ? "No run to chat with: none has a checkpoint yet. It will appear here." : "No runs yet. The first will appear here.", ...trainingHint());
+    byId("welcome").hidden = true; // there is nobody to talk to
     return;
   }
   form.setRun(details);
+  draw();
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
   else if (details.newest_step === null) note.textContent = "This run has no checkpoint yet; wait for its training to save one, or choose another.";
   else if (details.state === "training") note.textContent = "This run is still training; replies come from its newest checkpoint.";
   else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
+  hint = note.textContent;
 }
 
 function showError(error) {
@@ -93,10 +96,13 @@ function open(record) {
   draw();
   scrollToEnd();
   composer.text.focus();
+  composer.sent = conversation.path.map((turn) => turn.text);
+  const last = conversation.path.map(replyOf).findLast(Boolean);
+  if (last && picker.hasRuns) picker.select(last);
 }
 
 function canRequest() {
-  if (!pending && !picker.selection.run) note.textContent = "There is no run to chat with yet.";
+  if (!pending && !picker.selection.run) note.textContent ||= "There is no run to chat with yet.";
   return !pending && Boolean(picker.selection.run);
 }
 
@@ -140,6 +146,7 @@ function decodingFor(turn, another) {
 
 async function requestReply(turn, another = false) {
   if (!canRequest()) return;
+  note.textContent = hint;
   const { run, snapshot } = picker.selection;
   const decoding = decodingFor(turn, another);
   const { context_turns: contextTurns = 1 } = picker.details ?? {};
@@ -162,8 +169,10 @@ async function answer(turn, body, asReply) {
   const showText = (text) => {
     const follow = isScrolledToEnd();
     indicator.show(text);
+    shown = text;
     if (follow) scrollToEnd();
   };
+  let shown = ""; // so far
   let failure = null;
   try {
     const reply = await streamChat(body, controller.signal, showText, indicator.note);
@@ -173,7 +182,7 @@ async function answer(turn, body, asReply) {
   } catch (error) {
     if (error.name !== "AbortError" && !(error instanceof ApiError)) console.error(error);
     failure = error;
-    states.set(turn.id, error.name === "AbortError" ? { stopped: true } : { error: error.message });
+    states.set(turn.id, error.name === "AbortError" ? { stopped: true, text: shown } : { error: error.message });
     if (error.status === 404) picker.refresh(true);
   }
   const follow = isScrolledToEnd();

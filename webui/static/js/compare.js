@@ -5,7 +5,7 @@ import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
-import { RunPicker, isSnapshot, shortName, snapshotLabel } from "./run_picker.js";
+import { RunPicker, isSnapshot, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
 
 const MAX_COLUMNS = 12;
 const MAX_SAVED = 50; // turns restored after a reload
@@ -25,8 +25,9 @@ let pending = null; // the AbortController of the current requests
 const cells = new Map(); // the elements of results, by turn
 
 function showRun(details) {
-  note.textContent = details ? "" : "No runs to compare yet. Train one first.";
+  note.textContent = "";
   if (details) form.setRun(details);
+  else note.replaceChildren("No runs to compare yet.", ...trainingHint());
 }
 
 const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot;
@@ -104,7 +105,9 @@ function resultElement(turn, result, column) {
   if (result?.reply) return replyMessage(result.reply, label, labelsOf(column.task));
   if (result?.error) return errorMessage(result.error, () => request(turn, [column]));
   if (result === STOPPED) return errorMessage("Stopped.", () => request(turn, [column]));
-  return element("p", { class: "muted" }, "–");
+  const ask = element("button", { type: "button", class: "btn btn-sm btn-soft" }, "Reply"); // the column is newer than the turn
+  ask.addEventListener("click", () => request(turn, [column]));
+  return ask;
 }
 
 function scrollToEnd() {

@@ -1,4 +1,4 @@
-// The message box: Enter sends, Shift + Enter starts a new line, arrow up recalls the last message.
+// The message box: Enter sends, Shift + Enter starts a new line, arrow up recalls earlier messages.
 import { byId, formatNumber } from "./dom.js";
 
 export class Composer {
@@ -16,9 +16,10 @@ export class Composer {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
         this.send(onSend);
-      } else if (event.key === "ArrowUp" && this.text.value === "" && this.sent.length) {
+      } else if (event.key === "ArrowUp" && (this.text.value === "" || this.text.value === this.sent[this.recalled])) {
         event.preventDefault();
-        this.setText(this.sent.at(-1));
+        this.recalled = Math.max(0, this.text.value === "" ? this.sent.length - 1 : this.recalled - 1);
+        this.setText(this.sent[this.recalled] ?? "");
       }
     });
     this.text.addEventListener("input", () => this.resize());
@@ -26,7 +27,8 @@ export class Composer {
 
   send(onSend) {
     const text = this.text.value.trim();
-    if (text && onSend(text) !== false) {
+    const isTooLong = !this.keepsText && this.length(text) > this.maxLength; // the count says so
+    if (text && !isTooLong && onSend(text) !== false) {
       this.sent.push(text);
       if (!this.keepsText) this.setText("");
     }
@@ -44,7 +46,7 @@ export class Composer {
     this.text.style.height = `${Math.min(this.text.scrollHeight, this.maxHeight)}px`;
     const length = this.length(this.text.value);
     const isLong = length > this.maxLength * 0.8;
-    byId("count").textContent = isLong ? ` · ${formatNumber(length)} of ${formatNumber(this.maxLength)} characters` : "";
+    byId("count").textContent = isLong ? ` · ${formatNumber(length)} of ${formatNumber(this.maxLength)} characters${length > this.maxLength ? "; shorten the text" : ""}` : "";
     byId("count").classList.toggle("over-limit", length > this.maxLength);
   }
 }

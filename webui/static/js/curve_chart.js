@@ -59,7 +59,7 @@ export class CurveChart {
       cursor: { drag: { x: true, y: false, setScale: false } },
       scales: {
         x: { time: false, range: () => this.view.zoom },
-        y: { distr: log ? 3 : 1, log: 2, range: () => this.valueRange() },
+        y: { distr: log ? 3 : 1, log: 10, range: () => this.valueRange() },
       },
       axes: [{ ...axis, values: formatTicks }, { ...axis, values: formatTicks, size: 64 }],
       series: [{ label: "step", value: (_, step) => (step === null ? "–" : formatNumber(step)) }, ...lines.map((line) => this.series(line, single))],

@@ -158,7 +158,7 @@ export class DecodingForm {
     const low = option.minimum ?? option.above;
     const high = option.maximum ?? option.below;
     const from = low === null ? "" : option.minimum === null ? ` above ${low}` : ` from ${low}`;
-    const to = high === null ? "" : option.maximum === null ? ` below ${high}` : ` to ${high}`;
-    return `${kind}${from}${to}. The last valid value is used until then.`;
+    const to = high === null ? "" : option.maximum === null ? `below ${high}` : option.minimum === null ? `up to ${high}` : `to ${high}`;
+    return `${[kind + from, to].filter(Boolean).join(from && to && (option.minimum === null || option.maximum === null) ? " and " : " ")}. The last valid value is used until then.`;
   }
 }

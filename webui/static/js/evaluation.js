@@ -35,9 +35,7 @@ async function showNext() {
   enable(false);
   status.textContent = "The models are replying …";
   pair = await fetchJson(`${path}/pair`, { body: { judge } });
-  byId("progress").max = pair.items;
-  byId("progress").value = pair.voted;
-  byId("note").textContent = `${formatNumber(pair.voted)} of ${formatNumber(pair.items)} pairs`;
+  showProgress(pair.voted, pair.items);
   for (const button of buttons) button.setAttribute("aria-pressed", "false");
   byId("prompt").textContent = pair.prompt;
   showReply("left", pair.left);
@@ -52,8 +50,13 @@ async function showNext() {
   }
 }
 
+function showProgress(voted, items) {
+  Object.assign(byId("progress"), { max: items, value: voted });
+  byId("note").textContent = `${formatNumber(voted)} of ${formatNumber(items)} pairs`;
+}
+
 async function vote(choice) {
-  const { item } = pair;
+  const { item, voted, items } = pair;
   enable(false);
   const systems = await fetchJson(`${path}/votes`, { body: { judge, item, choice } });
   pair = null;
@@ -61,6 +64,7 @@ async function vote(choice) {
   if (choice === "left" || choice === "right") byId(choice).classList.add("preferred");
   for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.choice === choice));
   status.textContent = "Your vote is saved.";
+  showProgress(voted + 1, items);
   next.hidden = false;
   next.focus();
   if (!byId("results").hidden) await showResults();
@@ -71,7 +75,8 @@ async function attempt(action) {
   try {
     await action();
   } catch (error) {
-    status.textContent = error.message;
+    const isLost = error.status === 0 && pair !== null;
+    status.textContent = isLost ? `${error.message} Your vote may not be stored; vote again, it counts once.` : error.message;
     enable(pair !== null && pair.item !== null);
     next.hidden = pair !== null && error.status !== 409;
   }
@@ -104,7 +109,10 @@ byId("judge-form").addEventListener("submit", (event) => {
   byId("judging").hidden = false;
   attempt(showNext);
 });
-byId("judge-form").hidden = false; // now that it is not submitted to the server
+const { evaluations } = await fetchJson("/api/evaluations").catch(() => ({ evaluations: [{ name }] }));
+const exists = evaluations.some((one) => one.name === name);
+if (!exists) byId("note").textContent = "There is no such evaluation. It may have been moved or deleted; choose another.";
+byId("judge-form").hidden = byId("results-hint").parentElement.hidden = !exists; // now that the form is not submitted to the server
 for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice)));
 next.addEventListener("click", () => attempt(showNext));
 byId("show-results").addEventListener("click", () => attempt(showResults));

@@ -2,12 +2,12 @@
 import { fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
 import { address, byId, counted, element, formatNumber, labelCells } from "./dom.js";
-import { RunPicker, modelLabel } from "./run_picker.js";
+import { RunPicker, modelLabel, trainingHint } from "./run_picker.js";
 
 const form = new DecodingForm();
 const note = byId("note");
 const prompts = byId("prompts");
-const picker = new RunPicker((details) => { if (details) form.setRun(details); }, report);
+const picker = new RunPicker((details) => (details ? form.setRun(details) : note.replaceChildren("No run to judge yet.", ...trainingHint())), report);
 let columns = []; // {run, snapshot, decoding}
 
 function report(error) {

@@ -44,7 +44,7 @@ function explanation(answer, label, labels, link) {
   const summary = element("summary", {}, element("span", { class: "why" }, "why"),
     element("span", { class: "meta" }, ` ${label} · ${formatSeconds(answer.seconds)}`,
       answer.unknown_words.length ? element("span", { class: "tag" }, `${answer.unknown_words.length} unknown`) : null));
-  const details = element("details", { class: "why-box" }, summary);
+  const details = element("details", { class: "why-box", "aria-live": "off" }, summary);
   details.addEventListener("toggle", () => { // built when first opened, to keep long conversations light
     if (details.open && details.children.length === 1) {
       details.append(element("div", { class: "why-inner" }, hypotheses(answer, labels), attention(answer, labels), unknownWords(answer), facts(answer, labels), link && element("p", { class: "mt-3" }, link)));

@@ -1,7 +1,7 @@
 // The page of one run: state, learning curves, sample replies, checks, report, configuration.
-import { fetchImage, fetchJson, withToken } from "./api.js";
+import { fetchImage, fetchJson, openingForm } from "./api.js";
 import { CurvePanel } from "./curve_panel.js";
-import { address, byId, element, formatNumber, timeAgo } from "./dom.js";
+import { address, byId, counted, element, formatNumber, timeAgo } from "./dom.js";
 import { followRuns } from "./events.js";
 import { labelsOf } from "./labels.js";
 import { askForNote, saveNotes, starButton } from "./notes.js";
@@ -89,15 +89,18 @@ function definitions(entries) {
 
 function report(files) {
   byId("report-section").hidden = !files.length;
-  const figures = files.map((file) => {
-    const path = `/files/${encodeURIComponent(name)}/${encodeURIComponent(file)}`;
-    const title = file.replaceAll("--", " / ").replace(/\.[a-z]+$/, "").replaceAll("_", " ");
-    if (file.endsWith(".html")) return element("p", {}, element("a", { href: withToken(path), target: "_blank", rel: "noopener" }, `Open ${title}`));
-    const image = element("img", { alt: title, loading: "lazy" });
-    fetchImage(path).then((url) => { image.src = url; }, () => image.replaceWith("(could not be loaded)"));
-    return element("figure", {}, image, element("figcaption", { class: "muted" }, title));
-  });
-  byId("report").replaceChildren(...figures);
+  const pathOf = (file) => `/files/${encodeURIComponent(name)}/${encodeURIComponent(file)}`;
+  const titleOf = (file) => file.replaceAll("--", " / ").replace(/\.[a-z]+$/, "").replaceAll("_", " ");
+  const pages = files.filter((file) => file.endsWith(".html"));
+  const images = files.filter((file) => !pages.includes(file));
+  const figure = (file) => {
+    const image = element("img", { alt: titleOf(file) });
+    fetchImage(pathOf(file)).then((url) => { image.src = url; }, () => image.replaceWith("(could not be loaded)"));
+    return element("figure", {}, image, element("figcaption", { class: "muted" }, titleOf(file)));
+  };
+  const figures = element("details", { class: "more" }, element("summary", {}, counted(images.length, "figure")));
+  figures.addEventListener("toggle", () => figures.append(...images.map(figure)), { once: true });
+  byId("report").replaceChildren(...pages.map((file) => openingForm(pathOf(file), `Open ${titleOf(file)}`)), images.length ? figures : "");
 }
 
 function show(run) {
@@ -147,6 +150,7 @@ byId("edit-note").addEventListener("click", async () => {
 await refresh();
 followRuns((runs, removed) => {
   const run = runs.find((other) => other.name === shown?.name);
+  if (shown !== null) note.textContent = ""; // the server is back
   const isNews = run && Object.keys(run).some((key) => JSON.stringify(run[key]) !== JSON.stringify(shown[key]));
   if (shown === null || isNews || removed.includes(shown.name)) refresh();
 }, (error) => { note.textContent = error.message; });

@@ -3,16 +3,14 @@ import { taskTitle } from "./run_fields.js";
 import { shortName } from "./run_picker.js";
 import { matches } from "./select_search.js";
 
-const number = (value, missing = Infinity) => value ?? missing;
-
-/** The orders of the table: a key for each run, and whether the highest comes first. */
+/** The orders of the table: a key for each run, null if it has none, and whether the highest comes first. */
 export const ORDERS = {
   newest: { title: "Newest", key: (run) => (shortName(run.name) === run.name ? "" : run.name), highestFirst: true },
   name: { title: "Run", key: (run) => shortName(run.name).toLowerCase() },
   state: { title: "State", key: (run) => run.state },
   step: { title: "Step", key: (run) => run.step, highestFirst: true },
-  perplexity: { title: "Perplexity", key: (run) => number(run.best_perplexity) },
-  bleu: { title: "BLEU", key: (run) => number(run.best_bleu, -1), highestFirst: true },
+  perplexity: { title: "Perplexity", key: (run) => run.best_perplexity },
+  bleu: { title: "BLEU", key: (run) => run.best_bleu, highestFirst: true },
   changed: { title: "Changed", key: (run) => run.changed, highestFirst: true },
 };
 
@@ -22,10 +20,11 @@ export function isShown(run, { search, state, task, starred, hidden }) {
     && (!state || run.state === state) && (!task || run.task === task) && (!starred || run.notes.star) && (hidden || !run.notes.hidden);
 }
 
-/** Runs in an order of ORDERS, or the opposite one. */
+/** Runs in an order of ORDERS, or the opposite one; those without a key come last. */
 export function sorted(runs, { by, isReversed }) {
   const { key, highestFirst = false } = ORDERS[by];
   const direction = highestFirst === isReversed ? 1 : -1;
   const keys = new Map(runs.map((run) => [run, key(run)]));
-  return [...runs].sort((one, other) => (keys.get(one) < keys.get(other) ? -direction : keys.get(one) > keys.get(other) ? direction : 0));
+  const compare = (one, other) => (one === null || other === null ? (one === null) - (other === null) : direction * ((one > other) - (one < other)));
+  return [...runs].sort((one, other) => compare(keys.get(one), keys.get(other)));
 }

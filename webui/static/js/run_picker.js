@@ -1,6 +1,6 @@
 // Selects for the run and the snapshot.
 import { fetchJson } from "./api.js";
-import { address, byId, formatNumber, loadState, saveState, setOptions } from "./dom.js";
+import { address, byId, element, formatNumber, loadState, saveState, setOptions } from "./dom.js";
 import { hasReplies, pathOf } from "./labels.js";
 import { isTraining } from "./run_fields.js";
 import { addSearch } from "./select_search.js";
@@ -12,15 +12,17 @@ export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/
 
 export const isSnapshot = (name) => name !== "latest" && name !== "best";
 
-/** "latest", "best" or "step 10". */
-export const snapshotLabel = (name) => (isSnapshot(name) ? `step ${name}` : name);
+/** "step 10", or "latest" or "best" with the step of the weights if it is known. */
+export const snapshotLabel = (name, step = null) => (isSnapshot(name) ? `step ${name}` : step === null ? name : `${name}, step ${formatNumber(step)}`);
+
+/** What to do if there is no run for a page. */
+export const trainingHint = (config = "quickstart") => [" Train one with ", element("code", {}, `seq2seq-chat train configs/${config}.json`), "."];
 
 /** "quickstart · latest, step 10 · beam 5"; the step is that of the answer, if there is one. */
 export function modelLabel({ run, snapshot, decoding, answer }) {
   const method = decoding.method ?? "";
   const width = method === "beam" && decoding.beam_width ? ` ${decoding.beam_width}` : "";
-  const step = answer?.step !== undefined && answer.step !== null && !isSnapshot(snapshot) ? `, step ${formatNumber(answer.step)}` : "";
-  return [shortName(run), snapshotLabel(snapshot) + step, method + width].filter(Boolean).join(" · ");
+  return [shortName(run), snapshotLabel(snapshot, answer?.step), method + width].filter(Boolean).join(" · ");
 }
 
 /**
@@ -82,14 +84,15 @@ export class RunPicker {
     return (await fetchJson(`/api/runs/${encodeURIComponent(name)}`).catch(() => ({ name }))).name;
   }
 
-  /** Whether there may be a first run, or newer weights, at any time. */
+  /** Whether there may be a first run, one that was moved back, or newer weights, at any time. */
   get isChanging() {
     const run = this.runs.get(this.runSelect.value);
-    return this.runSelect.value === "" || (run !== undefined && (isTraining(run) || isTraining(this.details ?? run)));
+    return run === undefined || isTraining(run) || isTraining(this.details ?? run);
   }
 
   /** The selection is remembered for each page, and the last one of all for pages without a task; a reload keeps it. */
   save() {
+    if (!this.details) return; // the run is missing
     const { run, snapshot } = this.selection;
     for (const path of [null, pathOf(this.details.task)]) saveState(this.stateName(path), { run, snapshot });
     if (new URLSearchParams(location.search).has("run")) history.replaceState(null, "", `?${new URLSearchParams({ run, snapshot })}${location.hash}`);
@@ -127,6 +130,7 @@ export class RunPicker {
     else this.selectDefault();
     if (isMissing && this.reported !== selected) this.onError(new Error(`There is no run “${selected}”. It may have been moved or deleted; choose another.`));
     this.reported = isMissing ? selected : null;
+    if (isMissing) this.details = null;
   }
 
   /** The newest run with weights for this page; at a first visit the newest of all, which may open its own page. */
@@ -134,6 +138,13 @@ export class RunPicker {
     const isFirstVisit = this.path === "/" && loadState("model") === null;
     const usable = [...this.runs.values()].filter((run) => run.newest_step !== null);
     this.runSelect.value = (isFirstVisit ? usable[0] : usable.find((run) => this.accepts(run.task)))?.name ?? "";
+  }
+
+  /** Select a run if it is there, with a snapshot. */
+  async select({ run, snapshot }) {
+    if (!this.runs.has(run)) return;
+    this.runSelect.value = run;
+    await this.loadRun(snapshot);
   }
 
   async loadRun(snapshot = null) {

@@ -16,9 +16,17 @@ const runs = new Map(); // name → summary
 const selected = new Set(loadState("compared-runs") ?? []);
 const curves = new CurvePanel(byId("curves"));
 let isOpen = loadState("comparison-open") ?? false;
-let order = { by: "newest", isReversed: false };
+const view = new URLSearchParams(location.search); // the filters and the order, which a reload and Back keep
+let order = { by: view.get("sort") in ORDERS ? view.get("sort") : "newest", isReversed: view.has("reversed") };
 
 const filters = () => ({ search: byId("search").value.trim(), state: byId("state").value, task: byId("task").value, starred: byId("starred").checked, hidden: byId("hidden").checked });
+
+/** Put the filters and the order into the address, and the scroll position beside it. */
+function saveView() {
+  const sort = order.by === "newest" ? "" : order.by;
+  const entries = Object.entries({ ...filters(), sort, reversed: order.isReversed }).filter(([, value]) => value);
+  history.replaceState({ scroll: scrollY }, "", entries.length ? `?${new URLSearchParams(entries)}` : location.pathname);
+}
 
 function cell(label, ...content) {
   return element("td", { class: "stack", "data-label": label }, content);
@@ -68,6 +76,7 @@ async function editNote(run) {
 function describe(shown) {
   if (!runs.size) return "";
   const training = [...runs.values()].filter(isTraining).length;
+  if (!shown) return `None of ${counted(runs.size, "run")} matches; change the search or the filters.`;
   return `${shown < runs.size ? `${formatNumber(shown)} of ` : ""}${counted(runs.size, "run")}${training ? `, ${training} training` : ""}`;
 }
 
@@ -87,11 +96,12 @@ function updateRow(run) {
 }
 
 function draw() {
-  table.hidden = byId("filters").hidden = !runs.size;
+  byId("filters").hidden = !runs.size;
   byId("empty").hidden = runs.size > 0;
   const chosen = filters();
   const shown = sorted([...runs.values()].filter((run) => isShown(run, chosen)), order);
   note.textContent = describe(shown.length);
+  table.hidden = !shown.length;
   const body = table.tBodies[0];
   const wanted = shown.map(updateRow);
   const isUnchanged = wanted.length === body.rows.length && wanted.every((row, index) => body.rows[index] === row);
@@ -160,12 +170,22 @@ function sortBy(by, isReversed = false) {
   drawHead();
   table.tHead.querySelectorAll("button")[focused]?.focus();
   draw();
+  saveView();
 }
 
 byId("sort").append(...Object.entries(ORDERS).map(([by, { title }]) => new Option(title, by)));
 byId("sort").addEventListener("change", () => sortBy(byId("sort").value));
+byId("sort").value = order.by;
+for (const id of ["search", "state", "task"]) byId(id).value = view.get(id) ?? "";
+for (const id of ["starred", "hidden"]) byId(id).checked = view.has(id);
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
-byId("filters").addEventListener("input", draw);
+byId("filters").addEventListener("input", () => {
+  draw();
+  saveView();
+});
+document.addEventListener("scrollend", saveView);
+history.scrollRestoration = "manual";
+let scroll = history.state?.scroll ?? null; // when the page was left
 byId("clear").addEventListener("click", () => {
   selected.clear();
   table.querySelectorAll("tbody input:checked").forEach((box) => { box.checked = false; });
@@ -186,5 +206,7 @@ followRuns((changed, removed, isFirst) => {
   }
   for (const run of changed) runs.set(run.name, run);
   draw();
+  if (scroll !== null) scrollTo({ top: scroll, behavior: "instant" });
+  scroll = null;
   if (isFirst || removed.length || changed.some(({ name }) => selected.has(name))) showSelection();
 }, (error) => { note.textContent = error.message; });

@@ -3,7 +3,7 @@ import { ApiError, fetchLines } from "./api.js";
 import { byId, element } from "./dom.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
-import { RunPicker } from "./run_picker.js";
+import { RunPicker, trainingHint } from "./run_picker.js";
 import { SourceTokens, alternatives, rankingTable } from "./search_details.js";
 import { END, SearchModel, decimal, percent } from "./search_model.js";
 import { requestOfUrl, searchPath } from "./search_request.js";
@@ -28,7 +28,7 @@ let player = null; // the timer of the replay
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.textContent = "No run to search with yet.";
+    note.replaceChildren("No run to search with yet.", ...trainingHint());
     return;
   }
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;

@@ -71,7 +71,7 @@ export class SearchModel {
     const end = node.word === END ? "Finished" : null;
     if (node.droppedAt <= step) return `${end ? "Finished, but d" : "D"}ropped at step ${node.droppedAt}: ${end ? "others" : "the continuations of others"} rank better`;
     if (rank >= 0 && end) return `Finished: ${place(rank)} of ${beam.length} hypotheses`;
-    if (rank >= 0 && this.ranking && step === this.steps) return `Not finished when the search was: ${place(rank)} of ${beam.length} hypotheses`;
+    if (rank >= 0 && this.ranking && step === this.steps) return `Unfinished when the search ended: ${place(rank)} of ${beam.length} hypotheses`;
     if (rank >= 0) return `Kept: ${place(rank)} of ${beam.length} hypotheses`;
     return `Kept at step ${node.depth}, and continued`;
   }

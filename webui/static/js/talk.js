@@ -1,11 +1,11 @@
 // The page on which two models talk to each other, or one with itself.
 import { ApiError, chat, fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, counted, download, element, timedName } from "./dom.js";
+import { byId, copyToClipboard, counted, download, element, loadState, saveState, timedName } from "./dom.js";
 import { errorMessage } from "./messages.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
-import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
+import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
 import { addSearch } from "./select_search.js";
 import { asJson, asMarkdown, asText, isTalk, speakerOf } from "./talk_record.js";
 
@@ -19,14 +19,15 @@ const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/");
 
 const link = openedLink("talk", isTalk, byId("summary"));
-let wantedPartner = link?.models[1]; // until the user chooses another
+const saved = link ? null : loadState("talk"); // what was shown before a reload
+let wantedPartner = (link ?? saved)?.models[1]; // until the user chooses another
 let talk = null; // the conversation that is shown, as in talk_record.js
 let pending = null; // the AbortController of a conversation
 
 async function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.textContent = "No run to talk with yet.";
+    note.replaceChildren("No run to talk with yet.", ...trainingHint());
     return;
   }
   form.setRun(details);
@@ -40,7 +41,7 @@ async function showRun(details) {
 
 async function showPartner() {
   try {
-    const { snapshots } = partner.value === ITSELF ? picker.details : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
+    const { snapshots } = partner.value === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
     const selected = wantedPartner?.snapshot ?? partnerSnapshot.value; // may have changed during the request
     partnerSnapshot.replaceChildren(...snapshots.map((name) => new Option(snapshotLabel(name), name)));
     if (snapshots.includes(selected)) partnerSnapshot.value = selected;
@@ -93,6 +94,15 @@ async function converse(conversation, count, linked = null) {
   }
 }
 
+/** Show the form and the turns of a conversation, as it was. */
+function show({ replies, ...conversation }) {
+  byId("text").value = conversation.text;
+  talk = { ...conversation, replies: [] };
+  addTurn(talk.text, null);
+  replies.forEach(addReply);
+  finish();
+}
+
 /** The request for the next turn, if given by the weights of a step; with sampling, each has its own seed. */
 function nextRequest(step = null) {
   const { decoding, seed, replies, text } = talk;
@@ -119,8 +129,9 @@ const texts = () => talk.replies.map(({ text }) => text);
 
 function addReply(reply) {
   talk.replies.push(reply);
+  saveState("talk", talk);
   const all = texts();
-  const node = addTurn(reply.text, speakerOf(talk, all.length - 1));
+  const node = addTurn(reply.text, speakerOf(talk, all.length - 1), reply.step);
   const earlier = repeatedTurn(all, all.length - 1);
   if (earlier !== null) node.append(element("span", { class: "tag" }, `as in turn ${earlier + 1}`));
   const loop = loopOf(all);
@@ -128,9 +139,9 @@ function addReply(reply) {
 }
 
 /** Show a turn; that of the first message has no speaker. */
-function addTurn(text, speaker) {
+function addTurn(text, speaker, step = null) {
   const number = log.children.length;
-  const name = speaker ? `${shortName(speaker.run)} · ${snapshotLabel(speaker.snapshot)}` : "first message";
+  const name = speaker ? `${shortName(speaker.run)} · ${snapshotLabel(speaker.snapshot, step)}` : "first message";
   const node = element("li", { class: `talk-turn ${number % 2 ? "first" : "second"}` },
     element("div", { class: "talk-head" }, element("span", { dir: "auto" }, name), element("span", {}, number ? String(number) : null)),
     element("p", { dir: "auto", class: text.trim() ? null : "placeholder-text" }, text.trim() ? text : "(empty reply)"));
@@ -180,5 +191,6 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !document.querySelector(".offcanvas.show")) pending?.abort();
 });
 if (link) form.use(link.decoding);
+if (saved) show(saved);
 await picker.start(link?.models[0]);
 if (link) openLink();

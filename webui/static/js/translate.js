@@ -6,7 +6,8 @@ import { byId, copyToClipboard, element, formatSeconds, loadState, saveState } f
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { capitalize, labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
-import { RunPicker, modelLabel } from "./run_picker.js";
+import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
+import { RunPicker, modelLabel, trainingHint } from "./run_picker.js";
 import { searchLink } from "./search_request.js";
 import { tokenElement } from "./tokens.js";
 
@@ -25,12 +26,13 @@ const output = byId("output");
 let lines = [];
 let shown = null; // the line whose details are shown
 let pending = null; // the AbortController of the current requests
+let link = null; // whose translation is shown again
 let references = new Map(); // by source, of the run's samples
 
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.textContent = `No translation runs yet. Train one with "task": "translation" in its configuration.`;
+    note.replaceChildren("No translation runs yet.", ...trainingHint("dates"));
     return;
   }
   form.setRun(details);
@@ -59,7 +61,7 @@ function drawExamples() {
 function translate(text) {
   const sources = text.split("\n").map((line) => line.trim());
   if (!picker.selection.run) {
-    note.textContent = "There is no run to translate with yet.";
+    note.textContent ||= "There is no run to translate with yet.";
     return false;
   }
   if (sources.length > MAX_LINES) {
@@ -84,7 +86,8 @@ function translateAgain() {
 /** Request the translations of lines, in their order; an error that is not about one line stops the others. */
 async function request(requested) {
   const controller = pending = new AbortController();
-  const model = { ...picker.selection, decoding: form.value };
+  const model = link ?? { ...picker.selection, decoding: form.value };
+  if (model.decoding.method === "sample") model.decoding.seed ??= crypto.getRandomValues(new Uint32Array(1))[0] >>> 1; // for a link
   const waiting = requested.filter((line) => line.source);
   for (const line of requested) Object.assign(line, { answer: null, error: null, waits: Boolean(line.source) });
   requested.forEach(drawLine);
@@ -109,13 +112,34 @@ async function request(requested) {
   pending = null;
   for (const line of requested.filter((one) => one.waits)) drawLine(Object.assign(line, { waits: false }));
   if (shown === null) showFirst();
-  update(modelLabel(model));
+  update(lines.find((line) => line.answer)?.answer.label ?? "");
+  if (link) compareWithLink();
 }
 
-async function fetchAnswer(text, { run, snapshot, decoding }, signal) {
-  const body = { run, snapshot: snapshot === "latest" ? null : snapshot, text, history: [], decoding };
+/** Tell whether the translations are those of the link that was opened; later ones are those of the form. */
+function compareWithLink() {
+  const now = lines.map((line) => line.answer?.reply ?? "");
+  const { error } = lines.find((line) => line.error) ?? {};
+  const then = ` When the link was made, it was: “${link.replies.join(" ")}”`;
+  if (error) note.textContent = notRepeatable(labels.output, { message: error }) + then;
+  else note.textContent = now.join("\n") === link.replies.join("\n") ? `The same ${labels.output} as when the link was made.` : `The model now translates differently.${then}`;
+  link = null;
+}
+
+function isTranslationLink({ run, snapshot, decoding, text, replies }) {
+  return [run, snapshot, text, ...replies].every((value) => typeof value === "string") && typeof decoding === "object";
+}
+
+async function copyLink() {
+  const { model, step } = lines.find((line) => line.answer).answer;
+  const content = { ...model, step, text: lines.map((line) => line.source).join("\n"), replies: lines.map((line) => line.answer?.reply ?? "") };
+  await offerLink(note, linkTo("translation", content), labels.output);
+}
+
+async function fetchAnswer(text, { run, snapshot, decoding, step }, signal) {
+  const body = { run, snapshot: snapshot === "latest" ? null : snapshot, step, text, history: [], decoding };
   const answer = await chat(body, signal, (reason) => { byId("status").textContent = reason; });
-  return { ...answer, model: { run, snapshot, decoding }, label: modelLabel({ run, snapshot, decoding }) };
+  return { ...answer, model: { run, snapshot, decoding }, label: modelLabel({ run, snapshot, decoding, answer }) };
 }
 
 function drawLine(line) {
@@ -171,7 +195,7 @@ function update(model = "") {
   byId("placeholder").hidden = !isEmpty;
   byId("examples").hidden = !isEmpty || !references.size;
   byId("details").hidden = shown === null;
-  byId("copy").hidden = !answers.length || pending !== null;
+  byId("copy").hidden = byId("link").hidden = !answers.length || pending !== null;
   byId("stop").hidden = pending === null;
   byId("clear").hidden = isEmpty && !composer.text.value;
   const seconds = Math.max(0, ...answers.map((answer) => answer.seconds));
@@ -202,6 +226,7 @@ async function copy() {
 byId("stop").addEventListener("click", stop);
 byId("clear").addEventListener("click", clear);
 byId("copy").addEventListener("click", copy);
+byId("link").addEventListener("click", copyLink);
 byId("snapshot").addEventListener("change", translateAgain);
 composer.text.addEventListener("input", () => {
   saveState("source", composer.text.value);
@@ -211,6 +236,9 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show")) stop();
 });
 
-composer.setText(loadState("source") ?? "");
+link = openedLink("translation", isTranslationLink, note);
+composer.setText(link?.text ?? loadState("source") ?? "");
 composer.text.focus({ preventScroll: true });
-await picker.start();
+if (link) form.use(link.decoding);
+await picker.start(link);
+if (link) translate(link.text);

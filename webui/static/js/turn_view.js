@@ -7,7 +7,7 @@ import { modelLabel } from "./run_picker.js";
 import { searchLink } from "./search_request.js";
 
 /**
- * The elements of a turn. `state` is undefined, {indicator}, {error} or {stopped: true}; `actions` are the functions
+ * The elements of a turn. `state` is undefined, {indicator}, {error} or {stopped: true, text}, with the reply so far; `actions` are the functions
  * edit(turn, text), select(turn), showReply(turn, index), request(turn), copy(turn), link(turn), and history(turn), which
  * returns the messages before the turn.
  */
@@ -36,7 +36,7 @@ function messageElement(turn, versions, state, actions) {
     edit.disabled = Boolean(state?.indicator);
     const index = versions.indexOf(turn);
     const select = (other) => actions.select(versions[other]);
-    box.replaceChildren(userMessage(turn.text), element("div", { class: "turn-actions" }, switcher("message", index, versions.length, select), edit));
+    box.replaceChildren(userMessage(turn.text), element("div", { class: "turn-actions", "aria-live": "off" }, switcher("message", index, versions.length, select), edit));
   };
   show();
   return box;
@@ -70,8 +70,8 @@ function replyElements(turn, reply, actions) {
   return [
     reply.linked ? element("p", { class: `linked ${reply.linked.isSame ? "" : "warning"}`, role: "status" }, reply.linked.note) : null,
     element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(reply.answer, modelLabel(reply), labelsOf("conversation"), searchLink({ ...reply, text: turn.text, history: actions.history(turn) }))),
-    element("div", { class: "turn-actions" }, switcher("reply", turn.shown, turn.replies.length, (index) => actions.showReply(turn, index)),
-      button("Copy", "copy", () => actions.copy(turn)), again, button("Link", "link", () => actions.link(turn))),
+    element("div", { class: "turn-actions", "aria-live": "off" }, switcher("reply", turn.shown, turn.replies.length, (index) => actions.showReply(turn, index)),
+      reply.answer.reply.trim() ? button("Copy", "copy", () => actions.copy(turn)) : null, again, button("Link", "link", () => actions.link(turn))),
   ];
 }
 
@@ -79,8 +79,10 @@ function outcome(turn, state, actions) {
   if (state?.indicator) return state.indicator.node;
   if (state?.error) return errorMessage(state.error, () => actions.request(turn));
   if (replyOf(turn) && !state?.stopped) return null;
-  return element("p", { class: "stopped", role: "status" }, state?.stopped ? "Stopped. " : "No reply. ",
+  const text = state?.text ? element("p", { class: "message-text", dir: "auto" }, state.text) : null;
+  const stopped = element("p", { class: "stopped", role: "status" }, state?.stopped ? "Stopped. " : "No reply. ",
     button(replyOf(turn) ? "Another reply" : "Reply", "retry", () => actions.request(turn)));
+  return [text, stopped];
 }
 
 function button(text, action, onClick) {

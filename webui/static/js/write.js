@@ -1,75 +1,114 @@
 // The page for language models: a prompt, and the texts with which one or two snapshots continue it.
 import { fetchLines } from "./api.js";
-import { byId, formatNumber, formatSeconds } from "./dom.js";
-import { RunPicker, shortName, snapshotLabel } from "./run_picker.js";
+import { byId, formatNumber, formatSeconds, loadState, saveState } from "./dom.js";
+import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
+import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
 
 const NONE = "";
+const FIELDS = ["text", "temperature", "top_k", "top_p", "length", "seed"]; // of the form, which a reload keeps
 const note = byId("note");
 const other = byId("other");
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/write");
 
 let shownRun = null; // whose settings the form has
 let pending = null; // the AbortController of the texts that are being written
+let texts = []; // that are shown
 
 function showRun(details) {
   note.textContent = "";
   if (details === null) {
-    note.textContent = `No language models yet. Train one with "task": "language_model" in its configuration.`;
+    note.replaceChildren("No language models yet.", ...trainingHint("shakespeare_quick"));
     return;
   }
   const selected = other.value;
   other.replaceChildren(new Option("–", NONE), ...details.snapshots.map((name) => new Option(snapshotLabel(name), name)));
   if (details.name === shownRun && details.snapshots.includes(selected)) other.value = selected;
-  if (details.name !== shownRun) byId("temperature").value = details.config?.decoding.temperature ?? 1;
+  const settings = details.config?.decoding ?? {};
+  for (const name of ["top_k", "top_p"]) byId(name).placeholder = settings[name] ?? "all";
+  if (details.name !== shownRun) byId("temperature").value = settings.temperature ?? 1;
   shownRun = details.name;
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
   else if (details.state === "training") note.textContent = "This run is still training; its newest checkpoint writes.";
   else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
 }
 
-/** The seed of the form, or a new one, so that two snapshots use the same. */
-function chooseSeed() {
-  const { value } = byId("seed");
-  return value === "" ? crypto.getRandomValues(new Uint32Array(1))[0] >>> 1 : Number(value);
-}
+const numberOf = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
 
 async function write() {
-  if (!picker.selection.run) return;
+  const { run, snapshot } = picker.selection;
+  if (!run) return;
+  const seed = numberOf("seed") ?? crypto.getRandomValues(new Uint32Array(1))[0] >>> 1; // two snapshots use the same
+  const settings = Object.fromEntries(["temperature", "top_k", "top_p", "length"].map((name) => [name, numberOf(name)]));
+  const snapshots = other.value === NONE ? [snapshot] : [snapshot, other.value];
+  await writeTexts(snapshots.map((name) => ({ run, snapshot: name, prompt: byId("text").value, ...settings, seed })));
+}
+
+/** Write the texts of requests side by side; that of a link is compared with what it was. */
+async function writeTexts(requests, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
-  const { run, snapshot } = picker.selection;
-  const body = {
-    run, prompt: byId("text").value, temperature: Number(byId("temperature").value), length: Number(byId("length").value), seed: chooseSeed(),
-  };
-  const snapshots = other.value === NONE ? [snapshot] : [snapshot, other.value];
-  const texts = snapshots.map((name) => new WrittenText(`${shortName(run)} · ${snapshotLabel(name)}`, body.prompt));
-  byId("texts").classList.toggle("single", texts.length === 1);
-  byId("texts").replaceChildren(...texts.map((text) => text.node));
-  byId("details").hidden = true;
+  show(requests);
   byId("stop").hidden = false;
-  await Promise.all(texts.map((text, index) => stream(text, { ...body, snapshot: snapshots[index] }, controller.signal)));
+  await Promise.all(texts.map((text) => stream(text, controller.signal, linked)));
   if (pending === controller) finish();
 }
 
+function show(requests) {
+  texts = requests.map((request) => new WrittenText(request, copyLink));
+  byId("texts").classList.toggle("single", texts.length === 1);
+  byId("texts").replaceChildren(...texts.map((text) => text.node));
+  byId("details").hidden = true;
+}
+
 /** Request a text, and show it as it is written. */
-async function stream(text, body, signal) {
-  const count = () => `${formatNumber(text.tokens.length)} tokens · seed ${body.seed}`;
+async function stream(text, signal, linked) {
+  const count = () => `${formatNumber(text.tokens.length)} tokens · seed ${text.request.seed}`;
   try {
-    for await (const line of fetchLines("/api/generate", body, signal)) {
+    for await (const line of fetchLines("/api/generate", text.request, signal)) {
       if (line.tokens) text.add(line.tokens);
       else if (line.error) text.fail(line.error);
-      else text.status.textContent = `${count()} · ${formatSeconds(line.seconds)}`;
+      else {
+        text.setStep(line.step ?? null);
+        const comparison = !linked ? [] : [text.value === linked.text ? "The same text as when the link was made." : `The model now writes another text. When the link was made, it was: “${linked.text}”`];
+        text.end(`${count()} · ${formatSeconds(line.seconds)}`, [...comparison, ...(line.warnings ?? []).map((warning) => `Note: ${warning}.`)]);
+      }
     }
   } catch (error) {
-    if (error.name === "AbortError") text.status.textContent = `Stopped · ${count()}`;
-    else text.fail(error.message);
+    if (error.name === "AbortError") text.end(`Stopped · ${count()}`);
+    else text.fail(linked ? `${notRepeatable("text", error)} When the link was made, it was: “${linked.text}”` : error.message);
   }
+}
+
+async function copyLink(text) {
+  await offerLink(text.note, linkTo("text", { ...text.request, step: text.step, text: text.value }), "text");
+}
+
+function isTextLink({ run, snapshot, prompt, text, length, seed }) {
+  return [run, snapshot, prompt, text].every((value) => typeof value === "string") && [length, seed].every(Number.isInteger);
+}
+
+function save() {
+  const shown = texts.map(({ request, step, tokens, status, note: remark }) => ({ request, step, tokens, status: pending ? "Stopped" : status.textContent, remark: remark.textContent }));
+  saveState("write", { run: shownRun, fields: FIELDS.map((id) => byId(id).value), shown });
+}
+
+/** Show what was written before a reload. */
+function restore({ run, fields, shown }) {
+  shownRun = run;
+  FIELDS.forEach((id, index) => { byId(id).value = fields[index]; });
+  show(shown.map(({ request }) => request));
+  shown.forEach(({ step, tokens, status, remark }, index) => {
+    texts[index].setStep(step);
+    texts[index].add(tokens);
+    texts[index].end(status, [remark]);
+  });
 }
 
 function finish() {
   pending = null;
   byId("stop").hidden = true;
+  save();
 }
 
 byId("composer").addEventListener("submit", (event) => {
@@ -88,4 +127,14 @@ byId("stop").addEventListener("click", () => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") pending?.abort();
 });
-picker.start();
+addEventListener("pagehide", save);
+const link = openedLink("text", isTextLink, note);
+const saved = loadState("write");
+if (link) FIELDS.forEach((id) => { byId(id).value = (id === "text" ? link.prompt : link[id]) ?? ""; });
+else if (saved) restore(saved);
+if (link) shownRun = link.run;
+await picker.start(link);
+if (link) {
+  const { text, ...request } = link;
+  writeTexts([request], link);
+}

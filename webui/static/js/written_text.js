@@ -1,23 +1,54 @@
 // A text that a language model writes: its tokens, shaded by their probability, and the alternatives of one of them.
-import { byId, element } from "./dom.js";
+import { byId, copyToClipboard, download, element, timedName } from "./dom.js";
+import { shortName, snapshotLabel } from "./run_picker.js";
 
 const INVISIBLE = { " ": "␣", "\n": "↵", "\t": "⇥", "": "(nothing)" };
 const visible = (text) => INVISIBLE[text] ?? text;
 const percent = (probability) => `${(100 * probability).toFixed(1)} %`;
 
 export class WrittenText {
-  /** `title` names the model; `prompt` is shown before the text. */
-  constructor(title, prompt) {
+  /** `request` is that of the HTTP interface; `onLink(text)` offers a link to this text. */
+  constructor(request, onLink) {
+    this.request = request;
+    this.title = element("h2", { dir: "auto" });
     this.tokens = []; // as in the HTTP interface
     this.spans = [];
-    this.text = element("div", { class: "written", dir: "auto", role: "group", "aria-label": `Text of ${title}` },
-      element("span", { class: "prompt" }, prompt));
+    this.setStep(request.step);
+    this.text = element("div", { class: "written", dir: "auto", role: "group", "aria-label": "Text" },
+      element("span", { class: "prompt" }, request.prompt));
     this.status = element("p", { class: "hint", role: "status" }, "Writing …");
-    this.node = element("section", { class: "pane" }, element("div", { class: "pane-head" }, element("h2", {}, title)), this.text,
-      element("div", { class: "pane-foot" }, this.status));
+    this.note = element("p", { class: "text-note", role: "status" });
+    const button = (name, action) => {
+      const node = element("button", { type: "button", class: "btn btn-sm btn-soft ms-1" }, name);
+      node.addEventListener("click", action);
+      return node;
+    };
+    this.actions = element("div", { hidden: true },
+      button("Copy", async () => { this.note.textContent = await copyToClipboard(request.prompt + this.value, "text", "Select the text and copy it."); }),
+      button("Download", () => download(timedName("text", "txt"), "text/plain", request.prompt + this.value)), button("Link", () => onLink(this)));
+    this.node = element("section", { class: "pane" }, element("div", { class: "pane-head" }, this.title), this.text,
+      element("div", { class: "pane-foot" }, this.status, this.actions), this.note);
     this.text.addEventListener("pointerover", (event) => this.show(this.spans.indexOf(event.target)));
     this.text.addEventListener("focusin", (event) => this.show(this.spans.indexOf(event.target)));
     this.text.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  /** Name the model, with the step of its weights once it is known. */
+  setStep(step) {
+    this.step = step;
+    this.title.textContent = `${shortName(this.request.run)} · ${snapshotLabel(this.request.snapshot, step)}`;
+  }
+
+  /** The text without its prompt. */
+  get value() {
+    return this.tokens.map(({ text }) => text).join("");
+  }
+
+  /** Show that the text has ended, and what is worth a remark. */
+  end(status, remarks = []) {
+    this.status.textContent = status;
+    this.note.textContent = remarks.join(" ");
+    this.actions.hidden = !this.tokens.length;
   }
 
   add(tokens) {
@@ -33,7 +64,7 @@ export class WrittenText {
   }
 
   fail(message) {
-    this.status.textContent = "";
+    this.end("");
     this.text.after(element("p", { class: "written-error", role: "alert" }, message));
   }
 

@@ -92,7 +92,7 @@ function check(text, { method, n_best: count, beam_width: width, beam_groups: gr
 }
 
 /** Request a text, and yield {tokens} as they are written, then {seed, seconds}. */
-export async function* fetchLines(path, { prompt, length, seed, temperature }, signal) {
+export async function* fetchLines(path, { prompt, length, seed, ...settings }, signal) {
   const { run } = await about;
   const lines = [];
   let wake = null;
@@ -100,7 +100,8 @@ export async function* fetchLines(path, { prompt, length, seed, temperature }, s
     lines.push(line);
     wake?.();
   };
-  const decoding = { ...run.config.decoding, temperature };
+  const chosen = ["temperature", "top_k", "top_p"].filter((name) => (settings[name] ?? null) !== null);
+  const decoding = { ...run.config.decoding, ...Object.fromEntries(chosen.map((name) => [name, settings[name]])) };
   ask({ write: { prompt, length, seed, decoding } }, signal, (tokens) => add({ tokens })).then(add, (error) => add({ error }));
   for (;;) {
     while (!lines.length) await new Promise((resolve) => { wake = resolve; });
